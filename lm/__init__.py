@@ -1,0 +1,1 @@
+"""Train, evaluate and keep one recurrent word-level language model."""

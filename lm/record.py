@@ -1,0 +1,209 @@
+"""What a trial says while it runs (`Evaluation`) and what it leaves on disk (`Record`), free of torch.
+
+    runs/<key>/record.json                     written last: where it stands, the trial is settled
+               curve.parquet                   one row an Evaluation
+               tokens/<stage>.<split>.parquet  position, token id and loss (nats, float32) of every predicted token
+               weights/<stage>.safetensors     the weights that validation chose at the end of the stage
+               checkpoints/                    only while the trial is under way
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lm.files import write_table, write_text
+from lm.spec import Part, TrainSpec
+
+Split = Literal["valid", "test"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One point of a learning curve: the state of a trial at the end of an epoch.
+
+    `epoch`, `step`, `tokens` and `seconds` count from the trial's beginning, over all stages. The losses are
+    natural logarithms per predicted token; `valid_nats_per_token` belongs to the averaged weights once
+    `averaging` is true. `gradient_norm` is the epoch's mean, before clipping.
+    """
+
+    stage: str
+    epoch: int
+    step: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    train_nats_per_token: float
+    valid_nats_per_token: float
+    learning_rate: float
+    gradient_norm: float
+    averaging: bool
+    best: bool
+
+    @property
+    def valid_perplexity(self) -> float:
+        """exp of the validation loss."""
+        return math.exp(self.valid_nats_per_token)
+
+    def as_metrics(self) -> dict[str, float | int | str | bool]:
+        """All fields and the validation perplexity, flat."""
+        return dataclasses.asdict(self) | {"valid_perplexity": self.valid_perplexity}
+
+
+class Score(Part):
+    """A loss over one split. `perplexity_reference` divides by all rows, as the AWD-LSTM authors' code does."""
+
+    nats_per_token: float
+    predicted_tokens: int
+    columns: int
+    perplexity: float
+    perplexity_reference: float
+
+
+class CacheResult(Part):
+    """The neural cache's chosen values, and the scores of the same one-column pass without it."""
+
+    window: int
+    weight: float
+    flatness: float
+    plain_valid: Score
+    plain_test: Score
+
+
+class StageResult(Part):
+    """A finished stage: scores of the weights that validation chose. `key` names the trial that ends here."""
+
+    name: str
+    key: str
+    epochs: int
+    best_epoch: int
+    steps: int
+    train_seconds: float
+    evaluation_seconds: float
+    tokens_per_second: float
+    averaging_from_epoch: int | None
+    stopped_early: bool
+    valid: Score
+    test: Score
+    cache: CacheResult | None
+
+
+class Divergence(Part):
+    """Where a loss stopped being finite."""
+
+    stage: str
+    epoch: int
+    step: int
+    learning_rate: float
+    gradient_norm: float | None
+
+
+class CorpusFacts(Part):
+    """What the trial read."""
+
+    name: str
+    fingerprint: str
+    train_tokens: int
+    valid_tokens: int
+    test_tokens: int
+    vocabulary_size: int
+    vocabulary_rule: str
+
+
+class Record(Part):
+    """What a settled trial leaves: enough to believe it and to repeat it.
+
+    Status `complete` has every stage; `diverged` and `failed` have those that ended before, and a reason.
+    """
+
+    key: str
+    status: Literal["complete", "diverged", "failed"]
+    reason: str | None
+    divergence: Divergence | None
+    spec: TrainSpec
+    stages: tuple[StageResult, ...]
+    parameters: int
+    corpus: CorpusFacts
+    seconds: float
+    tokens_per_second: float
+    peak_memory_bytes: int
+    device: str
+    threads: int
+    versions: dict[str, str]
+    commit: str | None
+    numerics_version: int
+    finished_at: str
+
+    def through(self, key: str) -> Self:
+        """The record of the trial with this key, which is one of this trial's stages; KeyError if it is none."""
+        for count, (stage, prefix) in enumerate(zip(self.stages, self.spec.stages().values(), strict=False), 1):
+            if stage.key == key:
+                kept = self.stages[:count]
+                return self.model_copy(
+                    update={
+                        "key": key,
+                        "status": "complete",
+                        "reason": None,
+                        "divergence": None,
+                        "spec": prefix,
+                        "stages": kept,
+                        "seconds": sum(s.train_seconds + s.evaluation_seconds for s in kept),
+                    }
+                )
+        if key == self.key:
+            return self
+        raise KeyError(f"record {self.key} has no stage {key}")
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Write `record.json`, the last file of a settled trial."""
+    write_text(folder / "record.json", record.model_dump_json(indent=1) + "\n")
+
+
+def read_record(folder: Path) -> Record | None:
+    """The record in a trial's folder, None where it has none yet; ValueError names a file that cannot be read."""
+    path = folder / "record.json"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return Record.model_validate_json(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a record of this version: {error}") from error
+
+
+def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
+    """Write the learning curve as Parquet."""
+    rows = [dataclasses.asdict(point) for point in curve]
+    write_table(folder / "curve.parquet", pa.Table.from_pylist(rows, schema=_CURVE_SCHEMA))
+
+
+def read_curve(folder: Path) -> list[Evaluation]:
+    """The learning curve of a trial's folder; empty where none was written."""
+    path = folder / "curve.parquet"
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return [Evaluation(**row) for row in rows]
+
+
+def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
+    """Where a stage's loss of every predicted token lies: columns `position`, `token`, `nats`."""
+    return folder / "tokens" / f"{stage}.{split}.parquet"
+
+
+def weights_path(folder: Path, stage: str) -> Path:
+    """Where a stage's chosen weights lie."""
+    return folder / "weights" / f"{stage}.safetensors"
+
+
+_ARROW = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+_CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
