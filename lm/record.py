@@ -14,13 +14,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lm.files import write_table, write_text
-from lm.spec import Part, TrainSpec
+from lm.spec import Part, TrainSpec, trial_key
 
 Split = Literal["valid", "test"]
 
@@ -141,24 +141,18 @@ class Record(Part):
     numerics_version: int
     finished_at: str
 
-    def through(self, key: str) -> Self:
-        """The record of the trial with this key, which is one of this trial's stages; KeyError if it is none."""
-        for count, (stage, prefix) in enumerate(zip(self.stages, self.spec.stages().values(), strict=False), 1):
-            if stage.key == key:
-                kept = self.stages[:count]
-                return self.model_copy(
-                    update={
-                        "key": key,
-                        "status": "complete",
-                        "reason": None,
-                        "divergence": None,
-                        "spec": prefix,
-                        "stages": kept,
-                        "seconds": sum(s.train_seconds + s.evaluation_seconds for s in kept),
-                    }
-                )
-        if key == self.key:
-            return self
+    def through(self, key: str) -> Record:
+        """The record of the trial with this key, which ends at one of this trial's stages; KeyError if none does."""
+        done = [stage.name for stage in self.stages]
+        for count, (name, prefix) in enumerate(self.spec.stages().items(), 1):
+            if trial_key(prefix, self.corpus.fingerprint) != key:
+                continue
+            kept = self.stages[:count]
+            update: dict[str, Any] = {"key": key, "spec": prefix, "stages": kept}
+            if name in done:
+                update |= {"status": "complete", "reason": None, "divergence": None}
+                update |= {"seconds": sum(s.train_seconds + s.evaluation_seconds for s in kept)}
+            return self.model_copy(update=update)
         raise KeyError(f"record {self.key} has no stage {key}")
 
 
