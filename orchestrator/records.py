@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lm.record import Evaluation, Record, read_curve, read_record
 from lm.spec import stage_keys
+from orchestrator.trial import Trial
 
 
 class Records:
@@ -23,30 +24,23 @@ class Records:
         """The folder of the trial with this key, whether it exists or not."""
         return self.root / key
 
-    def find(self, key: str, reads_from: str | None = None) -> Record | None:
-        """The record of a settled trial; its own, or cut out of the one that holds its stages.
+    def find(self, trial: Trial) -> Record | None:
+        """The record of a settled trial; its own, or cut out of the one that holds its stages."""
+        holder = self._holder(trial)
+        record = None if holder is None else read_record(self.folder(holder))
+        return record if record is None or record.key == trial.key else record.through(trial.key)
 
-        `reads_from` names the trial that the plan expects to hold them.
-        """
-        holder = self.holder(key, reads_from)
-        if holder is None:
-            return None
-        record = read_record(self.folder(holder))
-        return None if record is None else record if record.key == key else record.through(key)
+    def curve(self, trial: Trial) -> list[Evaluation]:
+        """The learning curve so far of a settled or unfinished trial, its own stages only."""
+        folder = self.folder(self._holder(trial) or trial.reads_from or trial.key)
+        stages = trial.spec.stages()
+        return [point for point in read_curve(folder) if point.stage in stages]
 
-    def curve(self, key: str, reads_from: str | None = None) -> list[Evaluation]:
-        """The learning curve so far of a settled or unfinished trial, cut at its last stage."""
-        holder = self.holder(key, reads_from)
-        record = self.find(key, reads_from)
-        curve = read_curve(self.folder(holder or reads_from or key))
-        return curve if record is None else [point for point in curve if point.stage in record.spec.stages()]
-
-    def holder(self, key: str, reads_from: str | None = None) -> str | None:
-        """The key of the settled trial whose folder holds this trial's stages, None where there is none."""
-        for candidate in (key, reads_from, self._inner_stages.get(key)):
-            if candidate is not None and (self.folder(candidate) / "record.json").exists():
-                return candidate
-        return None
+    def _holder(self, trial: Trial) -> str | None:
+        for key in (trial.key, trial.reads_from):
+            if key is not None and (self.folder(key) / "record.json").exists():
+                return key
+        return self._inner_stages.get(trial.key)
 
     @cached_property
     def _inner_stages(self) -> dict[str, str]:
