@@ -35,7 +35,7 @@ def run_stage(
 def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], checkpoint_seconds: float) -> None:
     """All windows of one pass over the text, from where the position stands."""
     at, spec = stage.at, stage.spec
-    draw_window = window_sampler(spec.bptt, stage.finetune and stage.finetune.cap_extra, stage.windows)
+    draw_window = window_sampler(spec.bptt, None if stage.finetune is None else stage.finetune.cap_extra, stage.windows)
     saved = begun = time.perf_counter()
     rows = len(train_RB)
     while at.row < rows - 2:
