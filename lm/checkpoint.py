@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from lm.files import sync
@@ -73,7 +73,8 @@ def remove_checkpoints(trial_folder: Path) -> None:
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """Write weights as safetensors."""
-    save_file({name: weight.detach().contiguous().cpu() for name, weight in weights.items()}, path)
+    # The library's own save_file makes files that only their owner can read, useless in a folder that a group shares.
+    path.write_bytes(save({name: weight.detach().contiguous().cpu() for name, weight in weights.items()}))
 
 
 def load_weights(path: Path, device: torch.device) -> dict[str, Tensor]:
