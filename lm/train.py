@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,7 +78,7 @@ def train(
     device: str = "auto",
     threads: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-) -> Iterator[Evaluation]:
+) -> Generator[Evaluation]:
     """Train a trial in the folder `out`, an Evaluation at each epoch's end, and leave its record there.
 
     A trial that was interrupted goes on from its last checkpoint in `out`, on a CPU bit for bit; a settled one yields
