@@ -166,7 +166,7 @@ def test_import_is_light() -> None:
 
 
 def test_the_cache_directory_is_known_without_platformdirs(monkeypatch: pytest.MonkeyPatch, places: Path) -> None:
-    from lm.data import cache_folder  # noqa: PLC0415
+    from lm.data import cache_folder
 
     monkeypatch.delenv("LM_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
