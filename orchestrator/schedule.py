@@ -11,14 +11,12 @@ import logging
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -41,6 +39,7 @@ from ray.tune.search import Searcher  # noqa: E402
 from lm.record import Evaluation  # noqa: E402
 from lm.spec import TrainSpec  # noqa: E402
 from orchestrator.interrupt import Interrupt, on_interrupt  # noqa: E402
+from orchestrator.quiet import quiet  # noqa: E402
 from orchestrator.records import Records  # noqa: E402
 from orchestrator.trial import Listener, Trial  # noqa: E402
 from orchestrator.work import Grant, work, write_failure  # noqa: E402
@@ -70,7 +69,7 @@ def run_on_ray(
     failed. Raises ScheduleError if no node could ever hold a trial.
     """
     records = Records(grant.runs)
-    with _session_folder() as session, _quiet(verbose):
+    with _session_folder() as session, quiet(verbose):
         _start_ray(session, address, verbose)
         try:
             at_once = _fitting(grant, jobs)
@@ -279,39 +278,3 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-@contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
-    """Ray's own words kept off the terminal, unless asked for."""
-    if verbose:
-        yield
-        return
-    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.train")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        out, err = (cast(TextIO, _WithoutRaylet(stream)) for stream in (sys.stdout, sys.stderr))
-        with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(err):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-
-
-class _WithoutRaylet:
-    """A stream without the lines that Ray's node process writes to the driver's, whatever its logging level."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._dropped = stream, False
-
-    def write(self, text: str) -> int:
-        """Write, or drop a line of the raylet's and the line end that follows it."""
-        drop = "(raylet)" in text or (self._dropped and text == "\n")
-        self._dropped = drop
-        return len(text) if drop else self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
