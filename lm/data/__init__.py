@@ -1,0 +1,25 @@
+"""Corpora: found by name or folder, checked against published figures, encoded once and kept."""
+
+from lm.data.corpora import PUBLISHED, PYDOC, Published, cache_folder, find, places
+from lm.data.download import fetch
+from lm.data.encode import EncodedCorpus
+from lm.data.loading import fingerprint_of, load, locate, vocabulary_size_of
+from lm.data.text import EOS, UNKNOWN, CorpusError
+
+__all__ = [
+    "EOS",
+    "PUBLISHED",
+    "PYDOC",
+    "UNKNOWN",
+    "CorpusError",
+    "EncodedCorpus",
+    "Published",
+    "cache_folder",
+    "fetch",
+    "find",
+    "fingerprint_of",
+    "load",
+    "locate",
+    "places",
+    "vocabulary_size_of",
+]

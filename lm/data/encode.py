@@ -1,0 +1,115 @@
+"""From text to token ids: the vocabulary rule, and the encoded corpus that a trial reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm.data.text import EOS, SPLITS, UNKNOWN, CorpusError, tokens_of
+from lm.record import CorpusFacts
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """A whole text as ids: what the cache keeps. The arrays are one-dimensional, int32 and read-only."""
+
+    vocabulary: tuple[str, ...]
+    train: Ids
+    valid: Ids
+    test: Ids
+    rule: str
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedCorpus:
+    """A corpus ready to train on: `vocabulary[id]` is a word; the splits are one-dimensional int32 arrays of ids.
+
+    The arrays are read-only and may be mapped from a file that other processes share: copy them to a tensor.
+    """
+
+    name: str
+    fingerprint: str
+    vocabulary: tuple[str, ...]
+    train: Ids
+    valid: Ids
+    test: Ids
+    vocabulary_rule: str
+
+    @property
+    def facts(self) -> CorpusFacts:
+        """What the record keeps of the corpus; the counts are of tokens, after any cut."""
+        return CorpusFacts(
+            name=self.name,
+            fingerprint=self.fingerprint,
+            train_tokens=len(self.train),
+            valid_tokens=len(self.valid),
+            test_tokens=len(self.test),
+            vocabulary_size=len(self.vocabulary),
+            vocabulary_rule=self.vocabulary_rule,
+        )
+
+
+def encode(lines: Mapping[str, Iterable[str]]) -> Encoding:
+    """Ids in order of first appearance over the training text, `<eos>` included.
+
+    A word that only validation or test has counts as `<unk>` where the training text has `<unk>`. Where it has
+    none, there is nothing to map to: the word gets an id of its own after the training words, valid before test,
+    as in the AWD-LSTM authors' code. `rule` says which of these happened. CorpusError for an empty split.
+    """
+    ids: defaultdict[str, int] = defaultdict()
+    ids.default_factory = ids.__len__
+    train = _ids("train", lines["train"], ids.__getitem__)
+    words = len(ids)
+    if UNKNOWN in ids:
+        unseen: set[str] = set()
+
+        def closed(word: str) -> int:
+            if word in ids:
+                return ids[word]
+            unseen.add(word)
+            return ids[UNKNOWN]
+
+        valid, test = (_ids(split, lines[split], closed) for split in SPLITS[1:])
+        rest = f"; {len(unseen):,} words of validation and test are not among them and count as <unk>"
+    else:
+        valid, test = (_ids(split, lines[split], ids.__getitem__) for split in SPLITS[1:])
+        unseen = set(list(ids)[words:])
+        rest = f"; {len(unseen):,} words that only validation and test have follow (there is no <unk>)"
+    rule = f"words of the training text and {EOS}, by first appearance"
+    return Encoding(tuple(ids), train, valid, test, rule + (rest if unseen else ""))
+
+
+def cut(encoding: Encoding, name: str, fingerprint: str, train_tokens: int | None) -> EncodedCorpus:
+    """The corpus with its training text cut to the first `train_tokens`; all else, the vocabulary too, stays whole.
+
+    CorpusError where the text has fewer.
+    """
+    rule = encoding.rule
+    check_cut(name, train_tokens, len(encoding.train))
+    if train_tokens is not None:
+        rule += (
+            f"; trained on the first {train_tokens:,} of {len(encoding.train):,} tokens "
+            f"with the vocabulary of the whole training text"
+        )
+    train = encoding.train[:train_tokens]
+    return EncodedCorpus(name, fingerprint, encoding.vocabulary, train, encoding.valid, encoding.test, rule)
+
+
+def check_cut(name: str, train_tokens: int | None, available: int) -> None:
+    """CorpusError where a cut asks for more training tokens than there are."""
+    if train_tokens is not None and train_tokens > available:
+        raise CorpusError(f"train_tokens {train_tokens:,} is more than the {available:,} training tokens of {name!r}")
+
+
+def _ids(split: str, lines: Iterable[str], lookup: Callable[[str], int]) -> Ids:
+    ids = np.fromiter(map(lookup, tokens_of(lines)), dtype=np.int32)
+    if not len(ids):
+        raise CorpusError(f"{split}.txt is empty: a corpus needs text in each of train.txt, valid.txt and test.txt")
+    ids.setflags(write=False)
+    return ids

@@ -1,0 +1,87 @@
+"""From a spec's corpus to what it is: its fingerprint, its vocabulary's size, its token ids."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from lm.data import pydoc
+from lm.data.corpora import PUBLISHED, PYDOC, check_bytes, check_counts, find, places, user_folder
+from lm.data.download import by_hand, fetch
+from lm.data.encode import EncodedCorpus, Encoding, check_cut, cut, encode
+from lm.data.store import stored
+from lm.data.text import SPLITS, UNKNOWN, CorpusError, file_hashes, file_in, fingerprint_from, lines_of
+from lm.spec import Corpus
+
+
+def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
+    """Find a corpus, check it, encode it (or read the cache) and cut its training text.
+
+    Looked for in `$LM_DATA/<name>/`, `data/<name>/` and the cache directory, then downloaded unless told not to;
+    any other name is a folder with `train.txt`, `valid.txt` and `test.txt`. Whatever is found first must be right:
+    CorpusError says what is missing or differs.
+    """
+    if corpus.name == PYDOC:
+        return cut(_encode_pydoc(), PYDOC, fingerprint_from(pydoc.hashes()), corpus.train_tokens)
+    folder = locate(corpus.name, download=download)
+    hashes = file_hashes(folder)
+    published = corpus.name in PUBLISHED
+    if published:
+        check_bytes(corpus.name, folder, hashes)
+    fingerprint = fingerprint_from(hashes)
+
+    def encode_files() -> Encoding:
+        return encode({split: lines_of(file_in(folder, split)) for split in SPLITS})
+
+    encoding = stored(fingerprint, encode_files)
+    if published:
+        counts = {"train": len(encoding.train), "valid": len(encoding.valid), "test": len(encoding.test)}
+        check_counts(corpus.name, folder, counts, len(encoding.vocabulary))
+    return cut(encoding, corpus.name, fingerprint, corpus.train_tokens)
+
+
+def fingerprint_of(corpus: Corpus) -> str:
+    """The SHA-256 that names a corpus's whole text; it does not depend on `train_tokens`.
+
+    Of published files whose hashes are known it needs no files, of `pydoc` only this Python; else the files are
+    read and never downloaded. CorpusError where they are not there.
+    """
+    if corpus.name == PYDOC:
+        return fingerprint_from(pydoc.hashes())
+    if (published := PUBLISHED.get(corpus.name)) is not None:
+        check_cut(corpus.name, corpus.train_tokens, published.tokens["train"])
+        if published.sha256 is not None:
+            return fingerprint_from(published.sha256)
+    return fingerprint_from(file_hashes(locate(corpus.name, download=False)))
+
+
+def vocabulary_size_of(corpus: Corpus) -> int:
+    """The number of words a model of this corpus predicts; of the published corpora it needs no files.
+
+    CorpusError where another corpus's files are not there.
+    """
+    if (published := PUBLISHED.get(corpus.name)) is not None:
+        return published.vocabulary_size
+    return len(load(corpus, download=False).vocabulary)
+
+
+def locate(name: str, *, download: bool) -> Path:
+    """The folder of any corpus but `pydoc`; CorpusError where it has none."""
+    if name not in PUBLISHED:
+        return user_folder(name)
+    if (folder := find(name)) is not None:
+        return folder
+    if download:
+        return fetch(name)
+    looked = ", ".join(map(str, places(name)))
+    raise CorpusError(
+        f"corpus {name!r} is in none of {looked}. Fetch it with `python -m lm corpus fetch {name}`. {by_hand(name)}"
+    )
+
+
+def _encode_pydoc() -> Encoding:
+    texts = pydoc.texts()
+    encoding = encode({split: io.StringIO(texts[split]) for split in SPLITS})
+    rule = f"{encoding.rule}; words seen fewer than {pydoc.MINIMUM_COUNT} times there are {UNKNOWN}"
+    return replace(encoding, rule=rule)

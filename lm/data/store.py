@@ -1,0 +1,93 @@
+"""Encoded corpora kept as Arrow files, so that text is split into words once and not once a trial.
+
+One file a fingerprint: three record batches (train, valid, test) of one dictionary-encoded column, whose dictionary
+is the vocabulary; the schema's metadata holds the vocabulary rule and a SHA-256 of all the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock
+
+from lm.data.corpora import cache_folder
+from lm.data.encode import Encoding
+from lm.files import atomic
+
+FORMAT = 1
+"""Part of the file's name; raised whenever the layout or the meaning of the ids changes."""
+
+_WAIT_SECONDS = 600.0
+"""Longer than any encoding takes: a lock held longer belongs to a machine that died on a shared disk."""
+
+_log = logging.getLogger(__name__)
+
+
+def stored(fingerprint: str, make: Callable[[], Encoding]) -> Encoding:
+    """The encoding kept under this fingerprint; the first process makes and keeps it, others meanwhile wait.
+
+    Never fails for the cache's sake: where it cannot be written, that is logged once and the encoding is made.
+    """
+    path = cache_folder() / "encoded" / f"{fingerprint}.v{FORMAT}.arrow"
+    if (kept := _read(path)) is not None:
+        return kept
+    made: Encoding | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock"), timeout=_WAIT_SECONDS):
+            if (kept := _read(path)) is not None:
+                return kept
+            made = make()
+            _write(path, made)
+    except (OSError, NotImplementedError) as error:  # NotImplementedError: a disk that knows no locks
+        _say_once(f"encoded corpora are not kept in {path.parent} ({type(error).__name__}: {error})")
+    return made or make()
+
+
+def _write(path: Path, encoding: Encoding) -> None:
+    words = pa.array(encoding.vocabulary, pa.string())
+    metadata = {"rule": encoding.rule, "sha256": _digest(encoding)}
+    schema = pa.schema([pa.field("word", pa.dictionary(pa.int32(), pa.string()))], metadata=metadata)
+    with atomic(path) as temporary, pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for ids in (encoding.train, encoding.valid, encoding.test):
+            column = pa.DictionaryArray.from_arrays(pa.array(ids, pa.int32()), words)
+            writer.write_batch(pa.record_batch([column], schema=schema))
+
+
+def _read(path: Path) -> Encoding | None:
+    """The encoding in a file, None where there is none or it is damaged. Mapped, so that trials share the memory."""
+    if not path.exists():
+        return None
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        columns = [reader.get_batch(split).column(0) for split in range(3)]
+        train, valid, test = (column.indices.to_numpy() for column in columns)
+        metadata = reader.schema.metadata
+        vocabulary = tuple(columns[0].dictionary.to_pylist())
+        encoding = Encoding(vocabulary, train, valid, test, metadata[b"rule"].decode())
+        if metadata[b"sha256"].decode() == _digest(encoding):
+            return encoding
+    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
+        _log.warning("%s is damaged (%s); encoding the text again", path, error)
+        return None
+    _log.warning("%s is damaged (its SHA-256 differs); encoding the text again", path)
+    return None
+
+
+def _digest(encoding: Encoding) -> str:
+    digest = hashlib.sha256("\n".join((encoding.rule, *encoding.vocabulary)).encode())
+    for ids in (encoding.train, encoding.valid, encoding.test):
+        digest.update(len(ids).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(ids, dtype="<i4").data)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    _log.warning(message)

@@ -1,0 +1,64 @@
+"""Text on disk: three files of lines, their tokens and what identifies them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+SPLITS = ("train", "valid", "test")
+"""The three texts of a corpus, in the order in which words get their ids."""
+
+EOS = "<eos>"
+UNKNOWN = "<unk>"
+
+
+class CorpusError(ValueError):
+    """A corpus that is not there, not what it should be, or too small: what was sought, where, and what to do."""
+
+
+def file_in(folder: Path, split: str) -> Path:
+    """Where a split's text lies in a corpus folder."""
+    return folder / f"{split}.txt"
+
+
+def tokens_of(lines: Iterable[str]) -> Iterator[str]:
+    """Words split at white space, and one `<eos>` for every line, empty lines included (Merity et al. 2017)."""
+    for line in lines:
+        yield from line.split()
+        yield EOS
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file; only its line ends separate them, as in the published pipelines.
+
+    `str.splitlines` would also break at characters inside a line, such as U+2028. Raises CorpusError for a file
+    that cannot be read or is no UTF-8.
+    """
+    number = 0
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):  # noqa: B007  (the error below says how far it came)
+                yield line
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is not UTF-8 text ({error.reason} soon after line {number})") from error
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each split's file; CorpusError for one that cannot be read."""
+    hashes = {}
+    for split in SPLITS:
+        path = file_in(folder, split)
+        try:
+            with path.open("rb") as file:
+                hashes[split] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
+    return hashes
+
+
+def fingerprint_from(hashes: Mapping[str, str]) -> str:
+    """The SHA-256 over the splits' own, train, valid, test: it names the text, not the corpus's name or place."""
+    return hashlib.sha256("\n".join(hashes[split] for split in SPLITS).encode()).hexdigest()
