@@ -116,9 +116,12 @@ def _undecided(rows: Sequence[AblationRow]) -> list[str]:
 
     parts = []
     decided = any(row.effect and row.effect.verdict != "not decided" for row in rows)
-    if open_ := having(None):
-        other = "other " if decided else ""
-        parts.append(f"{_seeds(open_)} do not decide {_named(open_, other)}")
+    if (still_open := having(None)) and decided:
+        parts.append(f"{_seeds(still_open)} do not decide {_named(still_open, 'other ')}")
+    elif still_open:
+        contain = "interval of {} contains" if len(still_open) == 1 else "intervals of {} contain"
+        contain = contain.format(_named(still_open))
+        parts.append(f"{_seeds(still_open)} decide nothing: the 95% simultaneous {contain} zero")
     if same := having(IDENTICAL):
         parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(BASELINE)} in every seed")
     if single := having(ONE_SEED):
@@ -132,10 +135,10 @@ def _undecided(rows: Sequence[AblationRow]) -> list[str]:
     return parts
 
 
-def _named(rows: Sequence[AblationRow], other: str = "") -> str:
+def _named(rows: Sequence[AblationRow], which: str = "") -> str:
     if len(rows) <= _NAMED:
         return listed([escape(row.variant) for row in rows])
-    return f"the {other}{counted(len(rows), 'change')}" if other else f"{len(rows)} changes"
+    return f"{len(rows)} {which}changes"
 
 
 def _seeds(rows: Sequence[AblationRow]) -> str:

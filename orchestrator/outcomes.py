@@ -57,9 +57,9 @@ def _read_outcome(trial: Trial, records: Records) -> Outcome:
 
 
 def _why(record: Record) -> str:
-    at = record.divergence
     said = record.reason or "no reason was recorded"
+    at = record.divergence
     if at is None:
         return said
     norm = "" if at.gradient_norm is None else f", gradient norm {at.gradient_norm:.3g}"
-    return f"{said} (stage {at.stage}, epoch {at.epoch}, step {at.step}, learning rate {at.learning_rate:.3g}{norm})"
+    return f"{said}; learning rate {at.learning_rate:.3g}{norm}"

@@ -13,12 +13,14 @@ from orchestrator.wording import NOTHING, Markdown, counted, duration, escape
 def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[tuple[str, Markdown]]:
     """Label and value of every fact; where records differ, all values are listed."""
     trials = flat(outcomes)
-    records = [outcome.record for outcome in trials if outcome.record is not None]
-    corpora = {record.corpus.fingerprint: record.corpus for record in records}.values()
+    settled = [outcome.record for outcome in trials if outcome.record is not None]
+    corpora = {record.corpus.fingerprint: record.corpus for record in settled}.values()
+    # A failed trial's record was written for a worker that could not tell what it ran on.
+    records = [record for record in settled if record.status != "failed"]
     names = sorted({outcome.trial.spec.corpus.name for outcome in trials})
     seeds = sorted({outcome.trial.seed for outcome in trials})
     # A trial whose stages lie in another one's record trained nothing itself.
-    own = [outcome.record for outcome in trials if outcome.record is not None and outcome.trial.reads_from is None]
+    own = {outcome.trial.key for outcome in trials if outcome.trial.reads_from is None}
     versions = sorted({f"{name} {version}" for record in records for name, version in record.versions.items()})
     facts: list[tuple[str, str]] = [
         ("Scale", scale),
@@ -39,7 +41,7 @@ def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[
         ("Commit", _some(sorted({record.commit or "unknown" for record in records}))),
         ("Numerics version", _some(map(str, sorted({record.numerics_version for record in records})))),
         ("Trial time", _trial_time(trials)),
-        ("Mean speed", _mean_speed([record.tokens_per_second for record in own])),
+        ("Mean speed", _mean_speed([record.tokens_per_second for record in records if record.key in own])),
         ("Peak memory of a trial", _peak_memory([record.peak_memory_bytes for record in records])),
     ]
     return [(label, escape(value)) for label, value in facts]
@@ -61,10 +63,9 @@ def _trial_time(trials: Iterable[Outcome]) -> str:
         if record is None:
             continue
         count += 1
-        own = {stage.key: stage.train_seconds + stage.evaluation_seconds for stage in record.stages}
-        stages |= own
-        if record.status != "complete":
-            beyond += max(0.0, record.seconds - sum(own.values()))
+        stages |= {stage.key: stage.train_seconds + stage.evaluation_seconds for stage in record.stages}
+        if record.status != "complete" and outcome.curve:
+            beyond += max(0.0, outcome.curve[-1].seconds - sum(stage.train_seconds for stage in record.stages))
     total = sum(stages.values()) + beyond
     return f"{duration(total)} for {counted(count, 'settled trial')}, shared stages counted once"
 

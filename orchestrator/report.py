@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -18,6 +19,7 @@ from orchestrator.trial import Trial
 from orchestrator.wording import NOTHING, Markdown, difference, escape, fenced, listed, published, signed, spread
 
 RECALLED = "†"
+_LONGEST_REASON = 300
 Cells = dict[str, object]
 
 
@@ -139,7 +141,7 @@ def _trial_cells(outcome: Outcome) -> Cells:
         "variant": trial.variant,
         "seed": trial.seed,
         "status": outcome.status,
-        "reason": outcome.reason or "",
+        "reason": shorten(outcome.reason or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
         "key": trial.key,
         "reads_from": trial.reads_from or NOTHING,
         "starts_from": trial.starts_from or NOTHING,
@@ -150,7 +152,7 @@ def _pictures(
     outcomes: Mapping[str, tuple[Outcome, ...]], folder: Path, published_line: PublishedNumber | None
 ) -> Cells:
     # matplotlib takes most of a second to import, and only a report needs it.
-    from orchestrator import curves  # noqa: PLC0415
+    from orchestrator import curves
 
     drawn = [
         curves.VariantCurves(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -95,7 +96,8 @@ def perplexity_ratio(nats: float) -> float:
         return float(np.exp(nats))
 
 
-def critical_value(baseline_seeds: int, variant_seeds: list[int], degrees_of_freedom: int, level: float) -> float:
+@cache
+def critical_value(baseline_seeds: int, variant_seeds: tuple[int, ...], degrees_of_freedom: int, level: float) -> float:
     """Two-sided critical value of Dunnett's test: the `level` quantile of the largest |t| under no differences.
 
     Quadrature over the two things that the t's share, the baseline's mean and the pooled deviation (Dunnett 1955,
@@ -125,7 +127,7 @@ def _noise(baseline: Array, variants: Mapping[str, Array], level: float) -> Nois
     if pooled <= 1e-12 * float(np.abs(baseline).max()):
         return None
     own = [float(group.std(ddof=1)) for group in groups]
-    sizes = [losses.size for losses in variants.values()]
+    sizes = tuple(sorted(losses.size for losses in variants.values()))
     critical = critical_value(baseline.size, sizes, degrees, level)
     return Noise(pooled, min(own), max(own), degrees, len(variants), critical, level)
 
