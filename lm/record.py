@@ -1,10 +1,10 @@
 """What a trial says while it runs (`Evaluation`) and what it leaves on disk (`Record`), free of torch.
 
-    runs/<key>/record.json                     written last: where it stands, the trial is settled
-               curve.parquet                   one row an Evaluation
-               tokens/<stage>.<split>.parquet  position, token id and loss (nats, float32) of every predicted token
-               weights/<stage>.safetensors     the weights that validation chose at the end of the stage
-               checkpoints/                    only while the trial is under way
+runs/<key>/record.json                     written last: where it stands, the trial is settled
+           curve.parquet                   one row an Evaluation
+           tokens/<stage>.<split>.parquet  position, token id and loss (nats, float32) of every predicted token
+           weights/<stage>.safetensors     the weights that validation chose at the end of the stage
+           checkpoints/                    only while the trial is under way
 """
 
 from __future__ import annotations

@@ -166,7 +166,8 @@ Optimizer = Annotated[Sgd | SgdHalving | NtAsgd | Adam, Field(discriminator="kin
 class Finetune(Part):
     """Averaged SGD once more from the best weights, stopped by the non-monotone rule (Merity et al. 2017, section 5).
 
-    `cap_extra` caps a window at its base length plus so many steps, as the authors' code does here.
+    `cap_extra` caps a window at its base length plus so many steps, as the authors' code does here. Without a
+    `learning_rate` the optimizer's own is taken.
     """
 
     epochs: PositiveInt
@@ -218,6 +219,14 @@ class TrainSpec(Part):
     scoring: Scoring = Field(default=Scoring())
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(default=1)
 
+    @model_validator(mode="after")
+    def _finetune_rate(self) -> Self:
+        if self.finetune is not None and self.finetune.learning_rate is None and self.optimizer.kind == "adam":
+            raise ValueError(
+                "finetune.learning_rate: averaged SGD cannot take over Adam's rate; give one (such as 30.0)"
+            )
+        return self
+
     def stages(self) -> dict[str, TrainSpec]:
         """The trial's stages in order: each name with the spec of a trial that ends there.
 
@@ -257,8 +266,6 @@ def parameter_count(model: Model, head: Head, vocabulary_size: int) -> int:
     """Trainable numbers of the model, a tied matrix counted once; equal to the built model's by test."""
     gates = {"lstm": 4, "gru": 3}[model.cell]
     inputs = (model.embedding_size, *model.hidden_sizes[:-1])
-    recurrent = sum(
-        gates * size * (fan_in + size + 2) for fan_in, size in zip(inputs, model.hidden_sizes, strict=True)
-    )
+    recurrent = sum(gates * size * (fan_in + size + 2) for fan_in, size in zip(inputs, model.hidden_sizes, strict=True))
     decoder = 0 if model.tied else vocabulary_size * model.hidden_sizes[-1]
     return vocabulary_size * model.embedding_size + recurrent + decoder + vocabulary_size * head.bias

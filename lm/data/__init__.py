@@ -3,7 +3,7 @@
 from lm.data.corpora import PUBLISHED, PYDOC, Published, cache_folder, find, places
 from lm.data.download import fetch
 from lm.data.encode import EncodedCorpus
-from lm.data.load import fingerprint_of, load, locate, vocabulary_size_of
+from lm.data.loading import fingerprint_of, load, locate, vocabulary_size_of
 from lm.data.text import EOS, UNKNOWN, CorpusError
 
 __all__ = [

@@ -9,7 +9,7 @@ import typer
 
 from lm.data.corpora import PUBLISHED, PYDOC, Archive, find
 from lm.data.download import fetch as fetch_files
-from lm.data.load import load, locate
+from lm.data.loading import load, locate
 from lm.data.text import CorpusError
 from lm.spec import Corpus
 

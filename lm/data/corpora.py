@@ -91,7 +91,7 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("LM_CACHE"):
         return Path(chosen).expanduser()
     try:
-        import platformdirs  # noqa: PLC0415  (lm also runs where it is not installed)
+        import platformdirs
     except ImportError:
         return Path.home() / ".cache" / "lm"
     return platformdirs.user_cache_path("lm")

@@ -100,7 +100,7 @@ def _download(name: str, folder: Path) -> None:
 
 
 def _retrieve(address: str, path: Path, sha256: str | None) -> None:
-    import pooch  # noqa: PLC0415  (lm also runs where it is not installed; then only downloads fail)
+    import pooch
 
     pooch.get_logger().setLevel("WARNING")  # the progress bar says it already, and so does the error
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT_SECONDS, chunk_size=1 << 16)

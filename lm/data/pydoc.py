@@ -58,7 +58,7 @@ def hashes() -> dict[str, str]:
 
 def _paragraphs() -> Iterator[list[str]]:
     try:
-        from pydoc_data.topics import topics  # noqa: PLC0415  (half a megabyte, needed by this corpus only)
+        from pydoc_data.topics import topics
     except ImportError as error:
         raise CorpusError("corpus 'pydoc' needs the standard library's pydoc_data, which this Python lacks") from error
     seen: set[str] = set()

@@ -1,0 +1,125 @@
+"""Command line: train and evaluate one model, look after corpora."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+import yaml
+from pydantic import ValidationError
+
+from lm.data import CorpusError
+from lm.data.commands import app as corpus_app
+from lm.record import Record, Score, read_record
+from lm.spec import Cache, TrainSpec
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+app.add_typer(corpus_app, name="corpus", help="List, check and fetch corpora.")
+
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Threads = Annotated[int | None, typer.Option(min=1, help="torch threads; as many as CPUs granted if not said")]
+
+
+@app.command()
+def train(
+    spec_file: Annotated[Path, typer.Argument(metavar="SPEC.yaml", exists=True, dir_okay=False)],
+    out: Annotated[Path | None, typer.Option(help="the trial's folder; runs/<key> if not said")] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    checkpoint_minutes: Annotated[float, typer.Option(help="between checkpoints within an epoch")] = 10.0,
+) -> None:
+    """Train the trial of SPEC.yaml, or go on with it; a settled one is only told of."""
+    granted = _grant_threads(threads)
+    from lm.data import fingerprint_of
+    from lm.spec import trial_key
+    from lm.train import train as train_trial
+
+    try:
+        spec = TrainSpec.model_validate(yaml.safe_load(spec_file.read_text(encoding="utf-8")))
+    except (ValidationError, yaml.YAMLError) as error:
+        _refuse(f"{spec_file}: {error}")
+    try:
+        folder = out or Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
+        points = train_trial(
+            spec, out=folder, device=device, threads=granted, checkpoint_seconds=60.0 * checkpoint_minutes
+        )
+        for point in points:
+            print(
+                f"{point.stage} epoch {point.epoch}  valid perplexity {point.valid_perplexity:.2f}  "
+                f"train {point.train_nats_per_token:.3f} nats  {point.tokens_per_second:,.0f} tokens/s"
+                f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}",
+                flush=True,
+            )
+    except (CorpusError, ValueError) as error:
+        _refuse(str(error))
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        raise SystemExit(130) from None
+    record = read_record(folder)
+    assert record is not None, "a trial that ended has a record"
+    _print_record(record, folder)
+    raise SystemExit(0 if record.status == "complete" else 1)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)],
+    device: Device = "auto",
+    threads: Threads = None,
+    window: Annotated[str | None, typer.Option(help="neural cache: sizes to try, as in 500,2000")] = None,
+    weight: Annotated[str, typer.Option(help="neural cache: mixing weights to try")] = "0.05,0.1,0.2",
+    flatness: Annotated[str, typer.Option(help="neural cache: flatness values to try")] = "0.3,0.7,1.0",
+    mode: Annotated[str, typer.Option(help="neural cache: reference or full")] = "reference",
+) -> None:
+    """Score the weights kept in RUN once more; with --window also with a neural cache tuned on validation."""
+    granted = _grant_threads(threads)
+    from lm.rescore import rescore
+
+    record = read_record(run)
+    if record is None:
+        _refuse(f"{run}: no record.json; only a settled trial can be evaluated")
+    spec: Cache | None = None
+    try:
+        if window is not None:
+            numbers = {"weight": weight, "flatness": flatness}
+            values = {name: tuple(float(part) for part in text.split(",")) for name, text in numbers.items()}
+            sizes = tuple(int(part) for part in window.split(","))
+            spec = Cache.model_validate({"window": sizes, "mode": mode, **values})
+        scores = rescore(record, run, device=device, threads=granted, cache=spec)
+    except (CorpusError, ValueError) as error:
+        _refuse(str(error))
+    for name, score in scores.items():
+        _print_score(name, score)
+
+
+def _print_record(record: Record, folder: Path) -> None:
+    print(f"{record.status} in {record.seconds:.0f} s: {folder}" + (f" ({record.reason})" if record.reason else ""))
+    for stage in record.stages:
+        _print_score(f"{stage.name} valid", stage.valid)
+        _print_score(f"{stage.name} test", stage.test)
+
+
+def _print_score(name: str, score: Score) -> None:
+    print(
+        f"{name}: perplexity {score.perplexity:.3f} (by the authors' convention {score.perplexity_reference:.3f}), "
+        f"{score.nats_per_token:.5f} nats, {score.predicted_tokens:,} tokens in {score.columns} columns"
+    )
+
+
+def _grant_threads(threads: int | None) -> int:
+    """One thread for each CPU granted; torch reads the environment when it loads, so this comes before."""
+    granted = threads or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    os.environ["OMP_NUM_THREADS"] = str(granted)
+    return granted
+
+
+def _refuse(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,183 @@
+"""The epochs of a stage: windows of training, then a score on validation. T time, B batch, R rows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from lm.data.batches import window_sampler
+from lm.evaluate import validation_nats
+from lm.losses import activation, temporal_activation
+from lm.optimizers import RunningAverage, triggered
+from lm.record import Divergence, Evaluation
+from lm.spec import Adam, NtAsgd, Sgd, SgdHalving
+from lm.stage import DivergedError, Stage
+
+
+def run_stage(
+    stage: Stage, train_RB: Tensor, valid_RB: Tensor, save: Callable[[Stage], None], checkpoint_seconds: float
+) -> Iterator[Evaluation]:
+    """Train to the stage's end, an Evaluation an epoch; within an epoch `save` is called every `checkpoint_seconds`.
+
+    Raises DivergedError at the end of the epoch in which a loss or gradient was not finite.
+    """
+    while stage.at.stage_epochs < stage.epochs and not stage.at.ended:
+        _train_epoch(stage, train_RB, save, checkpoint_seconds)
+        yield _end_epoch(stage, valid_RB)
+
+
+def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], checkpoint_seconds: float) -> None:
+    """All windows of one pass over the text, from where the position stands."""
+    at, spec = stage.at, stage.spec
+    draw_window = window_sampler(spec.bptt, None if stage.finetune is None else stage.finetune.cap_extra, stage.windows)
+    saved = begun = time.perf_counter()
+    rows = len(train_RB)
+    while at.row < rows - 2:
+        length, rate_factor = draw_window()
+        targets_TB = train_RB[at.row + 1 : at.row + 1 + length]
+        _step(stage, train_RB[at.row : at.row + len(targets_TB)], targets_TB, at.learning_rate * rate_factor)
+        at.row += length
+        at.epoch_tokens += targets_TB.numel()
+        if time.perf_counter() - saved > checkpoint_seconds:
+            _check_finite(stage)
+            at.epoch_seconds += time.perf_counter() - begun
+            save(stage)
+            saved = begun = time.perf_counter()
+    _check_finite(stage)  # reads from the device, so that the clock below sees finished work
+    at.epoch_seconds += time.perf_counter() - begun
+
+
+def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: float) -> None:
+    """One window: forward, backward, clip, update, average; nothing is read from the device."""
+    at, model, penalties = stage.at, stage.model, stage.spec.penalties
+    outputs, hidden = model(input_TB, stage.hidden, stage.noise)
+    stage.hidden = [tuple(part.detach() for part in layer) for layer in hidden]
+    nats = model.head.training_nats(outputs, targets_TB).mean()
+    loss = nats
+    if penalties is not None:
+        loss = loss + penalties.activation * activation(outputs.dropped[-1])
+        loss = loss + penalties.temporal_activation * temporal_activation(outputs.raw[-1])
+    stage.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), stage.spec.optimizer.clip or math.inf)
+    for group in stage.optimizer.param_groups:
+        group["lr"] = learning_rate
+    stage.optimizer.step()
+    at.step += 1
+    at.stage_steps += 1
+    at.epoch_steps += 1
+    if stage.average is not None:
+        stage.average.update(model.weights())
+    nats = nats.detach()
+    stage.sums += torch.stack((nats * targets_TB.numel(), norm))
+    first_failure = (stage.failure[0] < 0) & ~(torch.isfinite(nats) & torch.isfinite(norm))
+    stage.failure[0] = torch.where(first_failure, at.step, stage.failure[0])
+    stage.failure[1] = torch.where(first_failure, learning_rate, stage.failure[1])
+    stage.failure[2] = torch.where(first_failure, norm, stage.failure[2])
+
+
+def _check_finite(stage: Stage) -> None:
+    step, learning_rate, norm = stage.failure.tolist()
+    if step >= 0:
+        raise DivergedError(
+            Divergence(
+                stage=stage.at.stage,
+                epoch=stage.at.epoch + 1,
+                step=int(step),
+                learning_rate=learning_rate,
+                gradient_norm=norm if math.isfinite(norm) else None,
+            )
+        )
+
+
+def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
+    """Score on validation, keep the best weights, let the optimizer's rule act, and begin the next epoch."""
+    at = stage.at
+    begun = time.perf_counter()
+    with _evaluated_weights(stage):
+        valid = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
+        nats_sum, norm_sum = stage.sums.tolist()
+        norm_mean = norm_sum / at.epoch_steps
+        at.epoch += 1
+        at.stage_epochs += 1
+        if not math.isfinite(valid):
+            rate = at.learning_rate
+            raise DivergedError(
+                Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=rate, gradient_norm=norm_mean)
+            )
+        best = valid < at.best_nats
+        if best:
+            at.best_nats, at.best_epoch = valid, at.epoch
+            stage.best = {name: weight.clone() for name, weight in stage.model.weights().items()}
+    at.evaluation_seconds += time.perf_counter() - begun
+    at.train_seconds += at.epoch_seconds
+    at.tokens += at.epoch_tokens
+    at.stage_tokens += at.epoch_tokens
+    evaluation = Evaluation(
+        stage=at.stage,
+        epoch=at.epoch,
+        step=at.step,
+        tokens=at.tokens,
+        seconds=at.seconds_before + at.train_seconds,
+        tokens_per_second=at.epoch_tokens / at.epoch_seconds,
+        train_nats_per_token=nats_sum / at.epoch_tokens,
+        valid_nats_per_token=valid,
+        learning_rate=at.learning_rate,
+        gradient_norm=norm_mean,
+        averaging=stage.average is not None,
+        best=best,
+    )
+    _apply_rule(stage, valid)
+    at.row = at.epoch_steps = at.epoch_tokens = 0
+    at.epoch_seconds = 0.0
+    stage.sums.zero_()
+    stage.hidden = stage.model.initial_state(stage.spec.batch_size)
+    return evaluation
+
+
+def _apply_rule(stage: Stage, valid: float) -> None:
+    """What the validation loss of an epoch sets off: averaging, a lower rate, or the stage's end."""
+    at, spec = stage.at, stage.spec
+    if stage.finetune is not None:
+        at.ended = triggered(stage.finetune.trigger, at.trigger_log, valid, stage.finetune.nonmonotone_interval)
+        at.trigger_log.append(valid)
+        return
+    optimizer = spec.optimizer
+    match optimizer:
+        case NtAsgd():
+            if stage.average is None:
+                if triggered(optimizer.trigger, at.trigger_log, valid, optimizer.nonmonotone_interval):
+                    stage.average = RunningAverage(stage.model.weights())
+                    at.averaging_from_epoch = at.epoch + 1
+                at.trigger_log.append(valid)
+        case SgdHalving():
+            if triggered(optimizer.trigger, at.trigger_log, valid, optimizer.nonmonotone_interval):
+                at.learning_rate /= 2
+                at.ended = at.learning_rate < optimizer.minimum_learning_rate
+            at.trigger_log.append(valid)
+        case Sgd() | Adam():
+            pass
+        case _:
+            assert_never(optimizer)
+    if spec.early_stop is not None and at.epoch - at.best_epoch >= spec.early_stop:
+        at.ended = True
+
+
+@contextmanager
+def _evaluated_weights(stage: Stage) -> Iterator[None]:
+    """The averaged weights in the model's place where averaging has begun; the raw ones are back afterwards."""
+    if stage.average is None:
+        yield
+        return
+    raw = {name: weight.clone() for name, weight in stage.model.weights().items()}
+    stage.model.load_weights(stage.average.weights)
+    try:
+        yield
+    finally:
+        stage.model.load_weights(raw)

@@ -1,0 +1,105 @@
+"""Exact losses of a model over a text. T time, B columns, R rows, V vocabulary."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from lm.model import LanguageModel
+from lm.record import Score
+
+
+@dataclass(frozen=True)
+class TokenNats:
+    """The loss of every predicted token, in the order of the text.
+
+    `position` counts from the split's first token; `token` is the predicted token's id; `nats` its loss, natural
+    logarithm. The first token of each column is never predicted.
+    """
+
+    position: npt.NDArray[np.int32]
+    token: npt.NDArray[np.int32]
+    nats: npt.NDArray[np.float32]
+    rows: int
+    columns: int
+
+    def score(self) -> Score:
+        """Mean loss and perplexity, exact and by the convention of the AWD-LSTM authors' code.
+
+        That code divides the summed loss by all rows instead of the predicted ones, so that its perplexity is the
+        exact one to the power (R - 1) / R.
+        """
+        mean = float(self.nats.sum(dtype=np.float64)) / self.nats.size
+        return Score(
+            nats_per_token=mean,
+            predicted_tokens=self.nats.size,
+            columns=self.columns,
+            perplexity=perplexity(mean),
+            perplexity_reference=perplexity(mean * (self.rows - 1) / self.rows),
+        )
+
+    def table(self) -> pa.Table:
+        """The columns as Arrow, for Parquet."""
+        return pa.table({"position": self.position, "token": self.token, "nats": self.nats})
+
+
+def perplexity(nats_per_token: float) -> float:
+    """exp of the loss; infinite where the double overflows."""
+    return math.exp(nats_per_token) if nats_per_token < 700.0 else math.inf
+
+
+@torch.inference_mode()
+def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float:
+    """Mean exact loss per predicted token, one number read from the device."""
+    total = torch.zeros((), dtype=torch.float64, device=text_RB.device)
+    state = model.initial_state(text_RB.shape[1])
+    for row in range(0, len(text_RB) - 1, window):
+        targets_TB = text_RB[row + 1 : row + 1 + window]
+        outputs, state = model(text_RB[row : row + len(targets_TB)], state)
+        total += model.head.target_nats(outputs, targets_TB).sum(dtype=torch.float64)
+    return float(total) / text_RB[1:].numel()
+
+
+@torch.inference_mode()
+def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> TokenNats:
+    """The exact loss of every predicted token, state carried along each column."""
+    losses: list[Tensor] = []
+    state = model.initial_state(text_RB.shape[1])
+    for row in range(0, len(text_RB) - 1, window):
+        targets_TB = text_RB[row + 1 : row + 1 + window]
+        outputs, state = model(text_RB[row : row + len(targets_TB)], state)
+        losses.append(model.head.target_nats(outputs, targets_TB))
+    return in_text_order(torch.cat(losses), text_RB)
+
+
+@torch.inference_mode()
+def hidden_and_nats(model: LanguageModel, text_R1: Tensor, window: int) -> tuple[Tensor, Tensor]:
+    """One pass over one column: the last layer's raw output (N, H) before each prediction, and its loss (N,)."""
+    hidden: list[Tensor] = []
+    losses: list[Tensor] = []
+    state = model.initial_state(1)
+    for row in range(0, len(text_R1) - 1, window):
+        targets_T1 = text_R1[row + 1 : row + 1 + window]
+        outputs, state = model(text_R1[row : row + len(targets_T1)], state)
+        hidden.append(outputs.raw[-1][:, 0])
+        losses.append(model.head.target_nats(outputs, targets_T1)[:, 0])
+    return torch.cat(hidden), torch.cat(losses)
+
+
+def in_text_order(nats_TB: Tensor, text_RB: Tensor) -> TokenNats:
+    """Losses of rows 1..R-1 of every column, column after column as the text runs."""
+    rows, count = text_RB.shape
+    position_TB = torch.arange(1, rows)[:, None] + rows * torch.arange(count)[None, :]
+    return TokenNats(
+        position=position_TB.t().flatten().numpy().astype(np.int32),
+        token=text_RB[1:].t().flatten().cpu().numpy().astype(np.int32),
+        nats=nats_TB.t().flatten().float().cpu().numpy(),
+        rows=rows,
+        columns=count,
+    )

@@ -1,0 +1,45 @@
+"""One softmax over the vocabulary. T time, B batch, H size of the last layer, V vocabulary."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lm.heads.outputs import Outputs
+from lm.spec import SoftmaxHead
+
+
+class Softmax(nn.Module):
+    """logits = D h + b, where D is the embedding itself if tied (Inan et al. 2016; Press & Wolf 2017)."""
+
+    def __init__(
+        self,
+        spec: SoftmaxHead,
+        size: int,
+        vocabulary_size: int,
+        tied_weight: nn.Parameter | None,
+        init: torch.Generator,
+    ) -> None:
+        super().__init__()
+        if tied_weight is None:
+            tied_weight = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1, generator=init))
+        self.weight_VH = tied_weight
+        self.bias_V = nn.Parameter(torch.zeros(vocabulary_size)) if spec.bias else None
+
+    def logits(self, outputs: Outputs) -> Tensor:
+        """Unnormalised scores (T, B, V) from the last layer's dropped output."""
+        return F.linear(outputs.dropped[-1], self.weight_VH, self.bias_V)
+
+    def log_probabilities(self, outputs: Outputs) -> Tensor:
+        """Exact log-probabilities (T, B, V), normalised over the vocabulary."""
+        return F.log_softmax(self.logits(outputs), dim=-1)
+
+    def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
+        """Exact loss of every target (T, B), natural logarithm."""
+        logits_NV = self.logits(outputs).flatten(0, 1)
+        return F.cross_entropy(logits_NV, targets_TB.flatten(), reduction="none").view_as(targets_TB)
+
+    def training_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
+        """The training loss of every target (T, B); here the exact one."""
+        return self.target_nats(outputs, targets_TB)

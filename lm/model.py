@@ -1,0 +1,76 @@
+"""The language model: embedding, recurrent layers, head. T time, B batch, E embedding, H layer size, V vocabulary."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from lm.dropout import embed, locked_dropout
+from lm.heads import Outputs, build_head
+from lm.recurrent import RecurrentLayer, State
+from lm.spec import Dropout, Head, Model
+
+
+class LanguageModel(nn.Module):
+    """A recurrent word-level language model (Merity et al. 2017). Drops only where `forward` is given noise."""
+
+    def __init__(self, model: Model, head: Head, dropout: Dropout, vocabulary_size: int, init: torch.Generator) -> None:
+        super().__init__()
+        self.dropout = dropout
+        embedding_VE = torch.empty(vocabulary_size, model.embedding_size).uniform_(-0.1, 0.1, generator=init)
+        self.embedding_VE = nn.Parameter(embedding_VE)
+        sizes = (model.embedding_size, *model.hidden_sizes)
+        self.layers = nn.ModuleList(
+            RecurrentLayer(model.cell, input_size, size, dropout.weight, init) for input_size, size in pairwise(sizes)
+        )
+        self.head = build_head(
+            head,
+            sizes=sizes[1:],
+            vocabulary_size=vocabulary_size,
+            tied_weight=self.embedding_VE if model.tied else None,
+            init=init,
+        )
+
+    def initial_state(self, batch: int) -> list[State]:
+        """Every layer's zero state."""
+        return [layer.initial_state(batch) for layer in self._layers()]
+
+    def forward(
+        self, tokens_TB: Tensor, state: list[State], noise: torch.Generator | None = None
+    ) -> tuple[Outputs, list[State]]:
+        """Every layer's outputs, and the undropped state that the next window starts from.
+
+        With `noise` the masks of a training window are drawn from it; without, the model is deterministic.
+        """
+        drop = self.dropout
+        hidden = locked_dropout(embed(tokens_TB, self.embedding_VE, drop.embedding, noise), drop.input, noise)
+        raw: list[Tensor] = []
+        dropped: list[Tensor] = []
+        carried: list[State] = []
+        for layer, layer_state in zip(self._layers(), state, strict=True):
+            output_TBH, last = layer(hidden, layer_state, noise)
+            probability = drop.output if len(raw) == len(self.layers) - 1 else drop.between
+            hidden = locked_dropout(output_TBH, probability, noise)
+            raw.append(output_TBH)
+            dropped.append(hidden)
+            carried.append(last)
+        return Outputs(tuple(raw), tuple(dropped)), carried
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every parameter by name, a tied one once, detached but sharing memory."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Copy values in; KeyError or ValueError where names or shapes are not this model's."""
+        own = self.weights()
+        if own.keys() != weights.keys():
+            raise KeyError(f"weights of another model: {sorted(own.keys() ^ weights.keys())}")
+        for name, value in own.items():
+            if value.shape != weights[name].shape:
+                raise ValueError(f"{name}: shape {tuple(weights[name].shape)}, this model has {tuple(value.shape)}")
+            value.copy_(weights[name])
+
+    def _layers(self) -> list[RecurrentLayer]:
+        return [layer for layer in self.layers if isinstance(layer, RecurrentLayer)]

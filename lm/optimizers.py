@@ -1,0 +1,66 @@
+"""Optimizers, the running average of weights, and the rule that says when to start it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+
+from lm.spec import Adam, NtAsgd, Optimizer, Sgd, SgdHalving, Trigger
+
+
+def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """SGD for the SGD family (averaging is kept apart, in `RunningAverage`), or Adam.
+
+    Weight decay is coupled: added to the gradient after clipping (Merity et al. 2017, as in the authors' code).
+    """
+    match spec:
+        case Adam():
+            return torch.optim.Adam(
+                parameters,
+                lr=spec.learning_rate,
+                betas=(spec.beta1, spec.beta2),
+                eps=spec.epsilon,
+                weight_decay=spec.weight_decay,
+            )
+        case Sgd() | SgdHalving() | NtAsgd():
+            return torch.optim.SGD(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay)
+        case _:
+            assert_never(spec)
+
+
+class RunningAverage:
+    """The arithmetic mean of the weights after each step since it began (averaged SGD; Polyak & Juditsky 1992).
+
+    The iterate that triggered it does not count; Merity et al. 2017, algorithm 1 includes it, PyTorch's ASGD leaves out
+    one more: the three differ by one or two early iterates.
+    """
+
+    def __init__(self, weights: dict[str, Tensor], steps: int = 0) -> None:
+        self.weights = {name: weight.detach().clone() for name, weight in weights.items()}
+        self.steps = steps
+
+    def update(self, weights: dict[str, Tensor]) -> None:
+        """Take the weights after one more step into the mean."""
+        self.steps += 1
+        for name, mean in self.weights.items():
+            mean.lerp_(weights[name], 1.0 / self.steps)
+
+
+def triggered(rule: Trigger, earlier: Sequence[float], value: float, interval: int) -> bool:
+    """Whether validation has stopped improving: `value` against the `earlier` ones, oldest first.
+
+    `code` compares with the best value more than `interval` evaluations ago, as the authors' code does; `literal` with
+    the best of the last `interval`, as algorithm 1 of Merity et al. 2017 prints it; `monotonic` with the last one.
+    """
+    match rule:
+        case "code":
+            return len(earlier) > interval and value > min(earlier[:-interval])
+        case "literal":
+            return len(earlier) > interval and value > min(earlier[-interval:])
+        case "monotonic":
+            return len(earlier) > 0 and value > earlier[-1]
+        case _:
+            assert_never(rule)

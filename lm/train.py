@@ -1,0 +1,306 @@
+"""Train one trial in its folder: every stage, resumable anywhere, ending in a record."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from filelock import FileLock
+
+from lm import provenance
+from lm.cache import score_with_cache
+from lm.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    load_weights,
+    remove_checkpoints,
+    save_checkpoint,
+    save_weights,
+)
+from lm.data import EncodedCorpus, load
+from lm.data.batches import columns
+from lm.epochs import run_stage
+from lm.evaluate import TokenNats, token_nats
+from lm.files import atomic, write_table
+from lm.model import LanguageModel
+from lm.record import (
+    CacheResult,
+    Divergence,
+    Evaluation,
+    Record,
+    Split,
+    StageResult,
+    read_curve,
+    read_record,
+    token_nats_path,
+    weights_path,
+    write_curve,
+    write_record,
+)
+from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys
+from lm.stage import DivergedError, Position, Stage, begin_stage, from_checkpoint, to_checkpoint
+
+CHECKPOINT_SECONDS = 600.0
+
+
+@dataclass
+class _Trial:
+    """A trial under way: what all of its stages share."""
+
+    spec: TrainSpec
+    out: Path
+    corpus: EncodedCorpus
+    device: torch.device
+    threads: int
+    model: LanguageModel
+    keys: dict[str, str]
+    done: list[StageResult] = field(default_factory=list)
+    curve: list[Evaluation] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The trial's own key, that of its last stage."""
+        return self.keys[list(self.keys)[-1]]
+
+
+def train(
+    spec: TrainSpec,
+    *,
+    out: Path,
+    resume_from: Path | None = None,
+    device: str = "auto",
+    threads: int = 1,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Generator[Evaluation]:
+    """Train a trial in the folder `out`, an Evaluation at each epoch's end, and leave its record there.
+
+    A trial that was interrupted goes on from its last checkpoint in `out`, on a CPU bit for bit; a settled one yields
+    nothing. `resume_from` names the folder of another settled trial: stages that it shares with this one are taken
+    over. A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and
+    within an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
+
+    Raises lm.data.CorpusError if the corpus is missing or not what its name says.
+    """
+    torch.set_num_threads(threads)
+    chosen = choose_device(device)
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / ".lock"):
+        settled = read_record(out)
+        if settled is not None and settled.status != "failed":
+            return
+        corpus = load(spec.corpus)
+        model = build_model(spec, len(corpus.vocabulary), chosen)
+        keys = stage_keys(spec, corpus.fingerprint)
+        trial = _Trial(spec, out, corpus, chosen, threads, model, keys)
+        yield from _train_all(trial, resume_from, checkpoint_seconds)
+
+
+def _train_all(trial: _Trial, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:
+    """Every stage that is not done yet, then the record."""
+    provenance.reset_peak_memory(trial.device)
+    divergence: Divergence | None = None
+    try:
+        stage = _resume(trial)
+        if stage is None and resume_from is not None:
+            _take_over(trial, resume_from)
+        finished = {result.name for result in trial.done}
+        for name in trial.spec.stages():
+            if name in finished:
+                continue
+            if name == "cache":
+                _cache_stage(trial)
+            else:
+                yield from _train_stage(trial, stage or _begin(trial, name), checkpoint_seconds)
+            stage = None
+    except DivergedError as error:
+        divergence = error.divergence
+    _settle(trial, divergence)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; `auto` is a GPU where there is one. ValueError if there is no such device here."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda: torch sees no GPU here")
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+
+
+def build_model(spec: TrainSpec, vocabulary_size: int, device: torch.device) -> LanguageModel:
+    """The model with its initial weights, drawn on the CPU so that every device starts from the same ones."""
+    init = torch.Generator().manual_seed(spec.seed)
+    return LanguageModel(spec.model, spec.head, spec.dropout, vocabulary_size, init).to(device)
+
+
+def load_model(spec: TrainSpec, folder: Path, vocabulary_size: int, device: torch.device) -> LanguageModel:
+    """The model with the weights that its last trained stage chose."""
+    model = build_model(spec, vocabulary_size, device)
+    trained = [name for name in spec.stages() if name != "cache"]
+    model.load_weights(load_weights(weights_path(folder, trained[-1]), device))
+    return model
+
+
+def _begin(trial: _Trial, name: str) -> Stage:
+    last = trial.curve[-1] if trial.curve else None
+    before = trial.done[-1] if trial.done else None
+    at = Position(
+        stage=name,
+        epoch=last.epoch if last else 0,
+        step=last.step if last else 0,
+        tokens=last.tokens if last else 0,
+        learning_rate=math.nan,
+        best_nats=before.valid.nats_per_token if before else math.inf,
+        best_epoch=before.best_epoch if before else 0,
+        seconds_before=last.seconds if last else 0.0,
+    )
+    return begin_stage(trial.spec, trial.model, trial.device, at)
+
+
+def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iterator[Evaluation]:
+    scoring, corpus = trial.spec.scoring, trial.corpus
+    train_RB = columns(corpus.train, trial.spec.batch_size, trial.device)
+    valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device)
+    # The curve reaches the disk before the checkpoint: one that is an epoch ahead is cut at the next start.
+    for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: _save(trial, s), checkpoint_seconds):
+        trial.curve.append(evaluation)
+        write_curve(trial.out, trial.curve)
+        _save(trial, stage)
+        yield evaluation
+    begun = time.perf_counter()
+    trial.model.load_weights(stage.best)
+    with atomic(weights_path(trial.out, stage.at.stage)) as temporary:
+        save_weights(temporary, stage.best)
+    valid = token_nats(trial.model, valid_RB, scoring.window)
+    test = token_nats(trial.model, columns(corpus.test, scoring.test_columns, trial.device), scoring.window)
+    _keep_stage(
+        trial,
+        StageResult(
+            name=stage.at.stage,
+            key=trial.keys[stage.at.stage],
+            epochs=stage.at.stage_epochs,
+            best_epoch=stage.at.best_epoch,
+            steps=stage.at.stage_steps,
+            train_seconds=stage.at.train_seconds,
+            evaluation_seconds=stage.at.evaluation_seconds + time.perf_counter() - begun,
+            tokens_per_second=stage.at.stage_tokens / stage.at.train_seconds,
+            averaging_from_epoch=stage.at.averaging_from_epoch,
+            stopped_early=stage.at.stage_epochs < stage.epochs,
+            valid=valid.score(),
+            test=test.score(),
+            cache=None,
+        ),
+        {"valid": valid, "test": test},
+    )
+
+
+def _cache_stage(trial: _Trial) -> None:
+    """Score the chosen weights once more with the neural cache; its values, where several, are chosen on validation."""
+    begun = time.perf_counter()
+    spec, before = trial.spec.cache, trial.done[-1]
+    assert spec is not None
+    texts: dict[Split, npt.NDArray[np.int32]] = {"valid": trial.corpus.valid, "test": trial.corpus.test}
+    values, plain, mixed = score_with_cache(trial.model, texts, spec, trial.spec.scoring.window, trial.device)
+    chosen = CacheResult(
+        window=values.window,
+        weight=values.weight,
+        flatness=values.flatness,
+        plain_valid=plain["valid"].score(),
+        plain_test=plain["test"].score(),
+    )
+    result = before.model_copy(
+        update={
+            "name": "cache",
+            "key": trial.keys["cache"],
+            "epochs": 0,
+            "steps": 0,
+            "train_seconds": 0.0,
+            "evaluation_seconds": time.perf_counter() - begun,
+            "valid": mixed["valid"].score(),
+            "test": mixed["test"].score(),
+            "cache": chosen,
+        }
+    )
+    _keep_stage(trial, result, mixed)
+
+
+def _keep_stage(trial: _Trial, result: StageResult, nats: dict[Split, TokenNats]) -> None:
+    for split, losses in nats.items():
+        write_table(token_nats_path(trial.out, result.name, split), losses.table())
+    trial.done.append(result)
+
+
+def _save(trial: _Trial, stage: Stage) -> None:
+    checkpoint = to_checkpoint(stage)
+    state = checkpoint.state | {
+        "key": trial.key,
+        "done": [result.model_dump_json() for result in trial.done],
+    }
+    save_checkpoint(trial.out, Checkpoint(checkpoint.weights, state))
+
+
+def _resume(trial: _Trial) -> Stage | None:
+    """The stage that the last checkpoint holds, None where there is none; the trial's curve and results with it."""
+    checkpoint = load_checkpoint(trial.out, trial.device)
+    if checkpoint is None:
+        return None
+    if checkpoint.state["key"] != trial.key:
+        raise ValueError(f"{trial.out}: its checkpoint is of trial {checkpoint.state['key']}, this spec is {trial.key}")
+    stage = from_checkpoint(trial.spec, trial.model, trial.device, checkpoint)
+    trial.done = [StageResult.model_validate_json(text) for text in checkpoint.state["done"]]
+    trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]
+    return stage
+
+
+def _take_over(trial: _Trial, source: Path) -> None:
+    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included."""
+    record = read_record(source)
+    if record is None:
+        return
+    theirs = stage_keys(record.spec, record.corpus.fingerprint)
+    shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
+    if record.divergence is not None and trial.keys.get(record.divergence.stage) == theirs[record.divergence.stage]:
+        trial.curve = read_curve(source)
+        write_curve(trial.out, trial.curve)
+        raise DivergedError(record.divergence)
+    if not shared:
+        return
+    trial.done = shared
+    names = [result.name for result in shared]
+    trial.curve = [point for point in read_curve(source) if point.stage in names]
+    write_curve(trial.out, trial.curve)
+    trained = [name for name in names if name != "cache"]
+    trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
+
+
+def _settle(trial: _Trial, divergence: Divergence | None) -> None:
+    seconds = sum(result.train_seconds + result.evaluation_seconds for result in trial.done)
+    last = trial.curve[-1] if trial.curve else None
+    reason = None
+    if divergence is not None:
+        reason = f"not finite in {divergence.stage}, epoch {divergence.epoch}, step {divergence.step}"
+    record = Record(
+        key=trial.key,
+        status="complete" if divergence is None else "diverged",
+        reason=reason,
+        divergence=divergence,
+        spec=trial.spec,
+        stages=tuple(trial.done),
+        parameters=parameter_count(trial.spec.model, trial.spec.head, len(trial.corpus.vocabulary)),
+        corpus=trial.corpus.facts,
+        seconds=seconds,
+        tokens_per_second=last.tokens / last.seconds if last else 0.0,
+        peak_memory_bytes=provenance.peak_memory_bytes(trial.device),
+        device=provenance.device_name(trial.device),
+        threads=trial.threads,
+        versions=provenance.versions(),
+        commit=provenance.commit(),
+        numerics_version=NUMERICS_VERSION,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    write_record(trial.out, record)
+    remove_checkpoints(trial.out)

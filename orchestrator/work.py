@@ -1,0 +1,82 @@
+"""What a worker does with one trial; the same in a Ray worker and in this process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lm.data import load
+from lm.record import Evaluation, Record, write_record
+from lm.spec import NUMERICS_VERSION
+from orchestrator.trial import Trial
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Where a trial's folder lies, and what the trial may use."""
+
+    runs: Path
+    cpus: float
+    gpus: float
+    checkpoint_seconds: float
+
+    @property
+    def threads(self) -> int:
+        """One torch thread for each whole CPU, at least one."""
+        return max(1, int(self.cpus))
+
+
+def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
+    """Train a trial to its record; an exception becomes a record with status `failed`, so that neighbours go on.
+
+    A settled trial returns at once: whoever asks again reads its record. Only what is no Exception, such as the
+    SystemExit that stops a worker, leaves this function.
+    """
+    try:
+        # Torch and its seconds of start-up belong to the worker, not to the driver that imports this module.
+        from lm.train import train
+
+        evaluations = train(
+            trial.spec,
+            out=grant.runs / trial.key,
+            resume_from=grant.runs / trial.starts_from if trial.starts_from else None,
+            device="cuda" if grant.gpus else "cpu",
+            threads=grant.threads,
+            checkpoint_seconds=grant.checkpoint_seconds,
+        )
+        with closing(evaluations):
+            for evaluation in evaluations:
+                report(evaluation)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        write_failure(trial, grant, reason)
+        (grant.runs / trial.key / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
+
+
+def write_failure(trial: Trial, grant: Grant, reason: str) -> None:
+    """The record of a trial that could not be finished; the next command tries it again."""
+    record = Record(
+        key=trial.key,
+        status="failed",
+        reason=reason,
+        divergence=None,
+        spec=trial.spec,
+        stages=(),
+        parameters=trial.parameters,
+        corpus=load(trial.spec.corpus).facts,
+        seconds=0.0,
+        tokens_per_second=0.0,
+        peak_memory_bytes=0,
+        device="gpu" if grant.gpus else "cpu",
+        threads=grant.threads,
+        versions={},
+        commit=None,
+        numerics_version=NUMERICS_VERSION,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    write_record(grant.runs / trial.key, record)
