@@ -38,16 +38,19 @@ def plan(
     ] = None,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from lm.data import CorpusError  # noqa: PLC0415
-    from orchestrator import plan as planning  # noqa: PLC0415
-    from orchestrator.plan_table import print_plan  # noqa: PLC0415
-    from orchestrator.records import Records  # noqa: PLC0415
+    from lm.data import CorpusError
+    from orchestrator import plan as planning
+    from orchestrator.plan_table import print_plan
+    from orchestrator.records import Records
 
     sweep = open_sweep(file, scale)
     try:
         trials = planning.plan(sweep)
+    except CorpusError as error:
+        wrong(str(error))
+    try:
         print_plan(sweep, trials, Records(runs))
-    except (CorpusError, ValueError) as error:
+    except ValueError as error:  # a record that cannot be read
         wrong(str(error))
     if write_specs is not None:
         written = planning.write_specs(trials, write_specs)
@@ -57,15 +60,15 @@ def plan(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of sweep files, which sweeps/schema.json holds for editors."""
-    from orchestrator.sweep.schema import schema_text  # noqa: PLC0415
+    from orchestrator.sweep.schema import schema_text
 
     typer.echo(schema_text(), nl=False)
 
 
 def open_sweep(file: Path, scale: str | None) -> ScaledSweep:
     """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, where it is wrong."""
-    from orchestrator.machine import default_scale  # noqa: PLC0415
-    from orchestrator.sweep import SweepError, read_sweep  # noqa: PLC0415
+    from orchestrator.machine import default_scale
+    from orchestrator.sweep import SweepError, read_sweep
 
     try:
         sweep = read_sweep(file)

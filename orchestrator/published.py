@@ -23,7 +23,7 @@ class Row(BaseModel):
 
     paper: str
     table: str
-    dataset: str
+    dataset: str | None = Field(default=None)
     variant: str | None = Field(default=None)
     split: str | None = Field(default=None)
     metric: str

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from orchestrator.sweep.problems import Path, Problem
 
@@ -55,7 +56,11 @@ class Document:
 
 def read_lines(text: str) -> Document:
     """Parse one YAML document; its problems carry their own line where the path alone would not tell it."""
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        return Document(None, {}, (Problem((), f"not YAML: character U+{error.character:04X} is not allowed", line),))
     walk = _Walk(loader)
     try:
         node = loader.get_single_node()
@@ -64,8 +69,6 @@ def read_lines(text: str) -> Document:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
         return Document(None, {}, (Problem((), f"not YAML: {reason}", 1 if mark is None else mark.line + 1),))
-    except yaml.YAMLError as error:  # a character that YAML does not allow; it tells its place only in words
-        return Document(None, {}, (Problem((), f"not YAML: {' '.join(str(error).split())}", 1),))
     except RecursionError:
         return Document(None, {}, (Problem((), "nested too deeply", 1),))
     finally:

@@ -83,8 +83,11 @@ def _read_through(kept: dict[str, Any]) -> tuple[Sweep | None, set[str], list[Pr
         problems = problems or wrong  # later rounds may only complain of the mending
         before = copy.deepcopy(kept)
         broken |= _mend(kept, wrong)
-        if kept == before:
-            return None, broken, problems
+        if kept == before:  # a rule over the whole base is broken, and no one place of it can be mended
+            if kept["base"] == _STAND_IN["base"]:
+                return None, broken, problems
+            kept["base"] = copy.deepcopy(_STAND_IN["base"])
+            broken |= set(TrainSpec.model_fields)
 
 
 def _mend(kept: dict[str, Any], wrong: Iterable[Problem]) -> set[str]:
