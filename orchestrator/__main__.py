@@ -20,6 +20,7 @@ app = typer.Typer(
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml")]
 ScaleName = Annotated[str | None, typer.Option("--scale", help="a scale of the file [default: what fits the machine]")]
+ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
 
 
@@ -63,6 +64,77 @@ def schema() -> None:
     from orchestrator.sweep.schema import schema_text
 
     typer.echo(schema_text(), nl=False)
+
+
+@app.command()
+def sweep(
+    file: SweepFile,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    reports: ReportsFolder = Path("reports"),
+    jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
+    address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
+    executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
+    verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
+    checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+) -> None:
+    """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
+    from orchestrator.run import Options, run_sweep
+
+    if executor not in ("ray", "inline"):
+        wrong(f"--executor: ray or inline, got {executor!r}")
+    options = Options(
+        file=file,
+        runs=runs,
+        reports=reports,
+        executor="inline" if executor == "inline" else "ray",
+        jobs=jobs,
+        address=address,
+        verbose=verbose,
+        checkpoint_seconds=60.0 * checkpoint_minutes,
+    )
+    scaled = open_sweep(file, scale)
+    try:
+        code = run_sweep(scaled, options)
+    except ValueError as error:
+        wrong(str(error))
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command goes on.", err=True)
+        code = 130
+    raise typer.Exit(code)
+
+
+@app.command()
+def report(
+    file: SweepFile,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    reports: ReportsFolder = Path("reports"),
+) -> None:
+    """Write the report of what the records hold now; nothing is trained."""
+    from orchestrator.plan import plan as plan_trials
+    from orchestrator.records import Records
+    from orchestrator.report_sweep import report_sweep
+
+    scaled = open_sweep(file, scale)
+    try:
+        typer.echo(report_sweep(scaled, file, plan_trials(scaled), Records(runs.resolve()), reports))
+    except ValueError as error:
+        wrong(str(error))
+
+
+@app.command()
+def status(file: SweepFile, scale: ScaleName = None, runs: RunsFolder = Path("runs")) -> None:
+    """Show how far every trial of a sweep has come."""
+    from orchestrator.plan import plan as plan_trials
+    from orchestrator.plan_table import print_status
+    from orchestrator.records import Records
+
+    scaled = open_sweep(file, scale)
+    try:
+        print_status(plan_trials(scaled), Records(runs.resolve()))
+    except ValueError as error:
+        wrong(str(error))
 
 
 def open_sweep(file: Path, scale: str | None) -> ScaledSweep:

@@ -38,6 +38,22 @@ def print_plan(sweep: ScaledSweep, trials: list[Trial], records: Records) -> Non
     console.print(Text(_summary(sweep, trials, Counter(states.values()))))
 
 
+def print_status(trials: list[Trial], records: Records) -> None:
+    """Print how far every trial has come, a line each. ValueError where a record cannot be read."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PLAIN_WIDTH)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("variant", "seed", "state", "stage", "epoch", "validation perplexity"):
+        table.add_column(heading, justify="right" if heading in ("seed", "epoch") else "left")
+    for trial in trials:
+        state = state_in_words(trial, state_of(trial, records), trials)
+        curve = records.curve(trial)
+        last = (curve[-1].stage, str(curve[-1].epoch), f"{curve[-1].valid_perplexity:.2f}") if curve else ("", "", "")
+        table.add_row(*map(Text, (trial.variant, str(trial.seed), state, *last)))
+    console.print(table)
+
+
 def _summary(sweep: ScaledSweep, trials: list[Trial], states: Counter[str]) -> str:
     shared = sum(trial.starts_from is not None for trial in trials)
     parts = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +12,14 @@ from orchestrator.interrupt import Interrupt
 from orchestrator.machine import has_gpu
 from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
-from orchestrator.published import Published, published_numbers
 from orchestrator.records import Records
+from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Tracker
 from orchestrator.trial import Trial
 from orchestrator.work import Grant
 
 Executor = Literal["ray", "inline"]
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,33 +57,14 @@ def run_sweep(sweep: ScaledSweep, options: Options) -> int:
                 _execute(missing, grant, Listeners(progress, tracker), interrupt, options)
         finally:
             left = unsettled(trials, records)
-            report = report_sweep(sweep, options, trials, records)
+            report = report_sweep(sweep, options.file, trials, records, options.reports)
             complete = all((record := records.find(trial)) and record.status == "complete" for trial in trials)
             outcome = "complete" if complete else "stopped" if left else "failed"
             tracker.finish(report.parent, outcome)
     if interrupt.exit_code is not None:
-        print(f"Interrupted; nothing finished is lost. To go on:\n  {command(sweep, options)}")
+        print(f"Interrupted; nothing finished is lost. To go on:\n  {sweep_command(sweep, options.file)}")
     print(report)
     return interrupt.exit_code or int(not complete)
-
-
-def report_sweep(sweep: ScaledSweep, options: Options, trials: Sequence[Trial], records: Records) -> Path:
-    """Write the report of what the records hold now; its page."""
-    from orchestrator.report import write_report
-
-    published, note = _published(sweep, options.file.parent / "published")
-    return write_report(
-        name=sweep.name,
-        question=sweep.question,
-        scale=sweep.scale,
-        published_scale=sweep.published_scale,
-        trials=trials,
-        records=records,
-        published=published,
-        published_note=note,
-        folder=options.reports / sweep.name / sweep.scale,
-        command=command(sweep, options),
-    )
 
 
 def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
@@ -96,11 +74,6 @@ def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
         for trial in trials
         if trial.reads_from is None and ((record := records.find(trial)) is None or record.status == "failed")
     ]
-
-
-def command(sweep: ScaledSweep, options: Options) -> str:
-    """The line that makes this sweep again."""
-    return shlex.join(["python", "-m", "orchestrator", "sweep", str(options.file), "--scale", sweep.scale])
 
 
 def _check_means(missing: Sequence[Trial], grant: Grant, options: Options) -> None:
@@ -132,12 +105,3 @@ def _execute(
         address=options.address,
         verbose=options.verbose,
     )
-
-
-def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:
-    """The papers' numbers on this scale's corpus, or else on the one of the sweep's base; and what they are."""
-    for dataset in (sweep.baseline.spec.corpus.name, sweep.published_corpus):
-        numbers = published_numbers(sweep.published, dataset, folder)
-        if numbers:
-            return numbers, f"{', '.join(sweep.published)}, on {dataset}"
-    return {}, ""

@@ -49,6 +49,7 @@ class Component(Part):
 class Scale(Part):
     """Named replacements: values of the base by dotted path, and whole components, variants, seeds, resources."""
 
+    published: bool = Field(default=False, description="whether the papers print numbers for this very scale")
     base: dict[str, Any] = Field(default={})
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
@@ -77,12 +78,17 @@ class Variant:
 
 @dataclass(frozen=True)
 class ScaledSweep:
-    """A sweep at one scale; `variants` starts with the baseline and follows the file's order."""
+    """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
+
+    Where the papers print nothing for the scale's corpus, their numbers on `published_corpus`, the base's, stand beside.
+    """
 
     name: str
     question: str
     published: tuple[str, ...]
     scale: str
+    published_scale: bool
+    published_corpus: str
     variants: tuple[Variant, ...]
     seeds: tuple[int, ...]
     resources: Resources
@@ -143,6 +149,8 @@ class Sweep(Part):
             question=self.question,
             published=self.published,
             scale=scale_name,
+            published_scale=scale.published or scale_name == PUBLISHED_SCALE,
+            published_corpus=self.base.corpus.name,
             variants=tuple(variants),
             seeds=scale.seeds or self.seeds,
             resources=scale.resources or self.resources,
