@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, Noise
-from orchestrator.tables import BASELINE, AblationRow
+from orchestrator.sweep import BASELINE
+from orchestrator.tables import AblationRow
 from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, spread
 
 _NAMED = 3

@@ -14,7 +14,8 @@ from orchestrator import answer, csv_tables, tables
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.provenance import differences, provenance
 from orchestrator.records import Records
-from orchestrator.tables import BASELINE, AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
+from orchestrator.sweep import BASELINE
+from orchestrator.tables import AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
 from orchestrator.wording import NOTHING, Markdown, difference, escape, fenced, listed, published, signed, spread
 

@@ -13,9 +13,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
 
 
-def report_sweep(
-    sweep: ScaledSweep, file: Path, trials: Sequence[Trial], records: Records, reports: Path
-) -> Path:
+def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], records: Records, reports: Path) -> Path:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`; its page."""
     published, note = _published(sweep, file.parent / "published")
     return write_report(

@@ -48,10 +48,9 @@ def run_sweep(sweep: ScaledSweep, options: Options) -> int:
     missing = unsettled(trials, records)
     _check_means(missing, grant, options)
     interrupt = Interrupt()
-    with Progress(trials, records, missing) as progress:
-        tracker = Tracker(
-            sweep=sweep.name, question=sweep.question, scale=sweep.scale, trials=trials, records=records
-        )
+    done = {trial.key for trial in trials} - {trial.key for trial in missing}
+    with Progress(trials, done=done) as progress:
+        tracker = Tracker(sweep=sweep.name, question=sweep.question, scale=sweep.scale, trials=trials, records=records)
         try:
             if missing:
                 _execute(missing, grant, Listeners(progress, tracker), interrupt, options)

@@ -13,8 +13,8 @@ from lm.record import Score, StageResult
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
+from orchestrator.sweep import BASELINE
 
-BASELINE = "full"
 """The variant that is the base itself, with which every other one is compared."""
 
 

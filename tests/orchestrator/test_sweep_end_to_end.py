@@ -165,8 +165,10 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: si
 
 
 def test_a_diverged_trial_is_an_outcome(place: Path) -> None:
-    text = SWEEP.replace("weight-dropping: {off: {dropout.weight: 0.0}}", "clipping: {off: {optimizer.clip: null, "
-                         "optimizer.learning_rate: 1.0e+30}}")
+    text = SWEEP.replace(
+        "weight-dropping: {off: {dropout.weight: 0.0}}",
+        "clipping: {off: {optimizer.clip: null, optimizer.learning_rate: 1.0e+30}}",
+    )
     (place / "tiny.yaml").write_text(text)
     code, output = finish(start(place, "--executor", "inline"))
     assert code == 1, output
