@@ -95,6 +95,7 @@ class Mirror:
         parent = self._connected()
         for run in (*self._runs.values(), *self._strays):
             if run.status == "RUNNING":
+                self._store.log(run, (), {}, {"status": "stopped"})
                 self._set_status(run, "stopped")
         tags = self._parent_tags(outcome)
         if report is not None:

@@ -21,6 +21,7 @@ STEP_METRIC = "seconds"
 
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     # MLflow would wait 120 s for an answer and ask 8 times; a mirror that lags is better than one that hangs.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",

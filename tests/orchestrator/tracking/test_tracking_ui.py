@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from orchestrator.records import Records
+from orchestrator.tracking import tracker as tracker_module
 from tests.orchestrator.tracking.seen import BARE, FULL, closed_port, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker
 
@@ -69,7 +70,7 @@ def ask(address: str, path: str, body: dict[str, Any] | None = None) -> Any:
 
 
 def test_mlflow_ui_shows_the_sweep_and_takes_part_in_it(
-    records: Records, report: Path, server: str, monkeypatch: pytest.MonkeyPatch
+    records: Records, report: Path, server: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Written to the default store, read over HTTP; then written over HTTP by the next command."""
     mirror = tracker([FULL, BARE], records)
@@ -106,6 +107,8 @@ def test_mlflow_ui_shows_the_sweep_and_takes_part_in_it(
         assert page.read() == (report / "report.md").read_bytes()
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")  # this machine may be busy; patience is tested elsewhere
+    monkeypatch.setattr(tracker_module, "_STALLED_SECONDS", 60.0)
     (report / "report.md").write_text("# The whole sweep\n")
     again = tracker([FULL, BARE], records)
     again.started(BARE)
@@ -117,3 +120,4 @@ def test_mlflow_ui_shows_the_sweep_and_takes_part_in_it(
     bare = shown["without dropout, seed 2"]["info"]["run_id"]
     history = ask(server, f"metrics/get-history?run_id={bare}&metric_key=valid_perplexity")["metrics"]
     assert sorted((point["step"], round(point["value"], 6)) for point in history) == expected(curve(BARE))
+    assert "".join(capfd.readouterr()) == ""
