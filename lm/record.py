@@ -25,6 +25,11 @@ from lm.spec import Part, TrainSpec, trial_key
 Split = Literal["valid", "test"]
 
 
+def perplexity(nats_per_token: float) -> float:
+    """exp of the loss; infinite where the double overflows."""
+    return math.exp(nats_per_token) if nats_per_token < 700.0 else math.inf
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One point of a learning curve: the state of a trial at the end of an epoch.
@@ -50,7 +55,7 @@ class Evaluation:
     @property
     def valid_perplexity(self) -> float:
         """exp of the validation loss."""
-        return math.exp(self.valid_nats_per_token)
+        return perplexity(self.valid_nats_per_token)
 
     def as_metrics(self) -> dict[str, float | int | str | bool]:
         """All fields and the validation perplexity, flat."""

@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from lm import provenance
 from lm.cache import score_with_cache
+from lm.checkout import commit
 from lm.checkpoint import (
     Checkpoint,
     load_checkpoint,
@@ -298,7 +299,7 @@ def _settle(trial: _Trial, divergence: Divergence | None) -> None:
         device=provenance.device_name(trial.device),
         threads=trial.threads,
         versions=provenance.versions(),
-        commit=provenance.commit(),
+        commit=commit(),
         numerics_version=NUMERICS_VERSION,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

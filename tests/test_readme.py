@@ -16,6 +16,10 @@ LINES = [part.split("#")[0].strip() for block in BLOCKS for line in block.splitl
 COMMANDS = sorted({line for line in LINES if line.startswith(("python -m orchestrator", "python -m lm"))})
 
 
+def run(line: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
 def test_every_relative_link_leads_somewhere() -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
     assert links
@@ -27,10 +31,10 @@ def test_every_relative_link_leads_somewhere() -> None:
 def test_every_command_exists_with_its_options(line: str) -> None:
     words = line.split()[2:]
     subcommands = [word for word in words[1:] if re.fullmatch(r"[a-z]+", word)][: 2 if words[0] == "lm" else 1]
-    done = subprocess.run([sys.executable, "-m", words[0], *subcommands, "--help"], capture_output=True, text=True)
+    done = run([sys.executable, "-m", words[0], *subcommands, "--help"])
     if done.returncode == 2 and len(subcommands) == 2:
         subcommands = subcommands[:1]
-        done = subprocess.run([sys.executable, "-m", words[0], *subcommands, "--help"], capture_output=True, text=True)
+        done = run([sys.executable, "-m", words[0], *subcommands, "--help"])
     assert done.returncode == 0, done.stderr
     assert all(option in done.stdout for option in words if option.startswith("--"))
 

@@ -80,7 +80,7 @@ class Variant:
 class ScaledSweep:
     """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
 
-    Where the papers print nothing for the scale's corpus, their numbers on `published_corpus`, the base's, stand beside.
+    Where the papers print nothing for the scale's corpus, their numbers for `published_corpus`, the base's, stand in.
     """
 
     name: str
