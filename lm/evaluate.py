@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lm.model import LanguageModel
-from lm.record import Score
+from lm.record import Score, perplexity
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,6 @@ class TokenNats:
     def table(self) -> pa.Table:
         """The columns as Arrow, for Parquet."""
         return pa.table({"position": self.position, "token": self.token, "nats": self.nats})
-
-
-def perplexity(nats_per_token: float) -> float:
-    """exp of the loss; infinite where the double overflows."""
-    return math.exp(nats_per_token) if nats_per_token < 700.0 else math.inf
 
 
 @torch.inference_mode()

@@ -18,11 +18,17 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ConfigDict
 
 from lm.files import write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
 
 Split = Literal["valid", "test"]
+
+
+def perplexity(nats_per_token: float) -> float:
+    """exp of the loss; infinite where the double overflows."""
+    return math.exp(nats_per_token) if nats_per_token < 700.0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,8 @@ class Evaluation:
 
     @property
     def valid_perplexity(self) -> float:
-        """exp of the validation loss."""
-        return math.exp(self.valid_nats_per_token)
+        """exp of the validation loss; infinite where the double overflows."""
+        return perplexity(self.valid_nats_per_token)
 
     def as_metrics(self) -> dict[str, float | int | str | bool]:
         """All fields and the validation perplexity, flat."""
@@ -58,7 +64,12 @@ class Evaluation:
 
 
 class Score(Part):
-    """A loss over one split. `perplexity_reference` divides by all rows, as the AWD-LSTM authors' code does."""
+    """A loss over one split. `perplexity_reference` divides by all rows, as the AWD-LSTM authors' code does.
+
+    A loss too large for its perplexity leaves that infinite: "Infinity" in a record, since JSON has no such number.
+    """
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     nats_per_token: float
     predicted_tokens: int
