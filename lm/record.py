@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
-from lm.files import write_table, write_text
+from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
 
 Split = Literal["valid", "test"]
@@ -208,6 +209,14 @@ def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
 def weights_path(folder: Path, stage: str) -> Path:
     """Where a stage's chosen weights lie."""
     return folder / "weights" / f"{stage}.safetensors"
+
+
+def copy_stage(source: Path, folder: Path, stage: str) -> None:
+    """Copy what a stage left in one trial's folder, its weights and losses, to another's."""
+    for path in (weights_path(source, stage), *(token_nats_path(source, stage, split) for split in get_args(Split))):
+        if path.exists():
+            with atomic(folder / path.relative_to(source)) as temporary:
+                shutil.copyfile(path, temporary)
 
 
 _ARROW = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}

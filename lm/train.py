@@ -37,6 +37,7 @@ from lm.record import (
     Record,
     Split,
     StageResult,
+    copy_stage,
     read_curve,
     read_record,
     token_nats_path,
@@ -257,24 +258,32 @@ def _resume(trial: _Trial) -> Stage | None:
 
 
 def _take_over(trial: _Trial, source: Path) -> None:
-    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included."""
+    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included.
+
+    Their files are copied, so that this folder is whole without the other.
+    """
     record = read_record(source)
     if record is None:
         return
     theirs = stage_keys(record.spec, record.corpus.fingerprint)
     shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
-    if record.divergence is not None and trial.keys.get(record.divergence.stage) == theirs[record.divergence.stage]:
-        trial.curve = read_curve(source)
-        write_curve(trial.out, trial.curve)
-        raise DivergedError(record.divergence)
-    if not shared:
-        return
-    trial.done = shared
     names = [result.name for result in shared]
+    divergence = record.divergence
+    if divergence is not None and trial.keys.get(divergence.stage) == theirs[divergence.stage]:
+        names.append(divergence.stage)
+    else:
+        divergence = None
+    for name in names:
+        copy_stage(source, trial.out, name)
+    trial.done = shared
     trial.curve = [point for point in read_curve(source) if point.stage in names]
-    write_curve(trial.out, trial.curve)
+    if trial.curve:
+        write_curve(trial.out, trial.curve)
+    if divergence is not None:
+        raise DivergedError(divergence)
     trained = [name for name in names if name != "cache"]
-    trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
+    if trained:
+        trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
 
 
 def _settle(trial: _Trial, divergence: Divergence | None) -> None:
