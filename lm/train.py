@@ -45,7 +45,7 @@ from lm.record import (
     write_curve,
     write_record,
 )
-from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys
+from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys, trial_key
 from lm.stage import DivergedError, Position, Stage, begin_stage, from_checkpoint, to_checkpoint
 
 CHECKPOINT_SECONDS = 600.0
@@ -87,7 +87,8 @@ def train(
     over. A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and
     within an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
 
-    Raises lm.data.CorpusError if the corpus is missing or not what its name says.
+    Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if `out` holds another
+    trial or a text is too short for its columns.
     """
     torch.set_num_threads(threads)
     chosen = choose_device(device)
@@ -95,6 +96,8 @@ def train(
     with FileLock(out / ".lock"):
         settled = read_record(out)
         if settled is not None and settled.status != "failed":
+            if settled.key != trial_key(spec, settled.corpus.fingerprint):
+                raise ValueError(f"{out}: holds the record of another trial, {settled.key}; its spec or version differs")
             return
         corpus = load(spec.corpus)
         model = build_model(spec, len(corpus.vocabulary), chosen)
@@ -166,6 +169,7 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
     scoring, corpus = trial.spec.scoring, trial.corpus
     train_RB = columns(corpus.train, trial.spec.batch_size, trial.device)
     valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device)
+    test_RB = columns(corpus.test, scoring.test_columns, trial.device)
     # The curve reaches the disk before the checkpoint: one that is an epoch ahead is cut at the next start.
     for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: _save(trial, s), checkpoint_seconds):
         trial.curve.append(evaluation)
@@ -177,7 +181,14 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
     with atomic(weights_path(trial.out, stage.at.stage)) as temporary:
         save_weights(temporary, stage.best)
     valid = token_nats(trial.model, valid_RB, scoring.window)
-    test = token_nats(trial.model, columns(corpus.test, scoring.test_columns, trial.device), scoring.window)
+    test = token_nats(trial.model, test_RB, scoring.window)
+    if not math.isfinite(test.score().nats_per_token):
+        at = stage.at
+        raise DivergedError(
+            Divergence(
+                stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=at.learning_rate, gradient_norm=None
+            )
+        )
     _keep_stage(
         trial,
         StageResult(
