@@ -132,6 +132,8 @@ def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU where there is one. ValueError if there is no such device here."""
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda: torch sees no GPU here")
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device {name}: not auto, cpu or cuda")
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
@@ -145,7 +147,10 @@ def load_model(spec: TrainSpec, folder: Path, vocabulary_size: int, device: torc
     """The model with the weights that its last trained stage chose."""
     model = build_model(spec, vocabulary_size, device)
     trained = [name for name in spec.stages() if name != "cache"]
-    model.load_weights(load_weights(weights_path(folder, trained[-1]), device))
+    path = weights_path(folder, trained[-1])
+    if not path.exists():
+        raise ValueError(f"{path}: not there; the trial did not end this stage, or its weights were removed")
+    model.load_weights(load_weights(path, device))
     return model
 
 
