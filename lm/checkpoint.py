@@ -3,7 +3,7 @@
 checkpoints/00000012/weights.safetensors    the weights in training
                      best.safetensors       the stage's best weights so far
                      average.safetensors    their running mean, once averaging has begun
-                     state.pt               names of the above, optimizer, generators, position, trigger log; data and tensors
+                     state.pt               those names, optimizer, generators, position, trigger log; data and tensors
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def train(
         settled = read_record(out)
         if settled is not None and settled.status != "failed":
             if settled.key != trial_key(spec, settled.corpus.fingerprint):
-                raise ValueError(f"{out}: holds the record of another trial, {settled.key}; its spec or version differs")
+                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec or version")
             return
         corpus = load(spec.corpus)
         model = build_model(spec, len(corpus.vocabulary), chosen)
@@ -190,9 +190,7 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
     if not math.isfinite(test.score().nats_per_token):
         at = stage.at
         raise DivergedError(
-            Divergence(
-                stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=at.learning_rate, gradient_norm=None
-            )
+            Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=at.learning_rate, gradient_norm=None)
         )
     _keep_stage(
         trial,
