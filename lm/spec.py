@@ -186,9 +186,9 @@ class Cache(Part):
     uses whatever the last `window` positions hold.
     """
 
-    window: PositiveInt | tuple[PositiveInt, ...]
-    weight: Probability | tuple[Probability, ...]
-    flatness: NonNegative | tuple[NonNegative, ...]
+    window: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    weight: Probability | Annotated[tuple[Probability, ...], Field(min_length=1)]
+    flatness: NonNegative | Annotated[tuple[NonNegative, ...], Field(min_length=1)]
     mode: Literal["reference", "full"] = Field(default="reference")
     chunk: PositiveInt = Field(default=5000)
 
