@@ -29,7 +29,7 @@ Split = Literal["valid", "test"]
 
 def perplexity(nats_per_token: float) -> float:
     """exp of the loss; infinite where the double overflows."""
-    return math.exp(nats_per_token) if nats_per_token < 700.0 else math.inf
+    return math.inf if nats_per_token >= 700.0 else math.exp(nats_per_token)
 
 
 @dataclass(frozen=True)

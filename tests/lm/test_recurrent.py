@@ -17,7 +17,7 @@ from lm.recurrent import RecurrentLayer
 from lm.spec import Dropout, Model, SoftmaxHead
 
 Cell = Literal["lstm", "gru"]
-T, B, I, H = 6, 3, 5, 4
+T, B, H, INPUT = 6, 3, 4, 5
 ALL_DROPPED = 1.0 - 1e-9
 """No float32 below 1 reaches it: every entry is dropped."""
 
@@ -31,15 +31,15 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
 
 def make(cell: Cell, drop: float, device: torch.device, dtype: torch.dtype = torch.float64) -> RecurrentLayer:
     """A layer whose weights are drawn on the CPU in float32, then moved: what a changed device or type must survive."""
-    return RecurrentLayer(cell, I, H, drop, seeded(0)).to(device=device, dtype=dtype)
+    return RecurrentLayer(cell, INPUT, H, drop, seeded(0)).to(device=device, dtype=dtype)
 
 
 def example(layer: RecurrentLayer, steps: int = T, batch: int = B) -> tuple[Tensor, tuple[Tensor, ...]]:
     """An input, and a state that is not zero."""
     like = layer.input_weight_GHI
-    draw = torch.randn(steps + 2, batch, max(I, H), generator=seeded(1), dtype=torch.float64).to(like)
+    draw = torch.randn(steps + 2, batch, max(INPUT, H), generator=seeded(1), dtype=torch.float64).to(like)
     count = len(layer.initial_state(batch))
-    return draw[:steps, :, :I], tuple(draw[steps + k, None, :, :H].contiguous() for k in range(count))
+    return draw[:steps, :, :INPUT], tuple(draw[steps + k, None, :, :H].contiguous() for k in range(count))
 
 
 def weights_of(layer: RecurrentLayer, recurrent: Tensor | None = None) -> references.Weights:
@@ -220,7 +220,7 @@ def test_weight_drop_after_a_move_and_a_checkpoint(
     """8.2f: weights that were saved, loaded into another model and moved are the ones dropped."""
 
     def model(seed: int) -> LanguageModel:
-        shape = Model(cell=cell, layers=2, embedding_size=I, hidden_size=(H, I))
+        shape = Model(cell=cell, layers=2, embedding_size=INPUT, hidden_size=(H, INPUT))
         return LanguageModel(shape, SoftmaxHead(kind="softmax"), Dropout(weight=0.5), 7, seeded(seed))
 
     saved, loaded = model(0), model(1)
