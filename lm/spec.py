@@ -104,7 +104,7 @@ class VariableBptt(Part):
     """Windows of random length, the learning rate scaled with it (Merity et al. 2017, section 4.1)."""
 
     kind: Literal["variable"]
-    length: PositiveInt = Field(default=70)
+    length: Annotated[int, Field(ge=2)] = Field(default=70)
     full_probability: Annotated[float, Field(ge=0.0, le=1.0)] = Field(default=0.95)
     deviation: NonNegative = Field(default=5.0)
     minimum: Annotated[int, Field(ge=2)] = Field(default=5)

@@ -76,7 +76,7 @@ BPTT = st.one_of(
     st.builds(
         VariableBptt,
         kind=st.just("variable"),
-        length=st.integers(1, 90),
+        length=st.integers(2, 90),
         full_probability=st.floats(0.0, 1.0),
         deviation=st.floats(0.0, 20.0),
         minimum=st.integers(2, 9),

@@ -78,6 +78,7 @@ def test_layer_sizes() -> None:
         ({"optimizer": {"learning_rate": 1.0}}, "optimizer"),
         ({"bptt": {"kind": "fixed", "length": 1}}, "bptt.fixed.length"),
         ({"bptt": {"kind": "fixed", "deviation": 1.0}}, "bptt.fixed.deviation"),
+        ({"bptt": {"kind": "variable", "length": 1}}, "bptt.variable.length"),
         ({"bptt": {"kind": "variable", "minimum": 1}}, "bptt.variable.minimum"),
         ({"bptt": {"kind": "variable", "full_probability": float("nan")}}, "bptt.variable.full_probability"),
         ({"bptt": {"kind": "variable", "full_probability": 1.1}}, "bptt.variable.full_probability"),
