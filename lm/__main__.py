@@ -9,7 +9,6 @@ from typing import Annotated, NoReturn
 
 import typer
 import yaml
-from pydantic import ValidationError
 
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
@@ -39,7 +38,7 @@ def train(
 
     try:
         spec = TrainSpec.model_validate(yaml.safe_load(spec_file.read_text(encoding="utf-8")))
-    except (ValidationError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         _refuse(f"{spec_file}: {error}")
     try:
         folder = out or Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
@@ -78,11 +77,11 @@ def evaluate(
     granted = _grant_threads(threads)
     from lm.rescore import rescore
 
-    record = read_record(run)
-    if record is None:
-        _refuse(f"{run}: no record.json; only a settled trial can be evaluated")
     spec: Cache | None = None
     try:
+        record = read_record(run)
+        if record is None:
+            _refuse(f"{run}: no record.json; only a settled trial can be evaluated")
         if window is not None:
             numbers = {"weight": weight, "flatness": flatness}
             values = {name: tuple(float(part) for part in text.split(",")) for name, text in numbers.items()}

@@ -6,6 +6,7 @@ N predictions of one column, H size of the last layer, Q queries of a block, S s
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -121,8 +122,9 @@ def score_with_cache(
 
 
 def _mix(probability_N: Tensor, plain_nats_N: Tensor, active_N: Tensor, weight: float) -> Tensor:
-    mixed_N = weight * probability_N + (1.0 - weight) * (-plain_nats_N).exp()
-    return torch.where(active_N, -mixed_N.log(), plain_nats_N)
+    # In logarithms: a model's probability below the smallest float would else make the loss infinite.
+    mixed_N = -torch.logaddexp((weight * probability_N).log(), math.log1p(-weight) - plain_nats_N)
+    return torch.where(active_N, mixed_N, plain_nats_N)
 
 
 def _listed(value: T | tuple[T, ...]) -> tuple[T, ...]:

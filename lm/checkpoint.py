@@ -3,7 +3,7 @@
 checkpoints/00000012/weights.safetensors    the weights in training
                      best.safetensors       the stage's best weights so far
                      average.safetensors    their running mean, once averaging has begun
-                     state.pt               optimizer, generators, position, trigger log; plain data and tensors
+                     state.pt               those names, optimizer, generators, position, trigger log; data and tensors
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def save_checkpoint(trial_folder: Path, checkpoint: Checkpoint) -> None:
     temporary.mkdir()
     for name, weights in checkpoint.weights.items():
         save_weights(temporary / f"{name}.safetensors", weights)
-    torch.save(checkpoint.state, temporary / "state.pt")
+    torch.save(checkpoint.state | {"weights": list(checkpoint.weights)}, temporary / "state.pt")
     for path in (*temporary.iterdir(), temporary):
         sync(path)
     temporary.rename(folder / f"{number:08d}")
@@ -58,8 +59,8 @@ def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | No
     for folder in reversed(_numbered(trial_folder / "checkpoints")):
         try:
             state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
-            weights = {path.stem: load_weights(path, device) for path in folder.glob("*.safetensors")}
-        except (OSError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
+            weights = {name: load_weights(folder / f"{name}.safetensors", device) for name in state.pop("weights")}
+        except (OSError, RuntimeError, EOFError, ValueError, KeyError, UnpicklingError, SafetensorError) as error:
             _log.warning("checkpoint %s cannot be read (%s); trying the one before it", folder, error)
             continue
         return Checkpoint(weights, state)

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ConfigDict
 
-from lm.files import write_table, write_text
+from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
 
 Split = Literal["valid", "test"]
@@ -27,7 +29,7 @@ Split = Literal["valid", "test"]
 
 def perplexity(nats_per_token: float) -> float:
     """exp of the loss; infinite where the double overflows."""
-    return math.exp(nats_per_token) if nats_per_token < 700.0 else math.inf
+    return math.inf if nats_per_token >= 700.0 else math.exp(nats_per_token)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Evaluation:
 
     @property
     def valid_perplexity(self) -> float:
-        """exp of the validation loss."""
+        """exp of the validation loss; infinite where the double overflows."""
         return perplexity(self.valid_nats_per_token)
 
     def as_metrics(self) -> dict[str, float | int | str | bool]:
@@ -63,7 +65,12 @@ class Evaluation:
 
 
 class Score(Part):
-    """A loss over one split. `perplexity_reference` divides by all rows, as the AWD-LSTM authors' code does."""
+    """A loss over one split. `perplexity_reference` divides by all rows, as the AWD-LSTM authors' code does.
+
+    A loss too large for its perplexity leaves that infinite: "Infinity" in a record, since JSON has no such number.
+    """
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     nats_per_token: float
     predicted_tokens: int
@@ -202,6 +209,14 @@ def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
 def weights_path(folder: Path, stage: str) -> Path:
     """Where a stage's chosen weights lie."""
     return folder / "weights" / f"{stage}.safetensors"
+
+
+def copy_stage(source: Path, folder: Path, stage: str) -> None:
+    """Copy what a stage left in one trial's folder, its weights and losses, to another's."""
+    for path in (weights_path(source, stage), *(token_nats_path(source, stage, split) for split in get_args(Split))):
+        if path.exists():
+            with atomic(folder / path.relative_to(source)) as temporary:
+                shutil.copyfile(path, temporary)
 
 
 _ARROW = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}

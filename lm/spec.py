@@ -104,7 +104,7 @@ class VariableBptt(Part):
     """Windows of random length, the learning rate scaled with it (Merity et al. 2017, section 4.1)."""
 
     kind: Literal["variable"]
-    length: PositiveInt = Field(default=70)
+    length: Annotated[int, Field(ge=2)] = Field(default=70)
     full_probability: Annotated[float, Field(ge=0.0, le=1.0)] = Field(default=0.95)
     deviation: NonNegative = Field(default=5.0)
     minimum: Annotated[int, Field(ge=2)] = Field(default=5)
@@ -186,9 +186,9 @@ class Cache(Part):
     uses whatever the last `window` positions hold.
     """
 
-    window: PositiveInt | tuple[PositiveInt, ...]
-    weight: Probability | tuple[Probability, ...]
-    flatness: NonNegative | tuple[NonNegative, ...]
+    window: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    weight: Probability | Annotated[tuple[Probability, ...], Field(min_length=1)]
+    flatness: NonNegative | Annotated[tuple[NonNegative, ...], Field(min_length=1)]
     mode: Literal["reference", "full"] = Field(default="reference")
     chunk: PositiveInt = Field(default=5000)
 

@@ -38,6 +38,7 @@ from lm.record import (
     Record,
     Split,
     StageResult,
+    copy_stage,
     read_curve,
     read_record,
     token_nats_path,
@@ -45,7 +46,7 @@ from lm.record import (
     write_curve,
     write_record,
 )
-from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys
+from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys, trial_key
 from lm.stage import DivergedError, Position, Stage, begin_stage, from_checkpoint, to_checkpoint
 
 CHECKPOINT_SECONDS = 600.0
@@ -87,7 +88,8 @@ def train(
     over. A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and
     within an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
 
-    Raises lm.data.CorpusError if the corpus is missing or not what its name says.
+    Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if `out` holds another
+    trial or a text is too short for its columns.
     """
     torch.set_num_threads(threads)
     chosen = choose_device(device)
@@ -95,6 +97,8 @@ def train(
     with FileLock(out / ".lock"):
         settled = read_record(out)
         if settled is not None and settled.status != "failed":
+            if settled.key != trial_key(spec, settled.corpus.fingerprint):
+                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec or version")
             return
         corpus = load(spec.corpus)
         model = build_model(spec, len(corpus.vocabulary), chosen)
@@ -129,6 +133,8 @@ def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU where there is one. ValueError if there is no such device here."""
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda: torch sees no GPU here")
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device {name}: not auto, cpu or cuda")
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
@@ -142,7 +148,10 @@ def load_model(spec: TrainSpec, folder: Path, vocabulary_size: int, device: torc
     """The model with the weights that its last trained stage chose."""
     model = build_model(spec, vocabulary_size, device)
     trained = [name for name in spec.stages() if name != "cache"]
-    model.load_weights(load_weights(weights_path(folder, trained[-1]), device))
+    path = weights_path(folder, trained[-1])
+    if not path.exists():
+        raise ValueError(f"{path}: not there; the trial did not end this stage, or its weights were removed")
+    model.load_weights(load_weights(path, device))
     return model
 
 
@@ -166,6 +175,7 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
     scoring, corpus = trial.spec.scoring, trial.corpus
     train_RB = columns(corpus.train, trial.spec.batch_size, trial.device)
     valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device)
+    test_RB = columns(corpus.test, scoring.test_columns, trial.device)
     # The curve reaches the disk before the checkpoint: one that is an epoch ahead is cut at the next start.
     for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: _save(trial, s), checkpoint_seconds):
         trial.curve.append(evaluation)
@@ -177,7 +187,12 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
     with atomic(weights_path(trial.out, stage.at.stage)) as temporary:
         save_weights(temporary, stage.best)
     valid = token_nats(trial.model, valid_RB, scoring.window)
-    test = token_nats(trial.model, columns(corpus.test, scoring.test_columns, trial.device), scoring.window)
+    test = token_nats(trial.model, test_RB, scoring.window)
+    if not math.isfinite(test.score().nats_per_token):
+        at = stage.at
+        raise DivergedError(
+            Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=at.learning_rate, gradient_norm=None)
+        )
     _keep_stage(
         trial,
         StageResult(
@@ -258,24 +273,32 @@ def _resume(trial: _Trial) -> Stage | None:
 
 
 def _take_over(trial: _Trial, source: Path) -> None:
-    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included."""
+    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included.
+
+    Their files are copied, so that this folder is whole without the other.
+    """
     record = read_record(source)
     if record is None:
         return
     theirs = stage_keys(record.spec, record.corpus.fingerprint)
     shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
-    if record.divergence is not None and trial.keys.get(record.divergence.stage) == theirs[record.divergence.stage]:
-        trial.curve = read_curve(source)
-        write_curve(trial.out, trial.curve)
-        raise DivergedError(record.divergence)
-    if not shared:
-        return
-    trial.done = shared
     names = [result.name for result in shared]
+    divergence = record.divergence
+    if divergence is not None and trial.keys.get(divergence.stage) == theirs[divergence.stage]:
+        names.append(divergence.stage)
+    else:
+        divergence = None
+    for name in names:
+        copy_stage(source, trial.out, name)
+    trial.done = shared
     trial.curve = [point for point in read_curve(source) if point.stage in names]
-    write_curve(trial.out, trial.curve)
+    if trial.curve:
+        write_curve(trial.out, trial.curve)
+    if divergence is not None:
+        raise DivergedError(divergence)
     trained = [name for name in names if name != "cache"]
-    trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
+    if trained:
+        trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
 
 
 def _settle(trial: _Trial, divergence: Divergence | None) -> None:

@@ -1,0 +1,212 @@
+"""The whole model against stacks of PyTorch's own layers; tying. T time, B batch, E embedding, H size, V vocabulary."""
+
+from __future__ import annotations
+
+import pytest
+import references
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lm.dropout import drop_weights, embed, locked_dropout
+from lm.model import LanguageModel
+from lm.recurrent import RecurrentLayer
+from lm.spec import Dropout, Model, SoftmaxHead
+
+HEAD = SoftmaxHead(kind="softmax")
+V, T, B = 13, 8, 3
+
+
+def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
+
+
+def build(model: Model, dropout: Dropout | None = None, seed: int = 0, head: SoftmaxHead = HEAD) -> LanguageModel:
+    return LanguageModel(model, head, dropout or Dropout(), V, seeded(seed))
+
+
+def text(rows: int = T, batch: int = B) -> Tensor:
+    return torch.randint(V, (rows + 1, batch), generator=seeded(9))
+
+
+def nats(model: LanguageModel, text_RB: Tensor, noise: torch.Generator | None = None) -> Tensor:
+    outputs, _ = model(text_RB[:-1], model.initial_state(text_RB.shape[1]), noise)
+    return model.head.training_nats(outputs, text_RB[1:]).mean()
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_equals_a_standard_stack(cell: str, dtype: torch.dtype, within: float, device: torch.device) -> None:
+    """8.1a: one multi-layer module of PyTorch, an embedding and a linear decoder with the same weights."""
+    shape = Model.model_validate({"cell": cell, "layers": 3, "embedding_size": 7, "hidden_size": 7, "tied": False})
+    model = build(shape).to(device=device, dtype=dtype)
+    with torch.no_grad():
+        model.head.bias_V.copy_(torch.linspace(-1, 1, V))
+    stack = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](7, 7, num_layers=3).to(device=device, dtype=dtype)
+    names = ("weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l")
+    pairs = [
+        (parameter, getattr(stack, f"{name}{k}"))
+        for k, layer in enumerate(model.layers)
+        for name, parameter in zip(names, layer.parameters(), strict=True)
+    ]
+    embedding, decoder = nn.Embedding(V, 7).to(device, dtype), nn.Linear(7, V).to(device, dtype)
+    pairs += [(model.embedding_VE, embedding.weight), (model.head.weight_VH, decoder.weight)]
+    pairs += [(model.head.bias_V, decoder.bias)]
+    with torch.no_grad():
+        for ours, theirs in pairs:
+            theirs.copy_(ours)
+    text_RB = text().to(device)
+    loss = nats(model, text_RB, seeded(0, device))
+    loss.backward()
+    output_TBH, _ = stack(embedding(text_RB[:-1]))
+    expected = F.cross_entropy(decoder(output_TBH).flatten(0, 1), text_RB[1:].flatten())
+    expected.backward()
+    outputs, _ = model(text_RB[:-1], model.initial_state(B))
+    torch.testing.assert_close(outputs.raw[-1], output_TBH, rtol=0.0, atol=within)
+    torch.testing.assert_close(model.head.logits(outputs), decoder(output_TBH), rtol=0.0, atol=within)
+    torch.testing.assert_close(loss, expected, rtol=0.0, atol=within)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0.0, atol=within)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_every_mask_in_its_place(cell: str, device: torch.device) -> None:
+    """A training pass written out: masks are drawn in the order of use, and the carried state is not dropped."""
+    drop = Dropout(embedding=0.2, input=0.3, between=0.4, output=0.5, weight=0.6)
+    shape = Model.model_validate({"cell": cell, "layers": 3, "embedding_size": 5, "hidden_size": 6})
+    model = build(shape, drop).to(device, torch.float64)
+    tokens_TB = text().to(device)[:-1]
+    outputs, carried = model(tokens_TB, model.initial_state(B), seeded(4, device))
+    noise = seeded(4, device)
+    hidden = locked_dropout(embed(tokens_TB, model.embedding_VE, 0.2, noise), 0.3, noise)
+    for k, layer in enumerate(model.layers):
+        assert isinstance(layer, RecurrentLayer)
+        recurrent = drop_weights(layer.recurrent_weight_GHH, 0.6, noise)
+        weights = (layer.input_weight_GHI, recurrent, layer.input_bias_GH, layer.recurrent_bias_GH)
+        raw, last = references.run(cell, hidden, layer.initial_state(B), weights)
+        hidden = locked_dropout(raw, 0.5 if k == 2 else 0.4, noise)
+        torch.testing.assert_close(outputs.raw[k], raw)
+        torch.testing.assert_close(outputs.dropped[k], hidden)
+        torch.testing.assert_close(carried[k], last)
+        torch.testing.assert_close(carried[k][0][0], outputs.raw[k][-1])
+    torch.testing.assert_close(model.head.logits(outputs), hidden @ model.embedding_VE.T + model.head.bias_V)
+
+
+@pytest.mark.parametrize("lengths", [(1, 7), (3, 5), (4, 3, 1), (1,) * 8])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_windows_with_carried_state_are_one_long_window(
+    cell: str, lengths: tuple[int, ...], device: torch.device
+) -> None:
+    """8.1c."""
+    shape = Model.model_validate({"cell": cell, "layers": 2, "embedding_size": 5, "hidden_size": 6})
+    model = build(shape, Dropout(weight=0.5, output=0.5)).to(device, torch.float64)
+    tokens_TB = text().to(device)[:-1]
+    whole, end = model(tokens_TB, model.initial_state(B))
+    pieces, state = [], model.initial_state(B)
+    for piece in tokens_TB.split(lengths):
+        outputs, state = model(piece, state)
+        pieces.append(model.head.logits(outputs))
+    torch.testing.assert_close(torch.cat(pieces), model.head.logits(whole), rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(state, end, rtol=0.0, atol=1e-12)
+
+
+def test_columns_do_not_see_each_other() -> None:
+    model = build(Model(layers=2, embedding_size=5, hidden_size=6))
+    tokens_TB = text()[:-1]
+    together, _ = model(tokens_TB, model.initial_state(B))
+    for column in range(B):
+        alone, _ = model(tokens_TB[:, column : column + 1], model.initial_state(1))
+        torch.testing.assert_close(alone.raw[-1][:, 0], together.raw[-1][:, column])
+
+
+def test_initial_weights() -> None:
+    shape = Model(layers=2, embedding_size=50, hidden_size=80, tied=False)
+    model = LanguageModel(shape, HEAD, Dropout(), 400, seeded(0))
+    for matrix in (model.embedding_VE, model.head.weight_VH):
+        assert 0.0999 < matrix.detach().abs().max() <= 0.1 and matrix.detach().mean().abs() < 0.001
+    assert model.head.bias_V is not None and (model.head.bias_V == 0).all()
+    tied = LanguageModel(Model(layers=2, embedding_size=50, hidden_size=80), HEAD, Dropout(), 400, seeded(0))
+    bounds = [layer.recurrent_weight_GHH.detach().abs().max().item() for layer in tied.layers]
+    assert bounds == pytest.approx([80**-0.5, 50**-0.5], rel=0.01)  # the last layer's range is wider
+
+
+def test_same_seed_same_weights_and_masks() -> None:
+    shape, drop = Model(layers=2, embedding_size=5, hidden_size=6), Dropout(weight=0.5, input=0.5)
+    first, second, other = build(shape, drop, 3), build(shape, drop, 3), build(shape, drop, 4)
+    assert all(torch.equal(weight, second.weights()[name]) for name, weight in first.weights().items())
+    assert not torch.equal(first.embedding_VE, other.embedding_VE)
+    assert torch.equal(nats(first, text(), seeded(1)), nats(second, text(), seeded(1)))
+    assert not torch.equal(nats(first, text(), seeded(1)), nats(second, text(), seeded(2)))
+
+
+TIED = Model(layers=2, embedding_size=5, hidden_size=6)
+UNTIED = Model(layers=2, embedding_size=5, hidden_size=(6, 5), tied=False)
+
+
+def test_tied_matrices_are_one_storage() -> None:
+    """8.5."""
+    model = build(TIED)
+    assert model.head.weight_VH is model.embedding_VE
+    model.load_weights({name: weight + 1.0 for name, weight in model.weights().items()})
+    model.to(torch.float64)
+    assert model.head.weight_VH.data_ptr() == model.embedding_VE.data_ptr()
+    assert len(list(model.parameters())) == len(model.weights()) == 2 * 4 + 2
+    untied = build(UNTIED)
+    assert untied.head.weight_VH.data_ptr() != untied.embedding_VE.data_ptr()
+    assert len(untied.weights()) == 2 * 4 + 3
+
+
+def test_a_tied_head_scores_by_likeness_to_the_embedding() -> None:
+    """8.5: the logits of a hidden vector that equals a word's embedding are E E_w + b."""
+    model = build(TIED)
+    embedding_VE = model.embedding_VE.detach()
+    bias_V = torch.linspace(-0.1, 0.1, V)
+    with torch.no_grad():
+        model.head.bias_V.copy_(bias_V)
+    outputs, _ = model(text()[:-1], model.initial_state(B))
+    for word in range(V):
+        chosen = type(outputs)(outputs.raw, (embedding_VE[word][None, None],))
+        expected = torch.tensor([float(embedding_VE[v] @ embedding_VE[word] + bias_V[v]) for v in range(V)])
+        torch.testing.assert_close(model.head.logits(chosen)[0, 0], expected)
+
+
+def test_the_tied_gradient_is_the_sum_of_both() -> None:
+    """8.5."""
+    drop = Dropout(embedding=0.2, output=0.3, weight=0.4)
+    tied, untied = build(TIED, drop).double(), build(UNTIED, drop).double()
+    weights = tied.weights()
+    untied.load_weights(weights | {"head.weight_VH": weights["embedding_VE"]})
+    for model in (tied, untied):
+        nats(model, text(), seeded(2)).backward()
+    assert untied.embedding_VE.grad is not None and untied.head.weight_VH.grad is not None
+    both = untied.embedding_VE.grad + untied.head.weight_VH.grad
+    torch.testing.assert_close(tied.embedding_VE.grad, both, rtol=0.0, atol=1e-14)
+    assert (untied.embedding_VE.grad != 0).any() and (untied.head.weight_VH.grad != 0).any()
+
+
+def test_the_head_is_a_distribution() -> None:
+    model = build(TIED).double()
+    outputs, _ = model(text()[:-1], model.initial_state(B))
+    log_probabilities_TBV = model.head.log_probabilities(outputs)
+    torch.testing.assert_close(log_probabilities_TBV.exp().sum(dim=-1), torch.ones(T, B, dtype=torch.float64))
+    expected_TB = torch.stack(
+        [torch.stack([-log_probabilities_TBV[t, b, text()[t + 1, b]] for b in range(B)]) for t in range(T)]
+    )
+    torch.testing.assert_close(model.head.target_nats(outputs, text()[1:]), expected_TB)
+
+
+def test_a_head_without_bias() -> None:
+    model = build(TIED, head=SoftmaxHead(kind="softmax", bias=False))
+    assert model.head.bias_V is None and "head.bias_V" not in model.weights()
+    outputs, _ = model(text()[:-1], model.initial_state(B))
+    torch.testing.assert_close(model.head.logits(outputs), outputs.dropped[-1] @ model.embedding_VE.T)
+
+
+def test_weights_of_another_model_are_refused() -> None:
+    model = build(TIED)
+    before = {name: weight.clone() for name, weight in model.weights().items()}
+    with pytest.raises(KeyError, match=r"head\.weight_VH"):
+        model.load_weights(build(UNTIED).weights())
+    with pytest.raises(ValueError, match=r"embedding_VE: shape \(13, 4\), this model has \(13, 5\)"):
+        model.load_weights(model.weights() | {"embedding_VE": torch.zeros(V, 4)})
+    assert all(torch.equal(weight, before[name]) for name, weight in model.weights().items())

@@ -1,0 +1,179 @@
+"""Records and curves: what is written is what is read, and JSON stays JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from tiny import tiny_spec
+
+from lm.record import (
+    CorpusFacts,
+    Divergence,
+    Evaluation,
+    Record,
+    Score,
+    StageResult,
+    copy_stage,
+    read_curve,
+    read_record,
+    token_nats_path,
+    weights_path,
+    write_curve,
+    write_record,
+)
+from lm.spec import TrainSpec, stage_keys, trial_key
+
+SPEC = tiny_spec(
+    "somewhere",
+    finetune={"epochs": 3, "repeats": 2},
+    cache={"window": 5, "weight": 0.1, "flatness": 1.0},
+)
+POINT = Evaluation("train", 1, 30, 1200, 0.5, 2400.0, 3.1, 3.0, 4.0, 0.7, False, True)
+
+
+def score(nats: float = 3.0) -> Score:
+    return Score(nats_per_token=nats, predicted_tokens=9, columns=1, perplexity=20.1, perplexity_reference=19.0)
+
+
+def record(spec: TrainSpec = SPEC, done: int = 4, **changes: Any) -> Record:
+    stages = tuple(
+        StageResult(
+            name=name,
+            key=key,
+            epochs=3,
+            best_epoch=2,
+            steps=90,
+            train_seconds=1.0,
+            evaluation_seconds=0.25,
+            tokens_per_second=3600.0,
+            averaging_from_epoch=None,
+            stopped_early=False,
+            valid=score(),
+            test=score(),
+            cache=None,
+        )
+        for name, key in stage_keys(spec, "f").items()
+    )
+    facts = CorpusFacts(
+        name="somewhere",
+        fingerprint="f",
+        train_tokens=9,
+        valid_tokens=9,
+        test_tokens=9,
+        vocabulary_size=5,
+        vocabulary_rule="all words",
+    )
+    values: dict[str, Any] = {
+        "key": trial_key(spec, "f"),
+        "status": "complete",
+        "reason": None,
+        "divergence": None,
+        "spec": spec,
+        "stages": stages[:done],
+        "parameters": 100,
+        "corpus": facts,
+        "seconds": 1.25 * done,
+        "tokens_per_second": 3600.0,
+        "peak_memory_bytes": 10**9,
+        "device": "cpu",
+        "threads": 1,
+        "versions": {"torch": "2"},
+        "commit": None,
+        "numerics_version": 1,
+        "finished_at": "2017-08-07T00:00:00+00:00",
+    }
+    return Record(**(values | changes))
+
+
+def refuse(constant: str) -> NoReturn:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def test_a_record_comes_back_whole(tmp_path: Path) -> None:
+    assert read_record(tmp_path) is None
+    divergence = Divergence(stage="train", epoch=1, step=3, learning_rate=1e9, gradient_norm=None)
+    for written in (record(), record(done=0, status="diverged", reason="not finite", divergence=divergence)):
+        write_record(tmp_path, written)
+        assert read_record(tmp_path) == written
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize("nats", [1e4, math.inf, math.nan])
+def test_a_loss_too_large_for_its_perplexity_stays_json(tmp_path: Path, nats: float) -> None:
+    large = Score(
+        nats_per_token=nats, predicted_tokens=9, columns=1, perplexity=math.inf, perplexity_reference=math.inf
+    )
+    written = record()
+    written = written.model_copy(update={"stages": (written.stages[0].model_copy(update={"valid": large}),)})
+    write_record(tmp_path, written)
+    json.loads((tmp_path / "record.json").read_text(), parse_constant=refuse)
+    read = read_record(tmp_path)
+    assert read is not None and read.stages[0].valid.perplexity == math.inf
+    assert read.stages[0].valid.nats_per_token == nats or math.isnan(nats)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"key": "a", "surprise": 1}'])
+def test_what_is_no_record_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(ValueError, match=r"record\.json: not a record of this version"):
+        read_record(tmp_path)
+
+
+def test_a_curve_comes_back_whole(tmp_path: Path) -> None:
+    assert read_curve(tmp_path) == []
+    curve = [POINT, replace(POINT, epoch=2, averaging=True, valid_nats_per_token=2.9999999999999996)]
+    write_curve(tmp_path, curve)
+    assert read_curve(tmp_path) == curve
+    write_curve(tmp_path, [])
+    assert read_curve(tmp_path) == []
+
+
+def test_metrics_of_an_evaluation() -> None:
+    metrics = POINT.as_metrics()
+    assert metrics["valid_perplexity"] == math.exp(3.0) and metrics["epoch"] == 1 and metrics["best"] is True
+    assert len(metrics) == 13
+    assert replace(POINT, valid_nats_per_token=2e3).valid_perplexity == math.inf
+
+
+def test_a_record_holds_the_records_of_the_trials_that_end_at_its_stages() -> None:
+    whole = record()
+    for count, (name, prefix) in enumerate(SPEC.stages().items(), 1):
+        part = whole.through(trial_key(prefix, "f"))
+        assert part.key == trial_key(prefix, "f") and part.spec == prefix and part.status == "complete"
+        assert [stage.name for stage in part.stages][-1] == name and len(part.stages) == count
+        assert part.seconds == 1.25 * count
+    assert whole.through(whole.key) == whole
+    with pytest.raises(KeyError, match="has no stage 0123"):
+        whole.through("0123")
+
+
+def test_stages_before_a_divergence_are_complete_trials() -> None:
+    divergence = Divergence(stage="finetune-2", epoch=7, step=200, learning_rate=4.0, gradient_norm=1.0)
+    stopped = record(done=2, status="diverged", reason="not finite", divergence=divergence)
+    keys = stage_keys(SPEC, "f")
+    assert stopped.through(keys["train"]).status == stopped.through(keys["finetune-1"]).status == "complete"
+    assert stopped.through(keys["finetune-1"]).divergence is None
+    for name in ("finetune-2", "cache"):
+        part = stopped.through(keys[name])
+        assert (part.status, part.divergence, len(part.stages)) == ("diverged", divergence, 2)
+
+
+def test_a_stage_is_copied_with_all_it_left(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for path in (weights_path(source, "train"), *(token_nats_path(source, "train", s) for s in ("valid", "test"))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(path.name.encode())
+    copy_stage(source, target, "train")
+    files = [path.relative_to(target) for path in target.rglob("*") if path.is_file()]
+    assert sorted(map(str, files)) == [
+        "tokens/train.test.parquet",
+        "tokens/train.valid.parquet",
+        "weights/train.safetensors",
+    ]
+    assert weights_path(target, "train").read_bytes() == b"train.safetensors"
+    copy_stage(source, target, "cache")  # nothing there
