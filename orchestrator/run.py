@@ -15,6 +15,7 @@ from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
+from orchestrator.timing import stage_epochs
 from orchestrator.tracking import Tracker
 from orchestrator.trial import Trial
 from orchestrator.work import Grant
@@ -67,12 +68,21 @@ def run_sweep(sweep: ScaledSweep, options: Options) -> int:
 
 
 def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
-    """The trials that have to train: without a record, or with one that failed; those read from others are not."""
-    return [
+    """The trials that have to train, without a record or with one that failed; those read from others do not.
+
+    The longest come first, so that no worker idles at the end while another begins a long one.
+    """
+    missing = [
         trial
         for trial in trials
         if trial.reads_from is None and ((record := records.find(trial)) is None or record.status == "failed")
     ]
+    return sorted(missing, key=_reckoned_cost, reverse=True)
+
+
+def _reckoned_cost(trial: Trial) -> int:
+    """Parameters times epochs: good enough for an order. One that goes on from another's stages counts as short."""
+    return 0 if trial.starts_from else trial.parameters * sum(stage_epochs(trial.spec).values())
 
 
 def _check_means(missing: Sequence[Trial], grant: Grant, options: Options) -> None:
