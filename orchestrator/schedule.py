@@ -44,6 +44,13 @@ from orchestrator.records import Records  # noqa: E402
 from orchestrator.trial import Listener, Trial  # noqa: E402
 from orchestrator.work import Grant, work, write_failure  # noqa: E402
 
+# Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
+# once, and takes it again page by page at the next step: a step with a large softmax was measured 1.6 times slower.
+_WORKER_ENVIRONMENT = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+}
 MOST_WORKER_DEATHS = 3
 _OBJECT_STORE_BYTES = 100 * 2**20
 _FIELDS = [field.name for field in dataclasses.fields(Evaluation)]
@@ -225,8 +232,9 @@ class _Events(TrialProgressCallback):
 
 def _start_ray(session: Path, address: str | None, verbose: bool) -> None:
     level = logging.INFO if verbose else logging.ERROR
+    runtime = {"env_vars": _WORKER_ENVIRONMENT}
     if address is not None:
-        ray.init(address=address, log_to_driver=verbose, logging_level=level)
+        ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         return
     ray.init(
         address="local",
@@ -234,6 +242,7 @@ def _start_ray(session: Path, address: str | None, verbose: bool) -> None:
         include_dashboard=False,
         log_to_driver=verbose,
         logging_level=level,
+        runtime_env=runtime,
         object_store_memory=_OBJECT_STORE_BYTES,
         _temp_dir=str(session / "ray"),
     )
