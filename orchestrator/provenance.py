@@ -1,11 +1,10 @@
-"""Where a report's numbers come from: the facts of its records, and what each variant sets differently."""
+"""Where a report's numbers come from: the facts of its records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
-from lm.spec import TrainSpec
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.wording import NOTHING, Markdown, counted, duration, escape
 
@@ -41,16 +40,11 @@ def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[
         ("Commit", _some(sorted({record.commit or "unknown" for record in records}))),
         ("Numerics version", _some(map(str, sorted({record.numerics_version for record in records})))),
         ("Trial time", _trial_time(trials)),
+        ("Wall time", _wall_time(trials)),
         ("Mean speed", _mean_speed([record.tokens_per_second for record in records if record.key in own])),
         ("Peak memory of a trial", _peak_memory([record.peak_memory_bytes for record in records])),
     ]
     return [(label, escape(value)) for label, value in facts]
-
-
-def differences(base: TrainSpec, spec: TrainSpec) -> Markdown:
-    """What a spec sets differently from the base, seed aside, as dotted paths with both values."""
-    before, after = (one.model_dump(mode="json", exclude={"seed"}) for one in (base, spec))
-    return escape("; ".join(_changes(before, after, "")) or "nothing")
 
 
 def _trial_time(trials: Iterable[Outcome]) -> str:
@@ -70,6 +64,22 @@ def _trial_time(trials: Iterable[Outcome]) -> str:
     return f"{duration(total)} for {counted(count, 'settled trial')}, shared stages counted once"
 
 
+def _wall_time(trials: Iterable[Outcome]) -> str:
+    """From the first trial's start to the last one's end, pauses included; starts are reckoned from ends."""
+    starts: list[datetime] = []
+    ends: list[datetime] = []
+    for outcome in trials:
+        record = outcome.record
+        if record is not None and record.status != "failed" and outcome.trial.reads_from is None:
+            ends.append(datetime.fromisoformat(record.finished_at))
+            if outcome.trial.starts_from is None:  # else its seconds hold another trial's
+                starts.append(ends[-1] - timedelta(seconds=record.seconds))
+    if not starts:
+        return NOTHING
+    took = (max(ends) - min(starts)).total_seconds()
+    return f"{duration(took)} from the first start to the last end, {max(ends):%Y-%m-%d %H:%M} UTC"
+
+
 def _mean_speed(speeds: list[float]) -> str:
     return f"{sum(speeds) / len(speeds):,.0f} tokens/s" if speeds else NOTHING
 
@@ -80,20 +90,3 @@ def _peak_memory(sizes: list[int]) -> str:
 
 def _some(values: Iterable[str]) -> str:
     return ", ".join(values) or NOTHING
-
-
-_ABSENT = "absent"
-
-
-def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            yield from _changes(before.get(key, _ABSENT), after.get(key, _ABSENT), f"{path}.{key}" if path else key)
-    elif before != after:
-        yield f"{path}: {_value(before)} → {_value(after)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_value(inner)}" for key, inner in value.items() if inner is not None) + "}"
-    return "none" if value is None else str(value)

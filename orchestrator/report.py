@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from lm.files import write_text
 from orchestrator import answer, csv_tables, tables
 from orchestrator.outcomes import Outcome, flat, read_outcomes
-from orchestrator.provenance import differences, provenance
+from orchestrator.provenance import provenance
 from orchestrator.records import Records
 from orchestrator.sweep import BASELINE
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
@@ -184,11 +184,7 @@ def _pictures(
 def _specs(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Cells:
     base = outcomes[BASELINE][0].trial.spec
     whole = base.model_dump(mode="json", exclude={"seed"})
-    others = [(variant, group[0].trial.spec) for variant, group in outcomes.items() if variant != BASELINE]
-    return {
-        "base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml"),
-        "changed": [(variant, differences(base, spec)) for variant, spec in others],
-    }
+    return {"base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml")}
 
 
 def _published_note(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:

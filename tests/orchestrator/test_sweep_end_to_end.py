@@ -33,7 +33,7 @@ variants:
   neural cache: {cache: {window: 50, weight: 0.1, flatness: 1.0}}
 seeds: [1, 2]
 """
-TIMES = re.compile(r"(?m)^\| (Trial time|Mean speed|Peak memory of a trial) [^\n]*\n")
+TIMES = re.compile(r"(?m)^\| (Trial time|Wall time|Mean speed|Peak memory of a trial) [^\n]*\n")
 
 
 @pytest.fixture
