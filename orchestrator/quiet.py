@@ -38,9 +38,9 @@ class _WithoutRaylet:
 
     def write(self, text: str) -> int:
         """Write, or drop a line of the raylet's and the line end that follows it."""
-        drop = "(raylet)" in text or (self._dropped and text == "\n")
-        self._dropped = drop
-        return len(text) if drop else self._stream.write(text)
+        line_end = self._dropped and text == "\n"
+        self._dropped = "(raylet)" in text
+        return len(text) if self._dropped or line_end else self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
