@@ -49,7 +49,7 @@ def run_sweep(sweep: ScaledSweep, options: Options) -> int:
     missing = unsettled(trials, records)
     _check_means(missing, grant, options)
     interrupt = Interrupt()
-    done = {trial.key for trial in trials} - {trial.key for trial in missing}
+    done = {trial.key for trial in trials if trial.reads_from is None} - {trial.key for trial in missing}
     with Progress(trials, done=done) as progress:
         tracker = Tracker(sweep=sweep.name, question=sweep.question, scale=sweep.scale, trials=trials, records=records)
         try:

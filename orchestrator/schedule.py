@@ -76,6 +76,7 @@ def run_on_ray(
     failed. Raises ScheduleError if no node could ever hold a trial.
     """
     records = Records(grant.runs)
+    begun: set[str] = set()
     with _session_folder() as session, quiet(verbose):
         _start_ray(session, address, verbose)
         try:
@@ -84,27 +85,27 @@ def run_on_ray(
             # Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead.
             for _ in range(1 + MOST_WORKER_DEATHS):
                 if left and interrupt.signal is None:
-                    _fit(left, grant, listener, interrupt, session=session, at_once=at_once)
+                    events = _Events(left, grant, listener, begun)
+                    _fit(left, grant, events, interrupt, session=session, at_once=at_once)
                     left = [trial for trial in left if records.find(trial) is None]
         except KeyboardInterrupt:
             interrupt.signal = interrupt.signal or signal.SIGINT
         finally:
             ray.shutdown()
     for trial in trials:
-        if records.find(trial) is None:
+        if trial.key in begun and records.find(trial) is None:
             listener.settled(trial, None)
 
 
 def _fit(
     trials: Sequence[Trial],
     grant: Grant,
-    listener: Listener,
+    events: _Events,
     interrupt: Interrupt,
     *,
     session: Path,
     at_once: int,
 ) -> None:
-    events = _Events({trial.key: trial for trial in trials}, grant, listener)
     tuner = tune.Tuner(
         tune.with_resources(_trainable, {"cpu": grant.cpus, "gpu": grant.gpus}),
         tune_config=tune.TuneConfig(
@@ -190,12 +191,14 @@ class _Queue(Searcher):
 class _Events(TrialProgressCallback):
     """Passes what Tune reports on to the listener, with our trials in place of Tune's.
 
-    It takes the place of Tune's own progress printer, which Tune adds where there is none.
+    It takes the place of Tune's own progress printer, which Tune adds where there is none. `begun` gathers the keys
+    of trials that a worker took up.
     """
 
-    def __init__(self, trials: dict[str, Trial], grant: Grant, listener: Listener) -> None:
+    def __init__(self, trials: Sequence[Trial], grant: Grant, listener: Listener, begun: set[str]) -> None:
         super().__init__()
-        self.trials, self.grant, self.listener = trials, grant, listener
+        self.trials = {trial.key: trial for trial in trials}
+        self.grant, self.listener, self.begun = grant, listener, begun
         self.records = Records(grant.runs)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -203,7 +206,9 @@ class _Events(TrialProgressCallback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """A worker took it up."""
-        self.listener.started(self._ours(trial))
+        ours = self._ours(trial)
+        self.begun.add(ours.key)
+        self.listener.started(ours)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: object
