@@ -109,13 +109,14 @@ class Progress:
         self._say(f"{_title(trial)}: {word}; {self.summary()}")
 
     def counts(self) -> dict[State, int]:
-        """How many trials are in each state; one that is read from another's record follows that one."""
+        """How many trials are in each state; one that is read from another's record settles with that one."""
         with self._lock:
-            found = Counter(
-                self._states.get(trial.key) or self._states.get(trial.reads_from or "", "waiting")
-                for trial in self._trials
-            )
+            found = Counter(self._state(trial) for trial in self._trials)
         return {state: found[state] for state in _STATES}
+
+    def _state(self, trial: Trial) -> State:
+        source = self._states.get(trial.reads_from or "", "waiting")
+        return self._states.get(trial.key) or ("waiting" if source == "running" else source)
 
     def summary(self) -> str:
         """The counts and the time left, in a line."""
