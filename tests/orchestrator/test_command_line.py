@@ -27,16 +27,28 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["schema"], ["plan", ABLATION, "--scale", "paper"], ["plan", "no.yaml"]]
+    "arguments",
+    [["--help"], ["schema"], ["plan", ABLATION, "--scale", "paper"], ["plan", "no.yaml"], ["status", ABLATION]],
 )
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+    assert heavy_modules(arguments) == "HEAVY []"
+
+
+def test_a_report_needs_neither_torch_nor_ray_nor_records(tmp_path: Path) -> None:
+    folders = ["--runs", str(tmp_path / "runs"), "--reports", str(tmp_path)]
+    assert heavy_modules(["report", ABLATION, "--scale", "paper", *folders]) in ("HEAVY []", "HEAVY ['matplotlib']")
+    assert "0 of 30 planned trials complete" in (tmp_path / "awd_ablation/paper/report.md").read_text()
+
+
+def heavy_modules(arguments: list[str]) -> str:
+    """The last line of a run that names the heavy modules it imported."""
     code = (
         "import sys\nfrom orchestrator.__main__ import app\n"
         f"try: app({arguments!r})\nexcept SystemExit: pass\n"
         f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SWEEPS.parent)
-    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    return done.stdout.splitlines()[-1]
 
 
 def test_help_answers_in_a_blink() -> None:
