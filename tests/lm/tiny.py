@@ -25,10 +25,10 @@ def write_corpus(folder: Path, tokens: tuple[int, int, int] = (1200, 300, 250)) 
     return folder
 
 
-def tiny_spec(corpus: Path | str, **changes: Any) -> TrainSpec:
+def tiny_spec(folder: Path | str, /, **changes: Any) -> TrainSpec:
     """Two layers, every regulariser on, NT-ASGD; `changes` replace whole parts."""
     parts: dict[str, Any] = {
-        "corpus": {"name": str(corpus)},
+        "corpus": {"name": str(folder)},
         "model": {"layers": 2, "embedding_size": 6, "hidden_size": 10},
         "dropout": {"embedding": 0.1, "input": 0.2, "between": 0.1, "output": 0.2, "weight": 0.3},
         "penalties": {"activation": 2.0, "temporal_activation": 1.0},

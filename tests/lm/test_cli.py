@@ -1,0 +1,260 @@
+"""`python -m lm`: exit codes, what is printed, what is resumed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny import AVERAGING, tiny_spec
+from trials import assert_same, run, settled
+from typer.testing import CliRunner, Result
+
+from lm.__main__ import app
+from lm.data import fingerprint_of
+from lm.record import write_record
+from lm.spec import TrainSpec, trial_key
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line sets it for its own process."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def invoke(*arguments: str | Path) -> Result:
+    """The command line in this process."""
+    return CliRunner().invoke(app, [*map(str, arguments), *(["--threads", "1"] if arguments[0] != "corpus" else [])])
+
+
+def write_spec(path: Path, spec: TrainSpec) -> Path:
+    path.write_text(yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True)), encoding="utf-8")
+    return path
+
+
+def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
+    """The command line in a process of its own, its output to be read line by line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "lm", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def end(process: subprocess.Popen[str], signal_number: int) -> tuple[str, str]:
+    process.send_signal(signal_number)
+    return process.communicate(timeout=60)
+
+
+def test_train_prints_its_epochs_and_scores_and_is_not_repeated(corpus_folder: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(corpus_folder, epochs=2, finetune={"epochs": 1})
+    spec_file = write_spec(tmp_path / "spec.yaml", spec)
+    first = invoke("train", spec_file, "--out", tmp_path / "run", "--device", "cpu")
+    assert first.exit_code == 0, first.output
+    lines = first.output.splitlines()
+    assert [line.split("  ")[0] for line in lines[:3]] == ["train epoch 1", "train epoch 2", "finetune-1 epoch 3"]
+    assert all(
+        re.search(r"valid perplexity \d+\.\d\d  train \d\.\d{3} nats  [\d,]+ tokens/s", line) for line in lines[:3]
+    )
+    assert "averaging" in lines[2] and lines[3].startswith("complete in")
+    names = [line.split(":")[0] for line in lines[4:]]
+    assert names == ["train valid", "train test", "finetune-1 valid", "finetune-1 test"]
+    test = settled(tmp_path / "run").stages[1].test
+    assert f"perplexity {test.perplexity:.3f} (by the authors' convention {test.perplexity_reference:.3f})" in lines[-1]
+    assert settled(tmp_path / "run").spec == spec and settled(tmp_path / "run").threads == 1
+
+    again = invoke("train", spec_file, "--out", tmp_path / "run", "--device", "cpu")
+    assert again.exit_code == 0 and again.output.splitlines() == lines[3:]
+
+
+def test_the_folder_is_the_key_if_none_is_named(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = tiny_spec(corpus_folder, epochs=1)
+    assert invoke("train", write_spec(tmp_path / "spec.yaml", spec)).exit_code == 0
+    key = trial_key(spec, fingerprint_of(spec.corpus))
+    assert settled(tmp_path / "runs" / key).key == key
+
+
+def test_a_diverged_trial_exits_with_1_and_its_reason(corpus_folder: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(corpus_folder, optimizer={"kind": "sgd", "learning_rate": 1e38})
+    result = invoke("train", write_spec(tmp_path / "spec.yaml", spec), "--out", tmp_path / "run")
+    assert result.exit_code == 1
+    assert re.search(r"diverged in \d+ s: .*/run \(not finite in train, epoch 1, step \d+\)", result.output)
+    evaluated = invoke("evaluate", tmp_path / "run")
+    assert evaluated.exit_code == 2 and "train.safetensors: not there" in evaluated.stderr
+
+
+def test_an_enormous_loss_is_printed(corpus_folder: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(corpus_folder, optimizer={"kind": "sgd", "learning_rate": 1e4}, epochs=1)
+    result = invoke("train", write_spec(tmp_path / "spec.yaml", spec), "--out", tmp_path / "run")
+    assert result.exit_code == 0 and "valid perplexity inf" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("epochs: [", "spec.yaml"),
+        ("", "spec.yaml"),
+        ("{corpus: {name: pydoc}, epochs: 1, optimizer: {kind: sgd, learning_rate: 1e-3}, epoch: 2}", "epoch"),
+        ("{corpus: {name: pydoc}, epochs: none, optimizer: {kind: sgd, learning_rate: 1e-3}}", "epochs"),
+        ("{corpus: {name: ptbb}, epochs: 1, optimizer: {kind: sgd, learning_rate: 1e-3}}", "did you mean 'ptb'?"),
+        (
+            "{corpus: {name: pydoc, train_tokens: 99999999}, epochs: 1, optimizer: {kind: sgd, learning_rate: 1.0}}",
+            "99,999,999",
+        ),
+    ],
+    ids=["no yaml", "empty", "unknown key", "no number", "unknown corpus", "too many tokens"],
+)
+def test_a_wrong_spec_exits_with_2_and_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    spec_file = tmp_path / "spec.yaml"
+    spec_file.write_text(text)
+    result = invoke("train", spec_file, "--out", tmp_path / "run")
+    assert result.exit_code == 2 and said in result.stderr and "Traceback" not in result.output
+    assert not (tmp_path / "run" / "record.json").exists()
+
+
+def test_a_wrong_command_line_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:
+    spec_file = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder))
+    assert invoke("train", tmp_path / "none.yaml").exit_code == 2
+    assert invoke("train", spec_file, "--thread", "1").exit_code == 2
+    for device in ("tpu", "cuda:99"):
+        refused = invoke("train", spec_file, "--out", tmp_path / "run", "--device", device)
+        assert refused.exit_code == 2 and f"device {device}: not auto, cpu or cuda" in refused.stderr
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert invoke("train", tmp_path / "binary.yaml").exit_code == 2
+
+
+def test_another_trial_in_the_folder_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:
+    run(tiny_spec(corpus_folder, epochs=1), tmp_path / "run")
+    other = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder, epochs=1, seed=2))
+    result = invoke("train", other, "--out", tmp_path / "run")
+    assert result.exit_code == 2 and "of another spec or version" in result.stderr
+
+
+def test_interrupted_exits_with_130_and_goes_on(corpus_folder: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(corpus_folder, optimizer=AVERAGING, epochs=400)
+    arguments = ("train", write_spec(tmp_path / "spec.yaml", spec), "--out", tmp_path / "run", "--threads", "1")
+    process = start(*arguments)
+    assert process.stdout is not None and process.stdout.readline().startswith("train epoch 1 ")
+    printed, errors = end(process, signal.SIGINT)
+    assert process.returncode == 130
+    assert errors == "interrupted; the same command goes on from the last checkpoint\n"
+    process = start(*arguments)
+    assert process.stdout is not None
+    following = process.stdout.readline()
+    end(process, signal.SIGKILL)
+    last = 1 + len(printed.splitlines())  # the epoch after it may have been kept and not yet printed
+    assert following.startswith((f"train epoch {last + 1} ", f"train epoch {last + 2} "))
+
+
+@pytest.mark.parametrize("checkpoints", [5, 60], ids=["early", "in a later epoch"])
+def test_killed_by_a_signal_from_outside_and_resumed(corpus_folder: Path, tmp_path: Path, checkpoints: int) -> None:
+    spec = tiny_spec(corpus_folder, epochs=4)
+    spec_file = write_spec(tmp_path / "spec.yaml", spec)
+    arguments = ("train", spec_file, "--out", tmp_path / "run", "--threads", "1", "--checkpoint-minutes", "0")
+    process = start(*arguments)
+    while process.poll() is None and not list(tmp_path.glob(f"run/checkpoints/{checkpoints:08d}")):
+        time.sleep(0.001)
+    end(process, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL and not (tmp_path / "run" / "record.json").exists()
+    assert invoke(*arguments[:-4]).exit_code == 0
+    run(spec, tmp_path / "whole")
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_evaluate_repeats_the_scores(corpus_folder: Path, tmp_path: Path) -> None:
+    run(tiny_spec(corpus_folder, epochs=2, finetune={"epochs": 1}), tmp_path)
+    before = settled(tmp_path)
+    result = invoke("evaluate", tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["valid", "test"]
+    assert f"perplexity {before.stages[1].valid.perplexity:.3f} " in lines[0]
+    assert f"perplexity {before.stages[1].test.perplexity:.3f} " in lines[1]
+    assert f"{before.stages[1].test.predicted_tokens:,} tokens in 1 columns" in lines[1]
+    assert settled(tmp_path) == before
+
+
+def test_evaluate_with_a_cache(corpus_folder: Path, tmp_path: Path) -> None:
+    """Values are chosen on validation; the scores are those of a trial whose spec has that cache."""
+    cache = {"window": (5, 50), "weight": (0.1, 0.3), "flatness": (0.0, 0.5), "mode": "full"}
+    run(tiny_spec(corpus_folder, epochs=2, cache=cache), tmp_path / "with")
+    run(tiny_spec(corpus_folder, epochs=2), tmp_path / "without")
+    values = ["--window", "5,50", "--weight", "0.1,0.3", "--flatness", "0.0,0.5", "--mode", "full"]
+    stage = settled(tmp_path / "with").stages[1]
+    assert stage.cache is not None
+    chosen = f"cache window {stage.cache.window} weight {stage.cache.weight:g} flatness {stage.cache.flatness:g}"
+    for name in ("with", "without"):
+        result = invoke("evaluate", tmp_path / name, *values)
+        assert result.exit_code == 0, result.output
+        lines = dict(line.split(": ", 1) for line in result.output.splitlines())
+        assert list(lines) == [
+            "valid",
+            "test",
+            *(f"{s}, {what}" for s in ("valid", "test") for what in ("one column", chosen)),
+        ]
+        assert lines[f"test, {chosen}"].startswith(f"perplexity {stage.test.perplexity:.3f} ")
+        assert lines["valid, one column"].startswith(f"perplexity {stage.cache.plain_valid.perplexity:.3f} ")
+
+
+def test_a_trial_that_only_adds_a_cache_can_be_evaluated(corpus_folder: Path, tmp_path: Path) -> None:
+    """Its weights were trained by the trial that it was continued from, which may be gone."""
+    run(tiny_spec(corpus_folder, epochs=1), tmp_path / "other")
+    cache = {"window": 5, "weight": 0.1, "flatness": 0.5}
+    run(tiny_spec(corpus_folder, epochs=1, cache=cache), tmp_path / "cached", resume_from=tmp_path / "other")
+    (tmp_path / "other").rename(tmp_path / "gone")
+    assert invoke("evaluate", tmp_path / "cached").exit_code == 0
+
+
+def test_what_evaluate_refuses(corpus_folder: Path, tmp_path: Path) -> None:
+    run(tiny_spec(corpus_folder, epochs=1), tmp_path / "run")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "record.json").write_text("{}")
+    other_text = settled(tmp_path / "run")
+    facts = other_text.corpus.model_copy(update={"fingerprint": "0" * 64})
+    (tmp_path / "elsewhere").mkdir()
+    write_record(tmp_path / "elsewhere", other_text.model_copy(update={"corpus": facts}))
+    for arguments, said in (
+        ((tmp_path / "empty",), "no record.json; only a settled trial can be evaluated"),
+        ((tmp_path / "damaged",), "not a record of this version"),
+        ((tmp_path / "elsewhere",), "the record's is 0000"),
+        ((tmp_path / "none",), "does not exist"),
+        ((tmp_path / "run", "--window", "many"), "many"),
+        ((tmp_path / "run", "--window", "5", "--weight", "1.5"), "weight"),
+        ((tmp_path / "run", "--window", "5", "--mode", "partial"), "mode"),
+    ):
+        result = invoke("evaluate", *arguments)
+        assert result.exit_code == 2 and said in result.stderr, (arguments, result.output)
+
+
+def test_corpus_list() -> None:
+    result = invoke("corpus", "list")
+    assert result.exit_code == 0
+    named = [line.split()[0] for line in result.output.splitlines()[1:5]]
+    assert named == ["pydoc", "ptb", "wikitext-2", "wikitext-103"]
+    assert re.search(r"^ptb +929,589 +73,760 +82,430 +10,000 ", result.output, re.MULTILINE)
+
+
+def test_help_and_nothing() -> None:
+    assert {"train", "evaluate", "corpus"} <= set(invoke_plain("--help").output.split())
+    assert invoke_plain("--help").exit_code == 0 and invoke_plain().exit_code == 2
+
+
+def invoke_plain(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
