@@ -100,6 +100,7 @@ def train(
             if settled.key != trial_key(spec, settled.corpus.fingerprint):
                 raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec or version")
             return
+        (out / "record.json").unlink(missing_ok=True)  # of a failure, which this attempt takes back
         corpus = load(spec.corpus)
         model = build_model(spec, len(corpus.vocabulary), chosen)
         keys = stage_keys(spec, corpus.fingerprint)

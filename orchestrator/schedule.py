@@ -56,6 +56,9 @@ _OBJECT_STORE_BYTES = 100 * 2**20
 _FIELDS = [field.name for field in dataclasses.fields(Evaluation)]
 
 
+_log = logging.getLogger(__name__)
+
+
 class ScheduleError(ValueError):
     """What the trials ask for is not there; nothing was started."""
 
@@ -219,17 +222,24 @@ class _Events(TrialProgressCallback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """It ended, or was stopped: only its record knows."""
-        ours = self._ours(trial)
-        if (record := self.records.find(ours)) is not None:
-            self.listener.settled(ours, record)
+        self._settled(self._ours(trial))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """Its worker died: once too often, the one failure that no worker could record, or else it is tried again."""
         ours = self._ours(trial)
-        if self.records.find(ours) is None and trial.num_failures > MOST_WORKER_DEATHS:
+        if trial.num_failures > MOST_WORKER_DEATHS and not (self.grant.runs / ours.key / "record.json").exists():
             reason = f"its worker died {trial.num_failures} times without a Python error (killed, or out of memory)"
             write_failure(ours, self.grant, reason)
-            self.listener.settled(ours, self.records.find(ours))
+        self._settled(ours)
+
+    def _settled(self, trial: Trial) -> None:
+        try:
+            record = self.records.find(trial)
+        except ValueError as error:  # Tune ends the whole sweep when a callback raises
+            _log.warning("%s, seed %d: %s", trial.variant, trial.seed, error)
+            return
+        if record is not None:
+            self.listener.settled(trial, record)
 
     def _ours(self, trial: Any) -> Trial:
         return self.trials[trial.config["trial"]["key"]]
