@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most the GPU's allocator held since `reset_peak_memory`, or this process's peak resident size on a CPU."""
+    """The most since `reset_peak_memory` that the GPU's allocator held or, on a CPU, was resident of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -42,6 +43,9 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start measuring the GPU's peak anew."""
+    """Start measuring the peak anew; on a CPU only Linux can, elsewhere it is the process's since its start."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")

@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ConfigDict
 
 from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
@@ -69,8 +68,6 @@ class Score(Part):
 
     A loss too large for its perplexity leaves that infinite: "Infinity" in a record, since JSON has no such number.
     """
-
-    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     nats_per_token: float
     predicted_tokens: int
@@ -155,9 +152,9 @@ class Record(Part):
 
     def through(self, key: str) -> Record:
         """The record of the trial with this key, which ends at one of this trial's stages; KeyError if none does."""
-        done = [stage.name for stage in self.stages]
+        done = {stage.name: stage.key for stage in self.stages}  # keys of the numerics version that made them
         for count, (name, prefix) in enumerate(self.spec.stages().items(), 1):
-            if trial_key(prefix, self.corpus.fingerprint) != key:
+            if key != (done.get(name) or trial_key(prefix, self.corpus.fingerprint)):
                 continue
             kept = self.stages[:count]
             update: dict[str, Any] = {"key": key, "spec": prefix, "stages": kept}
@@ -183,7 +180,8 @@ def read_record(folder: Path) -> Record | None:
     try:
         return Record.model_validate_json(text)
     except ValueError as error:
-        raise ValueError(f"{path}: not a record of this version: {error}") from error
+        first = str(error).splitlines()[:3]
+        raise ValueError(f"{path}: not a record of this version: {' '.join(map(str.strip, first))}") from error
 
 
 def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:

@@ -217,7 +217,7 @@ class TrainSpec(Part):
     finetune: Finetune | None = Field(default=None)
     cache: Cache | None = Field(default=None)
     scoring: Scoring = Field(default=Scoring())
-    seed: Annotated[int, Field(ge=0, strict=True)] = Field(default=1)
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = Field(default=1)
 
     @model_validator(mode="after")
     def _finetune_rate(self) -> Self:

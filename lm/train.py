@@ -25,7 +25,7 @@ from lm.checkpoint import (
     save_checkpoint,
     save_weights,
 )
-from lm.data import EncodedCorpus, load
+from lm.data import EncodedCorpus, fingerprint_of, load
 from lm.data.batches import columns
 from lm.epochs import run_stage
 from lm.evaluate import TokenNats, token_nats
@@ -97,8 +97,9 @@ def train(
     with FileLock(out / ".lock"):
         settled = read_record(out)
         if settled is not None and settled.status != "failed":
-            if settled.key != trial_key(spec, settled.corpus.fingerprint):
-                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec or version")
+            if settled.key != trial_key(spec, fingerprint_of(spec.corpus)):
+                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
+            remove_checkpoints(out)  # left where it was killed between its record and their removal
             return
         (out / "record.json").unlink(missing_ok=True)  # of a failure, which this attempt takes back
         corpus = load(spec.corpus)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from pathlib import Path
 
 from lm.record import Evaluation, Record, read_curve, read_record
-from lm.spec import stage_keys
 from orchestrator.trial import Trial
+
+_log = logging.getLogger(__name__)
 
 
 class Records:
@@ -36,6 +38,14 @@ class Records:
         stages = trial.spec.stages()
         return [point for point in read_curve(folder) if point.stage in stages]
 
+    def source(self, trial: Trial) -> Path | None:
+        """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""
+        if trial.starts_from is None:
+            return None
+        own = self.folder(trial.starts_from)
+        holder = self._inner_stages.get(trial.starts_from)
+        return own if holder is None or (own / "record.json").exists() else self.folder(holder)
+
     def _holder(self, trial: Trial) -> str | None:
         for key in (trial.key, trial.reads_from):
             if key is not None and (self.folder(key) / "record.json").exists():
@@ -46,10 +56,12 @@ class Records:
     def _inner_stages(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for path in sorted(self.root.glob("*/record.json")):
-            record = read_record(path.parent)
+            try:
+                record = read_record(path.parent)
+            except ValueError as error:
+                _log.warning("%s", error)  # nobody has asked for this very trial
+                continue
             if record is not None and record.status != "failed":
-                finished = {stage.name for stage in record.stages}
-                for stage, key in stage_keys(record.spec, record.corpus.fingerprint).items():
-                    if stage in finished:
-                        found.setdefault(key, record.key)
+                for stage in record.stages:
+                    found.setdefault(stage.key, record.key)
         return found

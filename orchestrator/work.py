@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Callable
 from contextlib import closing
@@ -9,10 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lm.checkout import commit
 from lm.data import load
 from lm.record import Evaluation, Record, write_record
 from lm.spec import NUMERICS_VERSION
+from orchestrator.records import Records
 from orchestrator.trial import Trial
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> No
         evaluations = train(
             trial.spec,
             out=grant.runs / trial.key,
-            resume_from=grant.runs / trial.starts_from if trial.starts_from else None,
+            resume_from=Records(grant.runs).source(trial),
             device="cuda" if grant.gpus else "cpu",
             threads=grant.threads,
             checkpoint_seconds=grant.checkpoint_seconds,
@@ -54,13 +59,23 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> No
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        _log.debug("%s, seed %d failed", trial.variant, trial.seed, exc_info=True)
         write_failure(trial, grant, reason)
-        (grant.runs / trial.key / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
 
 
 def write_failure(trial: Trial, grant: Grant, reason: str) -> None:
-    """The record of a trial that could not be finished; the next command tries it again."""
-    record = Record(
+    """The record of a trial that could not be finished; the next command tries it again.
+
+    Where not even that can be written (the corpus gone, the disk full) the log says so, and the trial is as if killed.
+    """
+    try:
+        write_record(grant.runs / trial.key, _failed_record(trial, grant, reason))
+    except (OSError, ValueError) as error:
+        _log.warning("%s, seed %d failed (%s), which cannot be recorded: %s", trial.variant, trial.seed, reason, error)
+
+
+def _failed_record(trial: Trial, grant: Grant, reason: str) -> Record:
+    return Record(
         key=trial.key,
         status="failed",
         reason=reason,
@@ -75,8 +90,7 @@ def write_failure(trial: Trial, grant: Grant, reason: str) -> None:
         device="gpu" if grant.gpus else "cpu",
         threads=grant.threads,
         versions={},
-        commit=None,
+        commit=commit(),
         numerics_version=NUMERICS_VERSION,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    write_record(grant.runs / trial.key, record)

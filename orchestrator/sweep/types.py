@@ -27,9 +27,15 @@ def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _whole_or_share(gpus: float) -> float:
+    if gpus > 1 and gpus != int(gpus):
+        raise ValueError(f"a share of one GPU or a whole number of them, got {gpus:g}")
+    return gpus
+
+
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)]
 References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
 
 
@@ -37,7 +43,7 @@ class Resources(Part):
     """What one trial is granted: CPU cores and GPUs, fractions allowed."""
 
     cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
-    gpus: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    gpus: Annotated[float, AfterValidator(_whole_or_share)] = Field(default=0.0, ge=0.0, allow_inf_nan=False)
 
 
 class Component(Part):

@@ -11,7 +11,7 @@ from ray.tune.search import Searcher
 
 from lm.spec import Corpus, Sgd, TrainSpec
 from orchestrator.quiet import _WithoutRaylet
-from orchestrator.schedule import _pack, _Queue, _unpack
+from orchestrator.schedule.bridge import Queue, pack, unpack
 from orchestrator.trial import Trial
 from orchestrator.work import Grant
 
@@ -31,13 +31,13 @@ def settle(grant: Grant, key: str) -> None:
     (grant.runs / key / "record.json").write_text("{}")
 
 
-def names(queue: _Queue, *tune_ids: str) -> list[str | None]:
+def names(queue: Queue, *tune_ids: str) -> list[str | None]:
     handed = [queue.suggest(tune_id) for tune_id in tune_ids]
     return [config["trial"]["key"] if isinstance(config, dict) else config for config in handed]
 
 
 def test_a_trial_that_continues_another_waits_for_its_record(grant: Grant) -> None:
-    queue = _Queue([trial("b", starts_from="a"), trial("a"), trial("c")], grant)
+    queue = Queue([trial("b", starts_from="a"), trial("a"), trial("c")], grant)
     assert names(queue, "1", "2", "3") == ["a", "c", None]
     settle(grant, "a")
     queue.on_trial_complete("1")
@@ -45,11 +45,11 @@ def test_a_trial_that_continues_another_waits_for_its_record(grant: Grant) -> No
 
 
 def test_one_whose_source_is_already_settled_starts_at_once(grant: Grant) -> None:
-    assert names(_Queue([trial("b", starts_from="a")], grant), "1") == ["b"]
+    assert names(Queue([trial("b", starts_from="a")], grant), "1") == ["b"]
 
 
 def test_a_source_that_left_no_record_keeps_its_followers_for_the_next_round(grant: Grant) -> None:
-    queue = _Queue([trial("a"), trial("b", starts_from="a"), trial("c")], grant)
+    queue = Queue([trial("a"), trial("b", starts_from="a"), trial("c")], grant)
     assert names(queue, "1") == ["a"]
     queue.on_trial_complete("1", error=True)
     assert names(queue, "2", "3") == ["c", Searcher.FINISHED]
@@ -57,7 +57,7 @@ def test_a_source_that_left_no_record_keeps_its_followers_for_the_next_round(gra
 
 def test_a_trial_reaches_the_worker_whole(grant: Grant) -> None:
     sent = trial("a", starts_from="b")
-    assert _unpack(_pack(sent)) == sent
+    assert unpack(pack(sent)) == sent
 
 
 def test_lines_of_the_raylet_are_dropped_and_no_others() -> None:
