@@ -15,7 +15,7 @@ from lm.data.batches import window_sampler
 from lm.evaluate import validation_nats
 from lm.losses import activation, temporal_activation
 from lm.optimizers import RunningAverage, triggered
-from lm.record import Divergence, Evaluation
+from lm.record import Divergence, Evaluation, perplexity
 from lm.spec import Adam, NtAsgd, Sgd, SgdHalving
 from lm.stage import DivergedError, Stage
 
@@ -25,7 +25,8 @@ def run_stage(
 ) -> Iterator[Evaluation]:
     """Train to the stage's end, an Evaluation an epoch; within an epoch `save` is called every `checkpoint_seconds`.
 
-    Raises DivergedError at the end of the epoch in which a loss or gradient was not finite.
+    Raises DivergedError at the end of the epoch in which a loss or gradient was not finite, or whose validation
+    perplexity overflows.
     """
     while stage.at.stage_epochs < stage.epochs and not stage.at.ended:
         _train_epoch(stage, train_RB, save, checkpoint_seconds)
@@ -106,7 +107,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         norm_mean = norm_sum / at.epoch_steps
         at.epoch += 1
         at.stage_epochs += 1
-        if not math.isfinite(valid):
+        if not math.isfinite(perplexity(valid)):
             rate = at.learning_rate
             raise DivergedError(
                 Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=rate, gradient_norm=norm_mean)

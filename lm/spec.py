@@ -21,7 +21,7 @@ Trigger = Literal["code", "literal", "monotonic"]
 class Part(BaseModel):
     """A part of a spec: immutable, closed to unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class Corpus(Part):

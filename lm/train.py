@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from lm import provenance
 from lm.cache import score_with_cache
+from lm.checkout import commit
 from lm.checkpoint import (
     Checkpoint,
     load_checkpoint,
@@ -99,6 +100,7 @@ def train(
             if settled.key != trial_key(spec, settled.corpus.fingerprint):
                 raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec or version")
             return
+        (out / "record.json").unlink(missing_ok=True)  # of a failure, which this attempt takes back
         corpus = load(spec.corpus)
         model = build_model(spec, len(corpus.vocabulary), chosen)
         keys = stage_keys(spec, corpus.fingerprint)
@@ -321,7 +323,7 @@ def _settle(trial: _Trial, divergence: Divergence | None) -> None:
         device=provenance.device_name(trial.device),
         threads=trial.threads,
         versions=provenance.versions(),
-        commit=provenance.commit(),
+        commit=commit(),
         numerics_version=NUMERICS_VERSION,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

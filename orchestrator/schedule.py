@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import tempfile
-import warnings
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,18 +33,30 @@ for _name, _value in _ENVIRONMENT.items():
 
 import ray  # noqa: E402  (reads the environment above when it loads)
 from ray import tune  # noqa: E402
+from ray.tune.progress_reporter import TrialProgressCallback  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402
 
 from lm.record import Evaluation  # noqa: E402
 from lm.spec import TrainSpec  # noqa: E402
 from orchestrator.interrupt import Interrupt, on_interrupt  # noqa: E402
+from orchestrator.quiet import quiet  # noqa: E402
 from orchestrator.records import Records  # noqa: E402
 from orchestrator.trial import Listener, Trial  # noqa: E402
 from orchestrator.work import Grant, work, write_failure  # noqa: E402
 
+# Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
+# once, and takes it again page by page at the next step: a step with a large softmax was measured 1.6 times slower.
+_WORKER_ENVIRONMENT = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+}
 MOST_WORKER_DEATHS = 3
 _OBJECT_STORE_BYTES = 100 * 2**20
 _FIELDS = [field.name for field in dataclasses.fields(Evaluation)]
+
+
+_log = logging.getLogger(__name__)
 
 
 class ScheduleError(ValueError):
@@ -66,38 +78,44 @@ def run_on_ray(
     A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
     failed. Raises ScheduleError if no node could ever hold a trial.
     """
-    with _session_folder() as session, _quiet(verbose):
+    records = Records(grant.runs)
+    begun: set[str] = set()
+    with _session_folder() as session, quiet(verbose):
         _start_ray(session, address, verbose)
         try:
             at_once = _fitting(grant, jobs)
-            _fit(trials, grant, listener, interrupt, session=session, at_once=at_once)
+            left = list(trials)
+            # Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead.
+            for _ in range(1 + MOST_WORKER_DEATHS):
+                if left and interrupt.signal is None:
+                    events = _Events(left, grant, listener, begun)
+                    _fit(left, grant, events, interrupt, session=session, at_once=at_once)
+                    left = [trial for trial in left if records.find(trial) is None]
         except KeyboardInterrupt:
             interrupt.signal = interrupt.signal or signal.SIGINT
         finally:
             ray.shutdown()
-    records = Records(grant.runs)
     for trial in trials:
-        if (record := records.find(trial)) is None:
-            listener.settled(trial, record)
+        if trial.key in begun and records.find(trial) is None:
+            listener.settled(trial, None)
 
 
 def _fit(
     trials: Sequence[Trial],
     grant: Grant,
-    listener: Listener,
+    events: _Events,
     interrupt: Interrupt,
     *,
     session: Path,
     at_once: int,
 ) -> None:
-    events = _Events({trial.key: trial for trial in trials}, grant, listener)
     tuner = tune.Tuner(
         tune.with_resources(_trainable, {"cpu": grant.cpus, "gpu": grant.gpus}),
         tune_config=tune.TuneConfig(
             search_alg=_Queue(trials, grant), num_samples=-1, max_concurrent_trials=at_once, reuse_actors=True
         ),
         run_config=tune.RunConfig(
-            name="sweep",
+            name=f"round-{time.monotonic_ns()}",  # a name used again would mix both rounds in one folder
             storage_path=str(session / "tune"),
             verbose=0,
             callbacks=[events],
@@ -154,8 +172,11 @@ class _Queue(Searcher):
         return None if self.waiting else finished
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Whatever became of it, trials that waited for it may start."""
-        self.unsettled.discard(self.running.pop(trial_id, ""))
+        """Trials that waited for it may start; if it left no record, they are left for the next round."""
+        key = self.running.pop(trial_id, "")
+        self.unsettled.discard(key)
+        if not (self.grant.runs / key / "record.json").exists():
+            self.waiting = [trial for trial in self.waiting if trial.starts_from != key]
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object
@@ -170,11 +191,17 @@ class _Queue(Searcher):
         """Never asked: see `save`."""
 
 
-class _Events(tune.Callback):
-    """Passes what Tune reports on to the listener, with our trials in place of Tune's."""
+class _Events(TrialProgressCallback):
+    """Passes what Tune reports on to the listener, with our trials in place of Tune's.
 
-    def __init__(self, trials: dict[str, Trial], grant: Grant, listener: Listener) -> None:
-        self.trials, self.grant, self.listener = trials, grant, listener
+    It takes the place of Tune's own progress printer, which Tune adds where there is none. `begun` gathers the keys
+    of trials that a worker took up.
+    """
+
+    def __init__(self, trials: Sequence[Trial], grant: Grant, listener: Listener, begun: set[str]) -> None:
+        super().__init__()
+        self.trials = {trial.key: trial for trial in trials}
+        self.grant, self.listener, self.begun = grant, listener, begun
         self.records = Records(grant.runs)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,7 +209,9 @@ class _Events(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """A worker took it up."""
-        self.listener.started(self._ours(trial))
+        ours = self._ours(trial)
+        self.begun.add(ours.key)
+        self.listener.started(ours)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: object
@@ -193,17 +222,24 @@ class _Events(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """It ended, or was stopped: only its record knows."""
-        ours = self._ours(trial)
-        if (record := self.records.find(ours)) is not None:
-            self.listener.settled(ours, record)
+        self._settled(self._ours(trial))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
-        """Its worker died once too often: the one failure that no worker could record."""
+        """Its worker died: once too often, the one failure that no worker could record, or else it is tried again."""
         ours = self._ours(trial)
-        if self.records.find(ours) is None:
-            reason = f"its worker died {MOST_WORKER_DEATHS + 1} times without a Python error (killed, or out of memory)"
+        if trial.num_failures > MOST_WORKER_DEATHS and not (self.grant.runs / ours.key / "record.json").exists():
+            reason = f"its worker died {trial.num_failures} times without a Python error (killed, or out of memory)"
             write_failure(ours, self.grant, reason)
-        self.listener.settled(ours, self.records.find(ours))
+        self._settled(ours)
+
+    def _settled(self, trial: Trial) -> None:
+        try:
+            record = self.records.find(trial)
+        except ValueError as error:  # Tune ends the whole sweep when a callback raises
+            _log.warning("%s, seed %d: %s", trial.variant, trial.seed, error)
+            return
+        if record is not None:
+            self.listener.settled(trial, record)
 
     def _ours(self, trial: Any) -> Trial:
         return self.trials[trial.config["trial"]["key"]]
@@ -211,8 +247,9 @@ class _Events(tune.Callback):
 
 def _start_ray(session: Path, address: str | None, verbose: bool) -> None:
     level = logging.INFO if verbose else logging.ERROR
+    runtime = {"env_vars": _WORKER_ENVIRONMENT}
     if address is not None:
-        ray.init(address=address, log_to_driver=verbose, logging_level=level)
+        ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         return
     ray.init(
         address="local",
@@ -220,6 +257,7 @@ def _start_ray(session: Path, address: str | None, verbose: bool) -> None:
         include_dashboard=False,
         log_to_driver=verbose,
         logging_level=level,
+        runtime_env=runtime,
         object_store_memory=_OBJECT_STORE_BYTES,
         _temp_dir=str(session / "ray"),
     )
@@ -264,22 +302,3 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-@contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
-    """Ray's own words kept off the terminal, unless asked for."""
-    if verbose:
-        yield
-        return
-    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.train")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)

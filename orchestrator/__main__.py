@@ -1,0 +1,162 @@
+"""The command line: `python -m orchestrator COMMAND`. Heavy modules are imported inside the commands that need them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from orchestrator.sweep import ScaledSweep
+
+app = typer.Typer(
+    help="Run many trials of language models and report what they show.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml")]
+ScaleName = Annotated[str | None, typer.Option("--scale", help="a scale of the file [default: what fits the machine]")]
+ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
+RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
+
+
+@app.callback()
+def _main() -> None:
+    """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line, 3 out of budget."""
+
+
+@app.command()
+def plan(
+    file: SweepFile,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    write_specs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="write a spec for `python -m lm train` for each trial to train")
+    ] = None,
+) -> None:
+    """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
+    from lm.data import CorpusError
+    from orchestrator import plan as planning
+    from orchestrator.plan_table import print_plan
+    from orchestrator.records import Records
+
+    sweep = open_sweep(file, scale)
+    try:
+        trials = planning.plan(sweep)
+    except CorpusError as error:
+        wrong(str(error))
+    try:
+        print_plan(sweep, trials, Records(runs))
+    except ValueError as error:  # a record that cannot be read
+        wrong(str(error))
+    if write_specs is not None:
+        written = planning.write_specs(trials, write_specs)
+        typer.echo(f"{len(written)} specs written to {write_specs}")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of sweep files, which sweeps/schema.json holds for editors."""
+    from orchestrator.sweep.schema import schema_text
+
+    typer.echo(schema_text(), nl=False)
+
+
+@app.command()
+def sweep(
+    file: SweepFile,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    reports: ReportsFolder = Path("reports"),
+    jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
+    address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
+    executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
+    verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
+    checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+) -> None:
+    """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
+    from orchestrator.run import Options, run_sweep
+
+    if executor not in ("ray", "inline"):
+        wrong(f"--executor: ray or inline, got {executor!r}")
+    options = Options(
+        file=file,
+        runs=runs,
+        reports=reports,
+        executor="inline" if executor == "inline" else "ray",
+        jobs=jobs,
+        address=address,
+        verbose=verbose,
+        checkpoint_seconds=60.0 * checkpoint_minutes,
+    )
+    scaled = open_sweep(file, scale)
+    try:
+        code = run_sweep(scaled, options)
+    except ValueError as error:
+        wrong(str(error))
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command goes on.", err=True)
+        code = 130
+    raise typer.Exit(code)
+
+
+@app.command()
+def report(
+    file: SweepFile,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    reports: ReportsFolder = Path("reports"),
+) -> None:
+    """Write the report of what the records hold now; nothing is trained."""
+    from orchestrator.plan import plan as plan_trials
+    from orchestrator.records import Records
+    from orchestrator.report_sweep import report_sweep
+
+    scaled = open_sweep(file, scale)
+    try:
+        typer.echo(report_sweep(scaled, file, plan_trials(scaled), Records(runs.resolve()), reports))
+    except ValueError as error:
+        wrong(str(error))
+
+
+@app.command()
+def status(file: SweepFile, scale: ScaleName = None, runs: RunsFolder = Path("runs")) -> None:
+    """Show how far every trial of a sweep has come."""
+    from orchestrator.plan import plan as plan_trials
+    from orchestrator.plan_table import print_status
+    from orchestrator.records import Records
+
+    scaled = open_sweep(file, scale)
+    try:
+        print_status(plan_trials(scaled), Records(runs.resolve()))
+    except ValueError as error:
+        wrong(str(error))
+
+
+def open_sweep(file: Path, scale: str | None) -> ScaledSweep:
+    """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, where it is wrong."""
+    from orchestrator.machine import default_scale
+    from orchestrator.sweep import SweepError, read_sweep
+
+    try:
+        sweep = read_sweep(file)
+        name, why = (scale, "as asked") if scale is not None else default_scale(sweep)
+        scaled = sweep.at(name)
+    except SweepError as error:
+        wrong(str(error))
+    typer.echo(f"{sweep.name} at scale {name} ({why}): {sweep.question}")
+    return scaled
+
+
+def wrong(message: str) -> NoReturn:
+    """End with exit code 2: the sweep file or the command line is wrong, and nothing was started."""
+    typer.echo(message, err=True)
+    raise typer.Exit(2)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m orchestrator")

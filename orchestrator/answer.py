@@ -1,0 +1,168 @@
+"""What the numbers support, in sentences: the answer, the verdict of a row, the noise behind the intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.outcomes import Outcome, flat
+from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, Noise
+from orchestrator.sweep import BASELINE
+from orchestrator.tables import AblationRow
+from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, spread
+
+_NAMED = 3
+"""So many undecided variants are named in the answer; more are counted."""
+
+
+def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str) -> Markdown:
+    """One sentence that the numbers support, and nothing more."""
+    sentence = _answer(rows, comparison)
+    return Markdown(f"At scale {escape(scale)}, {sentence}.")
+
+
+def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How many of the planned trials stand behind the page."""
+    trials = flat(outcomes)
+    complete = sum(outcome.final is not None for outcome in trials)
+    kinds = ("diverged", "failed", "unfinished", "missing")
+    counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
+    others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
+    interim = counts["unfinished"] + counts["missing"] > 0
+    note = " An interim page: it changes as trials end." if interim else ""
+    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{note}")
+
+
+def verdict_cell(row: AblationRow) -> Markdown:
+    """The verdict as the table shows it, with the reason where there is none."""
+    if row.variant == BASELINE:
+        return Markdown("baseline")
+    if row.adaptive:
+        return Markdown("adaptive, not compared")
+    if row.effect is None:
+        why = "no seed is complete" if row.complete == 0 else f"{escape(BASELINE)} is not complete"
+        return Markdown(f"not decided ({why})")
+    if row.effect.reason is None:
+        return Markdown(row.effect.verdict if row.effect.verdict == "not decided" else f"**{row.effect.verdict}**")
+    return Markdown(f"not decided ({row.effect.reason})")
+
+
+def noise_sentence(comparison: Comparison | None) -> Markdown:
+    """What the intervals assume, in figures; why there are none where there are none."""
+    noise = comparison.noise if comparison else None
+    if noise is None:
+        return Markdown("No interval is given: " + _why_no_interval(comparison) + ".")
+    low, high, pooled = (_percent(value) for value in (noise.smallest, noise.largest, noise.deviation))
+    return Markdown(
+        f"The intervals (Dunnett 1955) assume that seeds are normal and independent, also between variants that share "
+        f"a seed or a stage, and that all variants have one standard deviation, "
+        f"pooled here to {pooled} of perplexity with {noise.degrees_of_freedom} degrees of freedom over "
+        f"{counted(noise.compared, 'compared variant')} and the baseline; the variants' own deviations lie between "
+        f"{low} and {high}{_warning(noise)}. They cover the noise of seeds, not that of another test text."
+    )
+
+
+def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How far the published convention lies from exact perplexity; empty where no trial is complete."""
+    scores = [
+        score for outcome in flat(outcomes) if outcome.final for score in (outcome.final.valid, outcome.final.test)
+    ]
+    if not scores:
+        return Markdown("")
+    hair = max(abs(score.perplexity - score.perplexity_reference) for score in scores)
+    return Markdown(
+        f"The AWD-LSTM authors' convention, which divides by all rows, differs by at most {hair:.2g} here; "
+        "trials.csv has both."
+    )
+
+
+def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
+    base = next(row for row in rows if row.variant == BASELINE)
+    name = escape(BASELINE)
+    if not any(row.complete for row in rows):
+        return "nothing is complete yet, so there is no answer"
+    if comparison is None:
+        return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
+    others = [row for row in rows if row.variant != BASELINE and not row.adaptive]
+    if not others:
+        assert base.test is not None
+        test = spread(base.test.mean, base.test.deviation)
+        return (
+            f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
+        )
+    parts = [*_decided(others), *_undecided(others)]
+    return "; ".join(parts)
+
+
+def _decided(rows: Sequence[AblationRow]) -> list[str]:
+    def names(verdict: str) -> list[str]:
+        found = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
+        found.sort(key=lambda row: abs(row.effect.nats if row.effect else 0.0), reverse=True)
+        return [f"{escape(row.variant)} ({_rounded(row)})" for row in found]
+
+    higher, lower = names("hurts"), names("helps")
+    parts = [f"{word} with {listed(found)}" for word, found in (("higher", higher), ("lower", lower)) if found]
+    if not parts:
+        return []
+    return [
+        f"test perplexity is {' and '.join(parts)} than with {escape(BASELINE)} "
+        f"(95% simultaneous intervals over {_seeds(rows)} exclude zero)"
+    ]
+
+
+def _undecided(rows: Sequence[AblationRow]) -> list[str]:
+    def having(reason: str | None) -> list[AblationRow]:
+        return [
+            row for row in rows if row.effect and row.effect.verdict == "not decided" and row.effect.reason == reason
+        ]
+
+    parts = []
+    decided = any(row.effect and row.effect.verdict != "not decided" for row in rows)
+    if (still_open := having(None)) and decided:
+        parts.append(f"{_seeds(still_open)} do not decide {_named(still_open, 'other ')}")
+    elif still_open:
+        contain = "interval of {} contains" if len(still_open) == 1 else "intervals of {} contain"
+        contain = contain.format(_named(still_open))
+        parts.append(f"{_seeds(still_open)} decide nothing: the 95% simultaneous {contain} zero")
+    if same := having(IDENTICAL):
+        parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(BASELINE)} in every seed")
+    if single := having(ONE_SEED):
+        parts.append(f"with one seed nothing is decided about {_named(single)}, since the seed noise is unknown")
+    if still := having(NO_NOISE):
+        parts.append(f"nothing is decided about {_named(still)}, since {NO_NOISE}")
+    if partial := [row for row in rows if row.complete < row.seeds]:
+        parts.append(
+            f"{_named(partial)} {'has' if len(partial) == 1 else 'have'} seeds that are not complete and no verdict"
+        )
+    return parts
+
+
+def _named(rows: Sequence[AblationRow], which: str = "") -> str:
+    if len(rows) <= _NAMED:
+        return listed([escape(row.variant) for row in rows])
+    return f"{len(rows)} {which}changes"
+
+
+def _seeds(rows: Sequence[AblationRow]) -> str:
+    counts = sorted({row.complete for row in rows if row.effect is not None and row.effect.interval is not None})
+    return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _rounded(row: AblationRow) -> str:
+    assert row.change_in_perplexity is not None and row.interval_in_perplexity is not None
+    return signed(row.change_in_perplexity, difference_decimals(row.interval_in_perplexity))
+
+
+def _why_no_interval(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return f"the baseline {escape(BASELINE)} is not complete"
+    reasons = {effect.reason for effect in comparison.effects.values() if effect.reason is not None}
+    return listed(sorted(reasons)) or "no variant is complete"
+
+
+def _percent(nats: float) -> str:
+    # A small difference in nats is that share of the perplexity; expm1 keeps it true for large ones.
+    return f"{100 * nats:.2g}%"
+
+
+def _warning(noise: Noise) -> str:
+    return ", which the assumption may not bear" if noise.largest > 4 * noise.smallest else ""

@@ -1,0 +1,65 @@
+"""What became of every planned trial, as the records tell it: the only input of tables, curves and report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lm.record import Evaluation, Record, StageResult
+from orchestrator.records import Records
+from orchestrator.trial import Trial
+
+Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A planned trial and where it stands; `reason` says why it is not complete, None where it is.
+
+    `unfinished` is a trial that was stopped or still runs, `missing` one that has finished no epoch.
+    """
+
+    trial: Trial
+    status: Status
+    reason: str | None
+    record: Record | None
+    curve: tuple[Evaluation, ...]
+
+    @property
+    def final(self) -> StageResult | None:
+        """The last stage's scores, None unless the trial is complete."""
+        return self.record.stages[-1] if self.record is not None and self.status == "complete" else None
+
+
+def read_outcomes(trials: Iterable[Trial], records: Records) -> dict[str, tuple[Outcome, ...]]:
+    """The outcomes of each variant, variants in the order of their first trial, seeds in ascending order."""
+    found: dict[str, list[Outcome]] = {}
+    for trial in trials:
+        found.setdefault(trial.variant, []).append(_read_outcome(trial, records))
+    return {variant: tuple(sorted(group, key=lambda outcome: outcome.trial.seed)) for variant, group in found.items()}
+
+
+def flat(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[Outcome]:
+    """All outcomes, variant by variant."""
+    return [outcome for group in outcomes.values() for outcome in group]
+
+
+def _read_outcome(trial: Trial, records: Records) -> Outcome:
+    record, curve = records.find(trial), tuple(records.curve(trial))
+    if record is not None:
+        reason = None if record.status == "complete" else _why(record)
+        return Outcome(trial, record.status, reason, record, curve)
+    if curve:
+        last = curve[-1]
+        return Outcome(trial, "unfinished", f"stands after epoch {last.epoch}, stage {last.stage}", None, curve)
+    return Outcome(trial, "missing", "no epoch finished yet", None, ())
+
+
+def _why(record: Record) -> str:
+    said = record.reason or "no reason was recorded"
+    at = record.divergence
+    if at is None:
+        return said
+    norm = "" if at.gradient_norm is None else f", gradient norm {at.gradient_norm:.3g}"
+    return f"{said}; learning rate {at.learning_rate:.3g}{norm}"

@@ -1,0 +1,184 @@
+"""From a sweep at one scale to its trials: who trains, who goes on from whom, who is only read. Free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from lm.data import fingerprint_of, vocabulary_size_of
+from lm.files import write_text
+from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
+from orchestrator.records import Records
+from orchestrator.sweep import BASELINE, ScaledSweep, Variant
+from orchestrator.trial import Trial
+
+NAMED_PARAMETER_CHANGE = 0.01
+"""A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
+
+State = Literal["done", "diverged", "failed", "to resume", "new", "read"]
+
+
+def plan(sweep: ScaledSweep) -> list[Trial]:
+    """Every variant with every seed, the first seed's first, each seed's baseline before the others.
+
+    Within a seed a trial whose stages all lie in another's is read from it and never trained; else it goes on from
+    the trial with which it shares the most stages. CorpusError where a corpus's fingerprint cannot be had.
+    """
+    facts = _Facts()
+    base = sweep.baseline.spec
+    base_parameters = facts.parameters(base)
+    changes = {v.name: _change(v, base, facts.parameters(v.spec), base_parameters) for v in sweep.variants}
+    trials: list[Trial] = []
+    for seed in sweep.seeds:
+        trained: dict[str, list[str]] = {}  # key -> keys of all stages
+        for variant in sweep.variants:
+            spec = variant.spec.model_copy(update={"seed": seed})
+            stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())
+            reads_from = next((key for key, others in trained.items() if others[: len(stages)] == stages), None)
+            starts_from = None if reads_from is not None else _longest_shared(stages, trained)
+            if reads_from is None:
+                trained[stages[-1]] = stages
+            trials.append(
+                Trial(
+                    variant=variant.name,
+                    change=changes[variant.name],
+                    seed=seed,
+                    spec=spec,
+                    key=stages[-1],
+                    parameters=facts.parameters(spec),
+                    reads_from=reads_from,
+                    starts_from=starts_from,
+                )
+            )
+    return trials
+
+
+def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
+    """One `<key>.yaml` for every trial that trains, whole, as `python -m lm train` reads it."""
+    written = []
+    for trial in trials:
+        if trial.reads_from is None:
+            spec = yaml.safe_dump(trial.spec.model_dump(mode="json"), sort_keys=False)
+            head = f"# {trial.variant}, seed {trial.seed}: {trial.change}\n"
+            write_text(folder / f"{trial.key}.yaml", head + spec)
+            written.append(folder / f"{trial.key}.yaml")
+    return written
+
+
+def state_of(trial: Trial, records: Records) -> State:
+    """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
+
+    ValueError where its record cannot be read.
+    """
+    record = records.find(trial)
+    if record is not None:
+        return "done" if record.status == "complete" else record.status
+    if trial.reads_from is not None:
+        return "read"
+    return "to resume" if (records.folder(trial.key) / "checkpoints").exists() else "new"
+
+
+def state_in_words(trial: Trial, state: State, trials: Iterable[Trial]) -> str:
+    """A state as the plan's table shows it: a trial that is read says from which variant."""
+    if state != "read":
+        return state
+    return next(f"read from {other.variant}" for other in trials if other.key == trial.reads_from)
+
+
+def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
+    """What one part has otherwise than another of the same place, in words: `dropout.weight 0.5 -> 0.0`.
+
+    Of a part of another kind, its kind, what both kinds have otherwise, and what it sets off its own defaults.
+    """
+    old_kind, new_kind = getattr(before, "kind", None), getattr(after, "kind", None)
+    if old_kind != new_kind:
+        yield f"{prefix.removesuffix('.')} {old_kind} -> {new_kind}"
+    for name, field in type(after).model_fields.items():
+        new = getattr(after, name)
+        if name == "kind":
+            continue
+        if name not in type(before).model_fields:
+            if new != field.default:
+                yield f"{prefix}{name} {_shown(new)}"
+            continue
+        old = getattr(before, name)
+        if isinstance(old, Part) and isinstance(new, Part):
+            yield from differences(old, new, f"{prefix}{name}.")
+        elif old != new and isinstance(old, Part) and new is None:
+            yield f"no {prefix}{name}"
+        elif old != new and isinstance(new, Part):
+            yield f"with {prefix}{name} ({', '.join(f'{k} {_shown(v)}' for k, v in _set_values(new))})"
+        elif old != new:
+            yield f"{prefix}{name} {_shown(old)} -> {_shown(new)}"
+
+
+def millions(parameters: int) -> str:
+    """A parameter count as it is read: 24.2M, 841K."""
+    return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    fingerprint: str
+    vocabulary_size: int
+
+
+class _Facts:
+    """What the plan asks of corpora, each asked once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Corpus, _Corpus] = {}
+
+    def _of(self, corpus: Corpus) -> _Corpus:
+        if corpus not in self._known:
+            self._known[corpus] = _Corpus(fingerprint_of(corpus), vocabulary_size_of(corpus))
+        return self._known[corpus]
+
+    def fingerprint(self, corpus: Corpus) -> str:
+        return self._of(corpus).fingerprint
+
+    def parameters(self, spec: TrainSpec) -> int:
+        return parameter_count(spec.model, spec.head, self._of(spec.corpus).vocabulary_size)
+
+
+def _change(variant: Variant, base: TrainSpec, parameters: int, base_parameters: int) -> str:
+    if variant.name == BASELINE:
+        return "the base itself"
+    words = list(differences(base, variant.spec))
+    if abs(parameters - base_parameters) > NAMED_PARAMETER_CHANGE * base_parameters:
+        words.append(f"parameters {millions(base_parameters)} -> {millions(parameters)}")
+    return "; ".join(words)
+
+
+def _longest_shared(stages: list[str], trained: dict[str, list[str]]) -> str | None:
+    """The key of the trial that shares the most first stages; the first planned of several; None if none does."""
+    best, most = None, 0
+    for key, others in trained.items():
+        shared = next((n for n, (a, b) in enumerate(zip(stages, others, strict=False)) if a != b), len(others))
+        if shared > most:
+            best, most = key, shared
+    return best
+
+
+def _set_values(part: Part) -> Iterator[tuple[str, object]]:
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        if field.is_required() or value != field.default:
+            yield name, value
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case tuple():
+            return f"[{', '.join(map(_shown, value))}]"
+        case float():
+            exact = str(value)
+            return exact if len(exact) <= 9 else f"{value:.4g}"
+        case _:
+            return str(value)

@@ -1,0 +1,202 @@
+"""What a sweep says while it runs: a live table on a terminal, plain lines elsewhere; both on stderr."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lm.record import Evaluation, Record
+from orchestrator.timing import Clock, in_words
+from orchestrator.trial import Listener, Trial
+
+_log = logging.getLogger(__name__)
+
+State = Literal["done", "running", "waiting", "failed"]
+_STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
+_MOST_RUNNING = 16
+_LATEST = 4
+_FRAMES_A_SECOND = 2
+
+
+class Progress:
+    """Hears of trials and shows those that run, the latest that settled, the counts, and the time left.
+
+    `done` are the keys that were complete before. Without a terminal a trial says a line when it starts, at most
+    one every `line_seconds` while it runs, and one when it ends. Calls only note what happened: cheap, and safe
+    from several threads.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        *,
+        done: Collection[str] = (),
+        console: Console | None = None,
+        line_seconds: float = 30.0,
+    ) -> None:
+        self._trials = trials
+        self._clock = Clock(trials, done)
+        self._console = console or Console(stderr=True)
+        self._line_seconds = line_seconds
+        self._lock = threading.Lock()
+        self._states: dict[str, State] = dict.fromkeys(done, "done")
+        self._rows: dict[str, tuple[Trial, Evaluation | None]] = {}
+        self._latest: list[tuple[Trial, str]] = []
+        self._spoke: dict[str, float] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._table,
+                console=self._console,
+                redirect_stdout=False,
+                refresh_per_second=_FRAMES_A_SECOND,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        else:
+            self._say(self.summary())
+
+    def started(self, trial: Trial) -> None:
+        """Its row appears."""
+        with self._lock:
+            self._states[trial.key] = "running"
+            self._rows[trial.key] = trial, None
+            self._clock.started(trial)
+        self._say(f"{_title(trial)}: started")
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """Its row moves on."""
+        now = time.monotonic()
+        with self._lock:
+            self._rows[trial.key] = trial, evaluation
+            self._clock.evaluated(trial, evaluation)
+            if now - self._spoke.get(trial.key, -self._line_seconds) < self._line_seconds:
+                return
+            self._spoke[trial.key] = now
+        cells = _cells(evaluation, self._clock.epochs_left(trial))
+        self._say(
+            f"{_title(trial)}: {cells[0]}, epoch {cells[1]}, validation perplexity {cells[2]}, {cells[3]} tokens/s"
+        )
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Its row goes, and how it ended is said."""
+        word = _ending(record)
+        with self._lock:
+            self._rows.pop(trial.key, None)
+            self._clock.settled(trial, resumable=record is None)
+            state: State = "done" if record is not None and record.status == "complete" else "failed"
+            self._states[trial.key] = "waiting" if record is None else state
+            self._latest = [*self._latest, (trial, word)][-_LATEST:]
+        self._say(f"{_title(trial)}: {word}; {self.summary()}")
+
+    def counts(self) -> dict[State, int]:
+        """How many trials are in each state; one that is read from another's record settles with that one."""
+        with self._lock:
+            found = Counter(self._state(trial) for trial in self._trials)
+        return {state: found[state] for state in _STATES}
+
+    def _state(self, trial: Trial) -> State:
+        source = self._states.get(trial.reads_from or "", "waiting")
+        return self._states.get(trial.key) or ("waiting" if source == "running" else source)
+
+    def summary(self) -> str:
+        """The counts and the time left, in a line."""
+        counts = self.counts()
+        words = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
+        if not counts["running"] and not counts["waiting"]:
+            return words
+        with self._lock:
+            left = self._clock.seconds_left()
+        return f"{words}; time left: {'unknown' if left is None else f'about {in_words(left)}'}"
+
+    def _say(self, line: str) -> None:
+        if self._live is None and not self._console.is_terminal:
+            self._console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"), soft_wrap=True)
+
+    def _table(self) -> RenderableType:
+        with self._lock:
+            rows, latest = list(self._rows.values()), list(self._latest)
+        table = Table("variant", "seed", "stage", box=None, pad_edge=False, header_style="bold")
+        for heading in ("epoch", "validation perplexity", "tokens/s"):
+            table.add_column(heading, justify="right")
+        for trial, evaluation in rows[:_MOST_RUNNING]:
+            cells = ("starts",) if evaluation is None else _cells(evaluation, self._clock.epochs_left(trial))
+            table.add_row(Text(trial.variant), str(trial.seed), *cells)
+        more = len(rows) - _MOST_RUNNING
+        lines = [Text(f"and {more} more running")] if more > 0 else []
+        lines += [Text(f"{_title(trial)}: {word}", "dim", no_wrap=True, overflow="ellipsis") for trial, word in latest]
+        return Group(*([table] if rows else []), *lines, Text(self.summary()))
+
+
+class Listeners:
+    """Several listeners as one. An exception in one of them is told once; it stops no trial and no other listener."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+        self._told: set[int] = set()
+
+    def started(self, trial: Trial) -> None:
+        """Tell all of them."""
+        self._tell(lambda listener: listener.started(trial))
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """Tell all of them."""
+        self._tell(lambda listener: listener.evaluated(trial, evaluation))
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Tell all of them."""
+        self._tell(lambda listener: listener.settled(trial, record))
+
+    def _tell(self, tell: Callable[[Listener], None]) -> None:
+        for listener in self._listeners:
+            try:
+                tell(listener)
+            except Exception as error:
+                if id(listener) not in self._told:
+                    self._told.add(id(listener))
+                    _log.warning("%s: %s: %s", type(listener).__name__, type(error).__name__, error)
+                _log.debug("%s", type(listener).__name__, exc_info=True)
+
+
+def _title(trial: Trial) -> str:
+    return f"{trial.variant}, seed {trial.seed}"
+
+
+def _cells(evaluation: Evaluation, epochs_left: int) -> tuple[str, str, str, str]:
+    nats = evaluation.valid_nats_per_token
+    perplexity = f"{evaluation.valid_perplexity:.2f}" if nats < 700 else "inf"
+    return (
+        evaluation.stage,
+        f"{evaluation.epoch}/{evaluation.epoch + epochs_left}",
+        perplexity,
+        f"{evaluation.tokens_per_second:,.0f}",
+    )
+
+
+def _ending(record: Record | None) -> str:
+    if record is None:
+        return "stopped, can be resumed"
+    if record.status != "complete":
+        reason = (record.reason or "no reason given").strip().splitlines()
+        return f"{record.status}: {reason[-1][:200]}"
+    last = record.stages[-1]
+    return f"complete, perplexity {last.valid.perplexity:.2f} validation, {last.test.perplexity:.2f} test"

@@ -1,0 +1,216 @@
+"""The report of a sweep: one Markdown page, its pictures and CSV files, a pure function of plan and records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lm.files import write_text
+from orchestrator import answer, csv_tables, tables
+from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.provenance import provenance
+from orchestrator.records import Records
+from orchestrator.sweep import BASELINE
+from orchestrator.tables import AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
+from orchestrator.trial import Trial
+from orchestrator.wording import NOTHING, Markdown, difference, escape, fenced, listed, published, signed, spread
+
+RECALLED = "†"
+_LONGEST_REASON = 300
+Cells = dict[str, object]
+
+
+def write_report(
+    *,
+    name: str,
+    question: str,
+    scale: str,
+    published_scale: bool,
+    trials: Sequence[Trial],
+    records: Records,
+    published: Mapping[str, Published],
+    published_note: str,
+    folder: Path,
+    command: str,
+) -> Path:
+    """Write `report.md`, its pictures and CSV files into `folder`; returns the page's path.
+
+    The same plan and records give the same bytes. `published_scale` says that the published numbers were made at
+    this scale; elsewhere the page warns where they stand. ValueError where no trial belongs to the baseline.
+    """
+    outcomes = read_outcomes(trials, records)
+    if BASELINE not in outcomes:
+        raise ValueError(f"a report compares with the variant {BASELINE!r}, got {sorted(outcomes)}")
+    comparison = tables.compare_variants(outcomes)
+    rows = tables.ablation_table(outcomes, comparison, published)
+    line = published[BASELINE].valid if published_scale and BASELINE in published else None
+    page = _environment().get_template("report.md.jinja")
+    text = page.render(
+        name=name,
+        question=question,
+        scale=scale,
+        baseline=BASELINE,
+        answer=answer.answer(rows, comparison, scale),
+        standing=answer.standing(outcomes),
+        noise=answer.noise_sentence(comparison),
+        convention=answer.convention_sentence(outcomes),
+        published_note=_published_note(rows, published_note, published_scale),
+        provenance=provenance(outcomes, scale),
+        command=fenced(command, "sh"),
+        **_tables(outcomes, rows),
+        **_pictures(outcomes, folder, line),
+        **_specs(outcomes),
+    )
+    write_text(folder / "table.csv", csv_tables.table_csv(rows))
+    write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
+    write_text(folder / "report.md", text)
+    return folder / "report.md"
+
+
+def _environment() -> Environment:
+    """Every value is escaped as it enters the page, unless it is `Markdown` already."""
+    return Environment(
+        loader=PackageLoader("orchestrator", ""),
+        undefined=StrictUndefined,
+        finalize=escape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _tables(outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow]) -> Cells:
+    trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
+    return {
+        "rows": [_row_cells(row) for row in rows],
+        "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
+        "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
+        "trials": trials,
+        "incomplete": [trial for trial in trials if trial["status"] != "complete"],
+    }
+
+
+def _row_cells(row: AblationRow) -> Cells:
+    shown = NOTHING
+    if row.change_in_perplexity is not None:
+        shown = difference(row.change_in_perplexity, row.interval_in_perplexity)
+    return {
+        "variant": row.variant,
+        "change": row.change,
+        "parameters": f"{row.parameters:,}",
+        "valid": _spread(row.valid),
+        "test": _spread(row.test),
+        "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
+        "difference": Markdown(shown),
+        "verdict": answer.verdict_cell(row),
+        "published": f"{_printed(row.published_valid)} / {_printed(row.published_test)}",
+        "published_difference": NOTHING if row.published_difference is None else signed(row.published_difference, 1),
+    }
+
+
+def _stage_cells(row: StageRow) -> Cells:
+    return {
+        "variant": row.variant,
+        "stage": row.stage,
+        "epochs": _each(row.epochs),
+        "best_epoch": _each(row.best_epoch),
+        "valid": _spread(row.valid),
+        "test": _spread(row.test),
+        "seeds": row.test.n,
+    }
+
+
+def _cache_cells(row: CacheRow) -> Cells:
+    settings = dict.fromkeys(f"{window}, {weight:g}, {flatness:g}" for window, weight, flatness in row.settings)
+    return {
+        "variant": row.variant,
+        "settings": "; ".join(settings),
+        "plain_valid": _spread(row.plain_valid),
+        "valid": _spread(row.valid),
+        "plain_test": _spread(row.plain_test),
+        "test": _spread(row.test),
+    }
+
+
+def _trial_cells(outcome: Outcome) -> Cells:
+    trial = outcome.trial
+    return {
+        "variant": trial.variant,
+        "seed": trial.seed,
+        "status": outcome.status,
+        "reason": shorten(outcome.reason or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
+        "key": trial.key,
+        "reads_from": trial.reads_from or NOTHING,
+        "starts_from": trial.starts_from or NOTHING,
+    }
+
+
+def _pictures(
+    outcomes: Mapping[str, tuple[Outcome, ...]], folder: Path, published_line: PublishedNumber | None
+) -> Cells:
+    # matplotlib takes most of a second to import, and only a report needs it.
+    from orchestrator import curves
+
+    drawn = [
+        curves.VariantCurves(
+            name=variant,
+            baseline=variant == BASELINE,
+            complete=all(o.final for o in group),
+            seeds=tuple(o.curve for o in group if o.curve),
+        )
+        for variant, group in outcomes.items()
+        if not tables.is_adaptive(group) and any(o.curve for o in group)
+    ]
+    adaptive = [variant for variant, group in outcomes.items() if tables.is_adaptive(group)]
+    names = listed([escape(variant.name) for variant in drawn])
+    cut = None
+    if drawn:
+        value = published_line.perplexity if published_line else None
+        cut = curves.draw_overview(folder, drawn, value)
+        curves.draw_variants(folder, drawn)
+    return {
+        "overview": bool(drawn),
+        "cut": cut,
+        "overview_alt": Markdown(f"Validation perplexity by epoch of {names}"),
+        "variants_alt": Markdown(f"Validation perplexity by epoch, one panel each for {names}"),
+        "adaptive_names": Markdown(listed([escape(variant) for variant in adaptive])),
+    }
+
+
+def _specs(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Cells:
+    base = outcomes[BASELINE][0].trial.spec
+    whole = base.model_dump(mode="json", exclude={"seed"})
+    return {"base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml")}
+
+
+def _published_note(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:
+    numbers = [number for row in rows for number in (row.published_valid, row.published_test) if number]
+    if not numbers:
+        return Markdown("No published numbers belong to these variants.")
+    sentences = [f"Published numbers: {escape(note)}."]
+    if not published_scale:
+        sentences.append(
+            "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "
+            "with ours; at most the order of the differences can."
+        )
+    if any(number.certainty == "recalled" for number in numbers):
+        sentences.append(f"{RECALLED} from memory, not checked against the paper.")
+    return Markdown(" ".join(sentences))
+
+
+def _printed(number: PublishedNumber | None) -> str:
+    if number is None:
+        return NOTHING
+    return published(number.perplexity) + (RECALLED if number.certainty == "recalled" else "")
+
+
+def _spread(value: Spread | None) -> str:
+    return NOTHING if value is None else spread(value.mean, value.deviation)
+
+
+def _each(values: tuple[int, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values))

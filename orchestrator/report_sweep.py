@@ -1,0 +1,44 @@
+"""From a sweep, its plan and the records to the written report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.published import Published, published_numbers
+from orchestrator.records import Records
+from orchestrator.report import write_report
+from orchestrator.sweep import ScaledSweep
+from orchestrator.trial import Trial
+
+
+def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], records: Records, reports: Path) -> Path:
+    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`; its page."""
+    published, note = _published(sweep, file.parent / "published")
+    return write_report(
+        name=sweep.name,
+        question=sweep.question,
+        scale=sweep.scale,
+        published_scale=sweep.published_scale,
+        trials=trials,
+        records=records,
+        published=published,
+        published_note=note,
+        folder=reports / sweep.name / sweep.scale,
+        command=sweep_command(sweep, file),
+    )
+
+
+def sweep_command(sweep: ScaledSweep, file: Path) -> str:
+    """The line that makes this sweep again."""
+    return shlex.join(["python", "-m", "orchestrator", "sweep", str(file), "--scale", sweep.scale])
+
+
+def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:
+    """The papers' numbers on this scale's corpus, or else on the one of the sweep's base; and what they are."""
+    for dataset in (sweep.baseline.spec.corpus.name, sweep.published_corpus):
+        numbers = published_numbers(sweep.published, dataset, folder)
+        if numbers:
+            return numbers, f"{', '.join(sweep.published)}, on {dataset}"
+    return {}, ""

@@ -1,0 +1,27 @@
+"""Sweep files: one YAML file, one question; read, checked whole, and looked at at one of its scales."""
+
+from orchestrator.sweep.problems import SweepError
+from orchestrator.sweep.read import read_sweep
+from orchestrator.sweep.types import (
+    BASELINE,
+    PUBLISHED_SCALE,
+    Component,
+    Resources,
+    Scale,
+    ScaledSweep,
+    Sweep,
+    Variant,
+)
+
+__all__ = [
+    "BASELINE",
+    "PUBLISHED_SCALE",
+    "Component",
+    "Resources",
+    "Scale",
+    "ScaledSweep",
+    "Sweep",
+    "SweepError",
+    "Variant",
+    "read_sweep",
+]

@@ -1,0 +1,167 @@
+"""What is wrong with a sweep file, and where: one line a problem, with the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import reprlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+Path = tuple[str | int, ...]
+"""Keys and list positions from the top of the file."""
+
+SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+NAME = r"^\S([^\n\r]*\S)?$"
+PATTERNS = {
+    SLUG: "letters, digits, '-' and '_', with a letter or digit first",
+    NAME: "one line without blanks at its ends",
+}
+"""What the patterns of names ask for, in words."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A broken rule at a path; `line` only where the path's own line would be the wrong one."""
+
+    path: Path
+    text: str
+    line: int | None = None
+
+    def under(self, *parents: str | int) -> Problem:
+        """The same problem, seen from further up."""
+        return Problem((*parents, *self.path), self.text, self.line)
+
+
+class SweepError(ValueError):
+    """Everything that is wrong with one sweep file, a line each, in the file's order."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+def dotted(path: Path) -> str:
+    """A path as it is written in messages."""
+    return ".".join(str(part) for part in path)
+
+
+def nearest(got: object, valid: Iterable[str]) -> str:
+    """A hint in brackets: the valid name that was probably meant, or all of them where none is close."""
+    names = [str(name) for name in valid]
+    close = difflib.get_close_matches(str(got), names, n=1)
+    if close:
+        return f" (did you mean {close[0]!r}?)"
+    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
+
+
+def unknown_key(path: Path, valid: Iterable[str]) -> Problem:
+    """A key that the place does not have."""
+    return Problem(path, f"unknown key {path[-1]!r}{nearest(path[-1], valid)}")
+
+
+def shown(value: object) -> str:
+    """What was got, cut to a readable length."""
+    return "null" if value is None else _SHORT.repr(value)
+
+
+def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Pydantic's errors in our words, at the paths that the file has; alternatives of a union joined by "or"."""
+    found: dict[Path, Problem] = {}
+    for details in error.errors(include_url=False):
+        if details["type"] == "too_short" and details["input"]:
+            continue  # it is only short of the items that are wrong themselves
+        problem = _problem(details, model)
+        before = found.get(problem.path)
+        if before is not None and before.text != problem.text:
+            rules = before.text.rsplit(", got ", 1)[0], problem.text.removeprefix("should be ")
+            problem = Problem(problem.path, " or ".join(rules))
+        found[problem.path] = problem
+    return list(found.values())
+
+
+def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:  # noqa: PLR0911 (one return a kind of error)
+    path, valid, here = _place(details["loc"], model)
+    context, got = details.get("ctx", {}), details["input"]
+    match details["type"]:
+        case "extra_forbidden":
+            return unknown_key(path, valid)
+        case "missing":
+            return Problem(path[:-1], f"missing key {path[-1]!r}")
+        case "union_tag_not_found":
+            return Problem(path, f"missing key 'kind' (one of {', '.join(_kinds(here))})")
+        case "union_tag_invalid":
+            return Problem(
+                (*path, "kind"), f"unknown kind {shown(context['tag'])}{nearest(context['tag'], _kinds(here))}"
+            )
+        case "literal_error":
+            names = re.findall(r"'([^']+)'", context["expected"])
+            return Problem(path, f"should be {context['expected']}, got {shown(got)}{nearest(got, names)}")
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return Problem(path, f"should be a mapping, got {shown(got)}")
+        case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
+            return Problem(path, f"should be {PATTERNS[context['pattern']]}, got {shown(got)}")
+        case "too_short":
+            return Problem(path, f"should not be empty, got {shown(got)}")
+        case "value_error":
+            return Problem(path, details["msg"].removeprefix("Value error, "))
+    text = details["msg"].removeprefix("Input ")
+    return Problem(path, f"{text[:1].lower()}{text[1:]}, got {shown(got)}")
+
+
+def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Path, list[str], Any]:
+    """Pydantic's location less the tags and type names of unions; the keys valid there; the type there."""
+    path: list[str | int] = []
+    here: Any = model
+    valid = list(model.model_fields)
+    in_mapping = False
+    for part in location:
+        if part in (kinds := _kinds(here)):
+            here = kinds[str(part)]
+        elif part == "[key]" and in_mapping:  # the key itself is wrong, not its value
+            break
+        elif isinstance(part, int):
+            path.append(part)
+            here = object
+        elif isinstance(here, type) and issubclass(here, BaseModel):
+            path.append(part)
+            valid = list(here.model_fields)
+            here = _bare(here.model_fields[part].annotation) if part in here.model_fields else object
+        elif get_origin(here) is dict:
+            path.append(part)
+            here = _bare(get_args(here)[1])
+            in_mapping = True
+            continue
+        in_mapping = False
+    return tuple(path), valid, here
+
+
+def _bare(annotation: Any) -> Any:
+    """A type without `Annotated` and `| None`; a union of tagged parts stays whole."""
+    if get_origin(annotation) is Annotated:
+        return _bare(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        members = [_bare(member) for member in get_args(annotation) if member is not type(None)]
+        return members[0] if len(members) == 1 else annotation
+    return annotation
+
+
+def _kinds(annotation: Any) -> dict[str, type[BaseModel]]:
+    """The parts of a union by their `kind`; empty for any other type."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return {}
+    parts = [_bare(member) for member in get_args(annotation)]
+    return {
+        kind: part
+        for part in parts
+        if isinstance(part, type) and issubclass(part, BaseModel) and "kind" in part.model_fields
+        for kind in get_args(part.model_fields["kind"].annotation)
+    }

@@ -1,0 +1,193 @@
+"""From a sweep file to a `Sweep`, or to everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from lm.spec import Part, TrainSpec
+from orchestrator.published import check_reference
+from orchestrator.sweep.lines import read_lines
+from orchestrator.sweep.override import effective, override, value_at
+from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
+from orchestrator.sweep.types import BASELINE, PUBLISHED_SCALE, Change, Sweep
+
+# Takes the place of what a wrong file lacks, so that the rest of it can be checked as well.
+_STAND_IN: dict[str, Any] = {
+    "name": "unnamed",
+    "question": "?",
+    "base": {"corpus": {"name": "ptb"}, "optimizer": {"kind": "sgd", "learning_rate": 1.0}, "epochs": 1},
+    "seeds": [1],
+}
+
+
+def read_sweep(path: FilePath) -> Sweep:
+    """Read a sweep file and check every variant at every scale; SweepError holds all that is wrong, a line each.
+
+    `published` refers to the folder `published` beside the file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SweepError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise SweepError([f"{path}: not UTF-8 text"]) from error
+    document = read_lines(text)
+    problems = list(document.problems)
+    sweep: Sweep | None = None
+    if document.lines:
+        sweep, wrong = check(document.data, path.parent / "published")
+        problems += wrong
+    if problems or sweep is None:
+        placed = [(problem.line or document.line(problem.path), problem) for problem in problems]
+        placed.sort(key=lambda pair: pair[0])
+        lines = [": ".join(filter(None, (f"{path}:{n}", dotted(p.path), p.text))) for n, p in placed]
+        raise SweepError(
+            dict.fromkeys(lines or [f"{path}:1: empty: a sweep file needs name, question, base and seeds"])
+        )
+    return sweep
+
+
+def check(data: Any, published: FilePath) -> tuple[Sweep | None, list[Problem]]:
+    """A sweep from plain data, and all that is wrong with it."""
+    if not isinstance(data, dict):
+        return None, [] if data is None else [Problem((), "a sweep file is a mapping: name, question, base, ...")]
+    problems: list[Problem] = []
+    kept = copy.deepcopy(data)
+    if isinstance(kept.get("base"), dict) and "seed" in kept["base"]:
+        problems.append(Problem(("base", "seed"), "no seed in the base: replicates are listed under 'seeds'"))
+        del kept["base"]["seed"]
+    sweep, broken, wrong = _read_through(kept)
+    problems += wrong
+    if sweep is not None:
+        problems += _published_problems(sweep, published)
+        problems += _name_problems(sweep)
+        problems += _expansion_problems(sweep, broken)
+    return sweep, problems
+
+
+def _read_through(kept: dict[str, Any]) -> tuple[Sweep | None, set[str], list[Problem]]:
+    """The sweep without what is wrong in it, so that the rest can be checked, and the paths of the base so mended."""
+    problems: list[Problem] = []
+    broken: set[str] = set()
+    while True:
+        try:
+            return Sweep.model_validate(kept), broken, problems
+        except ValidationError as error:
+            wrong = from_pydantic(error, Sweep)
+        problems = problems or wrong  # later rounds may only complain of the mending
+        before = copy.deepcopy(kept)
+        broken |= _mend(kept, wrong)
+        if kept == before:  # a rule over the whole base is broken, and no one place of it can be mended
+            if kept["base"] == _STAND_IN["base"]:
+                return None, broken, problems
+            kept["base"] = copy.deepcopy(_STAND_IN["base"])
+            broken |= set(TrainSpec.model_fields)
+
+
+def _mend(kept: dict[str, Any], wrong: Iterable[Problem]) -> set[str]:
+    """Take what is wrong out of the data and fill in what is missing; the dotted paths of the base so touched."""
+    broken = set()
+    for problem in wrong:
+        path = tuple(itertools.takewhile(lambda part: isinstance(part, str), problem.path))
+        if path[:1] == ("base",) and isinstance(kept["base"], dict):
+            path = path[:-1] if path[-1] == "kind" else path  # a part of unknown kind cannot be read at all
+            if len(path) > 1:
+                broken.add(dotted(path[1:]))
+                _drop(kept, path)
+        elif path:
+            depth = {"components": 2, "variants": 2, "scales": 4}.get(str(path[0]), 1)
+            _drop(kept, path[:depth])
+    for key, value in _STAND_IN.items():
+        kept.setdefault(key, copy.deepcopy(value))
+    for key, value in _STAND_IN["base"].items():
+        if key not in kept["base"]:
+            broken.add(key)
+            kept["base"][key] = copy.deepcopy(value)
+    return broken
+
+
+def _drop(data: Any, path: Path) -> None:
+    for part in path[:-1]:
+        data = data.get(part) if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        data.pop(path[-1], None)
+
+
+def _published_problems(sweep: Sweep, folder: FilePath) -> Iterator[Problem]:
+    for i, reference in enumerate(sweep.published):
+        try:
+            check_reference(reference, folder)
+        except ValueError as error:
+            yield Problem(("published", i) if len(sweep.published) > 1 else ("published",), str(error))
+
+
+def _name_problems(sweep: Sweep) -> Iterator[Problem]:
+    taken = {BASELINE: "the base itself"} | {
+        f"no {name}": f"component {name!r} taken away" for name in sweep.components
+    }
+    for name in sweep.variants:
+        if name in taken:
+            yield Problem(("variants", name), f"the name {name!r} is taken: it is {taken[name]}")
+    for scale_name, scale in sweep.scales.items():
+        for section, own, valid in (
+            ("components", scale.components, sweep.components),
+            ("variants", scale.variants, sweep.variants),
+        ):
+            for name in own:
+                if name not in valid:
+                    yield unknown_key(("scales", scale_name, section, name), valid)
+
+
+def _expansion_problems(sweep: Sweep, broken: Set[str]) -> Iterator[Problem]:
+    """What is wrong with any variant at any scale, each thing once; `broken` are the mended paths of the base."""
+    said: set[Problem] = set()
+    for scale_name in sweep.scale_names:
+        base, wrong = override(sweep.base, _judgeable(sweep.scale(scale_name).base, broken))
+        yield from (problem.under("scales", scale_name, "base") for problem in wrong)
+        doubtful = broken | {str(problem.path[0]) for problem in wrong}
+        for problem in _variant_problems(sweep, scale_name, base, doubtful):
+            if problem not in said:
+                said.add(problem)
+                elsewhere = scale_name != PUBLISHED_SCALE and problem.path[:1] != ("scales",)
+                where = f" (at scale {scale_name})" if elsewhere else ""
+                yield Problem(problem.path, problem.text + where)
+
+
+def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: Set[str]) -> Iterator[Problem]:
+    seen = {effective(base): BASELINE}
+    for change in sweep.changes(scale_name):
+        spec, wrong = override(base, _judgeable(change.overrides, doubtful))
+        yield from (problem.under(*change.place) for problem in wrong)
+        if wrong or any(_within(key, path) or _within(path, key) for key in change.overrides for path in doubtful):
+            continue
+        same = seen.get(effective(spec))
+        if same == BASELINE:
+            yield Problem(change.place, _nothing(change, base))
+        elif same is not None:
+            yield Problem(change.place, f"{change.variant!r} is the same spec as {same!r}")
+        elif sweep.design == "leave_one_out" or not change.is_component:
+            seen[effective(spec)] = change.variant
+
+
+def _nothing(change: Change, base: TrainSpec) -> str:
+    if not change.overrides:
+        return "changes nothing: it has no overrides"
+    values = {key: value_at(base, key) for key in change.overrides}
+    had = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
+    return f"changes nothing: the base already has {', '.join(had)}"
+
+
+def _judgeable(overrides: Mapping[str, Any], mended: Set[str]) -> dict[str, Any]:
+    """The overrides that do not reach into what had to be mended: of those nothing can be said yet."""
+    return {key: v for key, v in overrides.items() if not any(key != path and _within(key, path) for path in mended)}
+
+
+def _within(key: str, path: str) -> bool:
+    """Whether a dotted key is a path or lies inside it."""
+    return f"{key}.".startswith(f"{path}.")

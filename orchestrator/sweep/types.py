@@ -1,0 +1,164 @@
+"""A sweep file's types: a base, named changes to it, seeds, scales; and the sweep at one of its scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from lm.spec import Part, TrainSpec
+from orchestrator.sweep.override import override
+from orchestrator.sweep.problems import NAME, SLUG, Path, SweepError, nearest
+
+BASELINE = "full"
+PUBLISHED_SCALE = "paper"
+
+
+def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    twice = next((seed for i, seed in enumerate(seeds) if seed in seeds[:i]), None)
+    if twice is not None:
+        raise ValueError(f"seeds must be distinct, got {twice} twice")
+    return seeds
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
+Name = Annotated[str, Field(pattern=NAME, max_length=80)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)]
+References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
+
+
+class Resources(Part):
+    """What one trial is granted: CPU cores and GPUs, fractions allowed."""
+
+    cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
+    gpus: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+
+
+class Component(Part):
+    """Something that can be taken away; `off` says, by dotted paths into the base, what "away" means."""
+
+    off: dict[str, Any] = Field(min_length=1)
+
+
+class Scale(Part):
+    """Named replacements: values of the base by dotted path, and whole components, variants, seeds, resources."""
+
+    published: bool = Field(default=False, description="whether the papers print numbers for this very scale")
+    base: dict[str, Any] = Field(default={})
+    components: dict[Name, Component] = Field(default={})
+    variants: dict[Name, dict[str, Any]] = Field(default={})
+    seeds: Seeds | None = Field(default=None)
+    resources: Resources | None = Field(default=None)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A variant's dotted changes at one scale, and the place in the file where they stand."""
+
+    variant: str
+    overrides: Mapping[str, Any]
+    place: Path
+    is_component: bool
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is compared: a name and the whole spec, its seed left at the default."""
+
+    name: str
+    spec: TrainSpec
+    is_component: bool
+
+
+@dataclass(frozen=True)
+class ScaledSweep:
+    """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
+
+    Where the papers print nothing for the scale's corpus, their numbers for `published_corpus`, the base's, stand in.
+    """
+
+    name: str
+    question: str
+    published: tuple[str, ...]
+    scale: str
+    published_scale: bool
+    published_corpus: str
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    resources: Resources
+
+    @property
+    def baseline(self) -> Variant:
+        """The base itself."""
+        return self.variants[0]
+
+
+class Sweep(Part):
+    """One sweep file, one question. Read it with `read_sweep`, which checks it whole."""
+
+    name: Slug
+    question: str = Field(min_length=1)
+    published: References = Field(default=(), description="tables of sweeps/published/, such as awd_lstm.table4")
+    base: TrainSpec = Field(description="one training spec, whole; seeds are listed below it")
+    components: dict[Name, Component] = Field(default={})
+    design: Literal["leave_one_out", "none"] = Field(default="leave_one_out")
+    variants: dict[Name, dict[str, Any]] = Field(default={})
+    seeds: Seeds
+    scales: dict[Slug, Scale] = Field(default={})
+    resources: Resources = Field(default=Resources())
+
+    @property
+    def scale_names(self) -> tuple[str, ...]:
+        """Every scale, the published one first; where the file does not give that one, it is the base as written."""
+        return (PUBLISHED_SCALE, *(name for name in self.scales if name != PUBLISHED_SCALE))
+
+    def scale(self, name: str) -> Scale:
+        """A scale's replacements; SweepError for one that the file does not have."""
+        if name not in self.scale_names:
+            raise SweepError([f"unknown scale {name!r}{nearest(name, self.scale_names)}"])
+        return self.scales.get(name, Scale())
+
+    def changes(self, scale_name: str) -> Iterator[Change]:
+        """Every component's and variant's change at a scale, in the file's order, whatever the design."""
+        scale = self.scale(scale_name)
+        for name, component in self.components.items():
+            own = scale.components.get(name)
+            above: Path = ("scales", scale_name) if own is not None else ()
+            yield Change(f"no {name}", (own or component).off, (*above, "components", name, "off"), True)
+        for name, overrides in self.variants.items():
+            replaced = scale.variants.get(name)
+            above = ("scales", scale_name) if replaced is not None else ()
+            yield Change(name, overrides if replaced is None else replaced, (*above, "variants", name), False)
+
+    def at(self, scale_name: str) -> ScaledSweep:
+        """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""
+        scale = self.scale(scale_name)
+        base = _changed(self.base, scale.base)
+        variants = [Variant(BASELINE, base, False)]
+        for change in self.changes(scale_name):
+            if self.design == "leave_one_out" or not change.is_component:
+                variants.append(Variant(change.variant, _changed(base, change.overrides), change.is_component))
+        return ScaledSweep(
+            name=self.name,
+            question=self.question,
+            published=self.published,
+            scale=scale_name,
+            published_scale=scale.published or scale_name == PUBLISHED_SCALE,
+            published_corpus=self.base.corpus.name,
+            variants=tuple(variants),
+            seeds=scale.seeds or self.seeds,
+            resources=scale.resources or self.resources,
+        )
+
+
+def _changed(spec: TrainSpec, changes: Mapping[str, Any]) -> TrainSpec:
+    changed, problems = override(spec, changes)
+    if problems:
+        raise SweepError(f"{problem.path[0]}: {problem.text}" for problem in problems)
+    return changed

@@ -1,0 +1,241 @@
+"""The tables of a report as rows of plain, unrounded values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lm.record import Score, StageResult
+from orchestrator import statistics
+from orchestrator.outcomes import Outcome
+from orchestrator.statistics import Comparison, Effect, Interval
+from orchestrator.sweep import BASELINE
+
+"""The variant that is the base itself, with which every other one is compared."""
+
+
+class PublishedNumber(Protocol):
+    """A perplexity that a paper prints; `certainty` `recalled` is one that nobody has looked up."""
+
+    @property
+    def perplexity(self) -> float:
+        """As printed."""
+
+    @property
+    def certainty(self) -> str:
+        """How it is known."""
+
+
+class Published(Protocol):
+    """A paper's figures for one variant."""
+
+    @property
+    def valid(self) -> PublishedNumber | None:
+        """Validation perplexity."""
+
+    @property
+    def test(self) -> PublishedNumber | None:
+        """Test perplexity."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Exact perplexities of the complete seeds: mean, sample standard deviation (None for one seed), number."""
+
+    mean: float
+    deviation: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
+
+    An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
+    """
+
+    variant: str
+    change: str
+    adaptive: bool
+    parameters: int
+    seeds: int
+    complete: int
+    valid: Spread | None
+    test: Spread | None
+    effect: Effect | None
+    change_in_perplexity: float | None
+    interval_in_perplexity: Interval | None
+    published_valid: PublishedNumber | None
+    published_test: PublishedNumber | None
+    published_difference: float | None
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage of one variant over its seeds; `epochs` and `best_epoch` list every seed's."""
+
+    variant: str
+    stage: str
+    epochs: tuple[int, ...]
+    best_epoch: tuple[int, ...]
+    valid: Spread
+    test: Spread
+
+
+@dataclass(frozen=True)
+class CacheRow:
+    """An adaptive variant beside the same one-column pass without the cache; `settings` lists every seed's."""
+
+    variant: str
+    settings: tuple[tuple[int, float, float], ...]
+    plain_valid: Spread
+    valid: Spread
+    plain_test: Spread
+    test: Spread
+
+
+def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Comparison | None:
+    """Test losses of every variant against the baseline's; None unless the baseline has all its seeds.
+
+    A variant with a seed that diverged, failed or is unfinished is not compared, since the seeds that survive are
+    not a fair sample. Adaptive variants are left out.
+    """
+    baseline = outcomes[BASELINE]
+    if not all(outcome.final for outcome in baseline):
+        return None
+    whole = {
+        variant: _test_nats(group)
+        for variant, group in outcomes.items()
+        if variant != BASELINE and not is_adaptive(group) and all(outcome.final for outcome in group)
+    }
+    return statistics.compare(_test_nats(baseline), whole)
+
+
+def is_adaptive(group: Sequence[Outcome]) -> bool:
+    """Whether the variant's scores come from a model that adapts to the text it is scored on."""
+    return group[0].trial.spec.cache is not None
+
+
+def ablation_table(
+    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, published: Mapping[str, Published]
+) -> list[AblationRow]:
+    """One row a variant, in the order of the plan."""
+    rows = []
+    for variant, group in outcomes.items():
+        effect = None if variant == BASELINE or is_adaptive(group) else _effect(variant, group, comparison)
+        change, interval = _in_perplexity(effect, comparison)
+        final = [outcome.final for outcome in group if outcome.final]
+        paper = published.get(variant)
+        rows.append(
+            AblationRow(
+                variant=variant,
+                change=group[0].trial.change,
+                adaptive=is_adaptive(group),
+                parameters=group[0].trial.parameters,
+                seeds=len(group),
+                complete=len(final),
+                valid=_spread(stage.valid for stage in final) if final else None,
+                test=_spread(stage.test for stage in final) if final else None,
+                effect=effect,
+                change_in_perplexity=change,
+                interval_in_perplexity=interval,
+                published_valid=paper.valid if paper else None,
+                published_test=paper.test if paper else None,
+                published_difference=_published_difference(variant, published),
+            )
+        )
+    return rows
+
+
+def stage_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[StageRow]:
+    """A row for every training stage of the variants that have several, over the seeds that finished the stage.
+
+    A stage that an earlier variant has shown, because both share its weights, is not repeated.
+    """
+    rows = []
+    shown: set[str] = set()
+    for variant, group in outcomes.items():
+        names = [name for name in group[0].trial.spec.stages() if name != "cache"]
+        for name in names if len(names) > 1 else []:
+            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name]
+            keys = {stage.key for stage in done}
+            if not keys <= shown:
+                shown |= keys
+                rows.append(
+                    StageRow(
+                        variant=variant,
+                        stage=name,
+                        epochs=tuple(stage.epochs for stage in done),
+                        best_epoch=tuple(stage.best_epoch for stage in done),
+                        valid=_spread(stage.valid for stage in done),
+                        test=_spread(stage.test for stage in done),
+                    )
+                )
+    return rows
+
+
+def cache_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[CacheRow]:
+    """A row for every adaptive variant with a complete seed."""
+    rows = []
+    for variant, group in outcomes.items():
+        final = [outcome.final for outcome in group if outcome.final]
+        pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
+        if pairs:
+            rows.append(
+                CacheRow(
+                    variant=variant,
+                    settings=tuple((cache.window, cache.weight, cache.flatness) for _, cache in pairs),
+                    plain_valid=_spread(cache.plain_valid for _, cache in pairs),
+                    valid=_spread(stage.valid for stage, _ in pairs),
+                    plain_test=_spread(cache.plain_test for _, cache in pairs),
+                    test=_spread(stage.test for stage, _ in pairs),
+                )
+            )
+    return rows
+
+
+def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | None) -> Effect | None:
+    if comparison is None or not any(outcome.final for outcome in group):
+        return None
+    if variant in comparison.effects:
+        return comparison.effects[variant]
+    # The seeds that did finish are shown beside their number, never judged.
+    statuses = Counter(outcome.status for outcome in group if outcome.final is None)
+    reason = ", ".join(f"{count} of {len(group)} seeds {status}" for status, count in statuses.items())
+    return Effect(float(_test_nats(group).mean()) - comparison.baseline_nats, None, "not decided", reason)
+
+
+def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tuple[float | None, Interval | None]:
+    if effect is None or comparison is None:
+        return None, None
+    base = comparison.baseline_nats
+    change = statistics.perplexity_change(base, effect.nats)
+    if effect.interval is None:
+        return change, None
+    low, high = (statistics.perplexity_change(base, end) for end in (effect.interval.low, effect.interval.high))
+    return change, Interval(low, high)
+
+
+def _published_difference(variant: str, published: Mapping[str, Published]) -> float | None:
+    ours, base = published.get(variant), published.get(BASELINE)
+    if variant == BASELINE or ours is None or base is None or ours.test is None or base.test is None:
+        return None
+    return round(ours.test.perplexity - base.test.perplexity, 6)
+
+
+def _test_nats(group: Sequence[Outcome]) -> statistics.Array:
+    return np.array([outcome.final.test.nats_per_token for outcome in group if outcome.final], dtype=np.float64)
+
+
+def _spread(scores: Iterable[Score]) -> Spread:
+    values = np.array([score.perplexity for score in scores], dtype=np.float64)
+    deviation = float(values.std(ddof=1)) if values.size > 1 else None
+    return Spread(float(values.mean()), deviation, values.size)
+
+
+def _stages(outcome: Outcome) -> tuple[StageResult, ...]:
+    return outcome.record.stages if outcome.record is not None else ()

@@ -1,0 +1,100 @@
+"""How long a sweep will still take, reckoned from the epochs that its trials have finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from lm.record import Evaluation
+from lm.spec import TrainSpec
+from orchestrator.trial import Trial
+
+
+class Clock:
+    """Counts the epochs that are left, and how long one took on average, in seconds of the wall.
+
+    Trials that are read from another's record cost nothing, and one that starts from another's stages only its
+    own. Stages that may end early count in full, so the time left is an upper estimate. Not for several threads.
+    """
+
+    def __init__(
+        self, trials: Sequence[Trial], done: Collection[str] = (), now: Callable[[], float] = time.monotonic
+    ) -> None:
+        specs = {trial.key: trial.spec for trial in trials}
+        self._left = {
+            trial.key: sum(stage_epochs(trial.spec).values()) - _shared_epochs(trial, specs)
+            for trial in trials
+            if trial.reads_from is None and trial.key not in done
+        }
+        self._now = now
+        self._running: dict[str, float] = {}
+        self._stages: dict[str, tuple[str, int]] = {}
+        self._together = 1
+        self._seconds, self._epochs = 0.0, 0
+
+    def started(self, trial: Trial) -> None:
+        """Its first epoch begins."""
+        self._running[trial.key] = self._now()
+        self._together = max(self._together, len(self._running))
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """One more epoch of it is done."""
+        now = self._now()
+        if trial.key in self._running:
+            self._seconds += now - self._running[trial.key]
+            self._epochs += 1
+        self._running[trial.key] = now
+        planned = stage_epochs(trial.spec)
+        names = list(planned)
+        later = names.index(evaluation.stage) if evaluation.stage in planned else len(names)
+        stage, before = self._stages.get(trial.key, ("", 0))
+        if stage != evaluation.stage:
+            # An earlier stage may have ended before its last epoch; met in the middle, it counts as planned.
+            nominal = sum(planned[name] for name in names[:later])
+            before = min(nominal, evaluation.epoch - 1) if stage == "" else evaluation.epoch - 1
+            self._stages[trial.key] = evaluation.stage, before
+        rest = planned.get(evaluation.stage, 0) - (evaluation.epoch - before)
+        self._left[trial.key] = max(0, rest) + sum(planned[name] for name in names[later + 1 :])
+
+    def settled(self, trial: Trial, *, resumable: bool) -> None:
+        """It takes no more time, unless it can be resumed."""
+        self._running.pop(trial.key, None)
+        if not resumable:
+            self._left.pop(trial.key, None)
+
+    def epochs_left(self, trial: Trial) -> int:
+        """The most epochs that the trial may still take."""
+        return self._left.get(trial.key, 0)
+
+    def seconds_left(self) -> float | None:
+        """For the whole sweep, with as many trials at once as there have been; None before the first epoch ended."""
+        if not self._epochs or not self._left:
+            return None if self._left else 0.0
+        shared, longest = sum(self._left.values()) / self._together, max(self._left.values())
+        return self._seconds / self._epochs * max(shared, longest)
+
+
+def stage_epochs(spec: TrainSpec) -> dict[str, int]:
+    """The most epochs of every stage, in order."""
+    tuned = 0 if spec.finetune is None else spec.finetune.epochs
+    return {name: spec.epochs if name == "train" else tuned * (name != "cache") for name in spec.stages()}
+
+
+def in_words(seconds: float) -> str:
+    """A time as one reads it: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _shared_epochs(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
+    """Epochs of the stages that the trial takes over from the one it starts from."""
+    source = specs.get(trial.starts_from or "")
+    if source is None:
+        return 0
+    theirs, epochs = source.stages(), stage_epochs(trial.spec)
+    return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) == spec)

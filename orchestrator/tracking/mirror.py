@@ -1,0 +1,177 @@
+"""A sweep at one scale in MLflow: one parent run, and below it a run for each trial that has something to show."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lm.record import Evaluation, Record
+from orchestrator.records import Records
+from orchestrator.tracking import contents
+from orchestrator.tracking.store import Run, Store
+from orchestrator.trial import Trial
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Title:
+    """What the parent run says of the sweep."""
+
+    sweep: str
+    question: str
+    scale: str
+    commit: str | None
+
+
+class Mirror:
+    """Writes what MLflow lacks, found by the runs' tags, so that writing twice changes nothing.
+
+    For one thread. Methods raise what MLflow raises; then `forget` makes the next one look again.
+    """
+
+    def __init__(self, store: Store, title: Title, trials: Sequence[Trial], records: Records) -> None:
+        self._store = store
+        self._title = title
+        self._trials = {_name(trial): trial for trial in trials}
+        self._records = records
+        self._experiment = ""
+        self._parent: Run | None = None
+        self._runs: dict[tuple[str, str], Run] = {}
+        self._strays: list[Run] = []
+        self._touched: set[tuple[str, str]] = set()
+        self._unreadable: set[tuple[str, str]] = set()
+
+    def forget(self) -> None:
+        """Drop what was believed about MLflow, after an error that leaves it unsure."""
+        self._parent = None
+
+    def write(self, trial: Trial, status: str, points: Iterable[Evaluation] = (), record: Record | None = None) -> None:
+        """Bring a trial's run up to this state; the first and the last time also with the curve that is on disk."""
+        parent, name = self._connected(), _name(trial)
+        if status != "running" or name not in self._touched:
+            points = [*self._curve(trial), *points]
+        curve = {point.epoch: point for point in points}
+        run = self._runs.get(name) or self._create(parent, trial, status, record)
+        if run.steps is None:
+            run.steps = self._store.steps(run)
+        fresh = [point for epoch, point in curve.items() if epoch not in run.steps]
+        measures = [measure for point in fresh for measure in contents.curve_measures(point, record)]
+        tags = self._tags(trial, status) | contents.settled_tags(record)
+        if status != "running":
+            tags["mirrored"] = contents.marker(record, curve)
+        if record is not None and run.tags.get("mirrored") != tags["mirrored"]:
+            measures += contents.final_measures(record)
+        params = {key: value for key, value in contents.params(trial.spec).items() if key not in run.params}
+        self._store.log(run, measures, params, _news(tags, run))
+        run.steps |= curve.keys()
+        self._set_status(run, status, None if record is None else contents.finished_milliseconds(record))
+        if status == "running":
+            self._set_status(parent, status)
+        self._touched.add(name)
+
+    def catch_up(self, trial: Trial, *, final: bool) -> None:
+        """Fill in a settled trial from its record; at the end an unfinished one too, as far as it came."""
+        self._connected()
+        run = self._runs.get(_name(trial))
+        try:
+            record = self._records.find(trial)
+        except Exception as error:
+            self._complain(trial, error)
+            return
+        status = "stopped" if record is None else record.status
+        curve = self._curve(trial) if record is None and final else []
+        marker = contents.marker(record, [point.epoch for point in curve])
+        if run is not None and run.status == contents.run_status(status) and run.tags.get("mirrored") == marker:
+            return
+        if record is not None or (final and (run is not None or curve)):
+            self.write(trial, status, (), record)
+
+    def close(self, outcome: str, report: Path | None) -> None:
+        """Upload the report and end the parent, with every run that is still RUNNING."""
+        parent = self._connected()
+        for run in (*self._runs.values(), *self._strays):
+            if run.status == "RUNNING":
+                self._store.log(run, (), {}, {"status": "stopped"})
+                self._set_status(run, "stopped")
+        tags = self._parent_tags(outcome)
+        if report is not None:
+            tags["report"] = _digest(report)
+            if parent.tags.get("report") != tags["report"]:
+                self._store.upload(parent, report, "report")
+        self._store.log(parent, (), {}, _news(tags, parent))
+        self._set_status(parent, outcome)
+
+    def _connected(self) -> Run:
+        if self._parent is not None:
+            return self._parent
+        title = self._title
+        self._experiment = self._store.experiment(title.sweep)
+        self._runs, self._strays, self._touched = {}, [], set()
+        parents: list[Run] = []
+        for run in self._store.runs(self._experiment, title.scale):
+            name = run.tags.get("trial_key", ""), run.tags.get("variant", "")
+            if run.tags.get("role") == "sweep":
+                parents.append(run)
+            elif name in self._trials and name not in self._runs:
+                self._runs[name] = run
+            elif run.tags.get("role") == "trial":
+                self._strays.append(run)
+        if not parents:
+            tags = self._parent_tags("running")
+            parents.append(self._store.create(self._experiment, f"{title.sweep} {title.scale}", tags))
+        self._parent = parents[0]
+        return self._parent
+
+    def _create(self, parent: Run, trial: Trial, status: str, record: Record | None) -> Run:
+        name = f"{trial.variant}, seed {trial.seed}"
+        tags = self._tags(trial, status) | {"mlflow.parentRunId": parent.id}
+        began = None if record is None else contents.finished_milliseconds(record) - int(1000 * record.seconds)
+        run = self._store.create(self._experiment, name, tags, began)
+        self._runs[_name(trial)] = run
+        return run
+
+    def _tags(self, trial: Trial, status: str) -> dict[str, str]:
+        place = {"role": "trial", "sweep": self._title.sweep, "scale": self._title.scale}
+        return place | contents.trial_tags(trial) | {"status": status}
+
+    def _parent_tags(self, status: str) -> dict[str, str]:
+        title = self._title
+        place = {"role": "sweep", "sweep": title.sweep, "scale": title.scale, "status": status}
+        commit = {} if title.commit is None else {"commit": title.commit}
+        return place | commit | {"question": title.question, "mlflow.note.content": title.question}
+
+    def _set_status(self, run: Run, status: str, ended: int | None = None) -> None:
+        if run.status != contents.run_status(status):
+            self._store.set_status(run, contents.run_status(status), ended)
+
+    def _curve(self, trial: Trial) -> list[Evaluation]:
+        try:
+            return self._records.curve(trial)
+        except Exception as error:
+            self._complain(trial, error)
+            return []
+
+    def _complain(self, trial: Trial, error: Exception) -> None:
+        if _name(trial) not in self._unreadable:
+            self._unreadable.add(_name(trial))
+            _log.warning("%s, seed %d: not mirrored in MLflow: %s", trial.variant, trial.seed, error)
+
+
+def _name(trial: Trial) -> tuple[str, str]:
+    return trial.key, trial.variant
+
+
+def _news(tags: Mapping[str, str], run: Run) -> dict[str, str]:
+    return {name: value for name, value in tags.items() if run.tags.get(name, "") != value}
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,184 @@
+"""The listener that mirrors a running sweep in MLflow, from a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Literal, NamedTuple, ParamSpec
+
+from lm.record import Evaluation, Record
+from orchestrator.records import Records
+from orchestrator.tracking.mirror import Mirror, Title
+from orchestrator.tracking.store import Store
+from orchestrator.trial import Trial
+
+_log = logging.getLogger(__name__)
+P = ParamSpec("P")
+
+_FLUSH_SECONDS = 2.0
+_LONGEST_REST_SECONDS = 60.0
+_REST = 60  # after every write the thread rests so many times as long: at most 1/60 of the sweep's time
+_FAILURES_IN_A_ROW = 2  # after one, another trial's run may still do; after two it is the server
+_QUIET_SECONDS = 60.0
+_STALLED_SECONDS = 8.0
+_FILL_SECONDS = 45.0
+_FINISH_SECONDS = 60.0
+
+
+_Heard = Evaluation | Record | Literal["running", "stopped"]
+
+
+class _Event(NamedTuple):
+    trial: Trial
+    what: _Heard
+
+
+@dataclass(frozen=True)
+class _Finish:
+    report: Path | None
+    outcome: str
+
+
+class Tracker:
+    """Hears of trials and keeps MLflow up to date; a failing or slow MLflow costs the sweep nothing but a warning.
+
+    Building it creates or migrates a local database, so build it before any worker starts. Records are the
+    truth: what MLflow missed is filled in from `records` by `finish`, or by the next command's tracker. A trial
+    gets its run when it starts or has a record or curve. `uri` is MLflow's tracking URI, by default that of
+    `MLFLOW_TRACKING_URI` or else the one a plain `mlflow ui` in the working directory shows.
+    """
+
+    def __init__(
+        self,
+        *,
+        sweep: str,
+        question: str,
+        scale: str,
+        trials: Sequence[Trial],
+        records: Records,
+        commit: str | None = None,
+        uri: str | None = None,
+    ) -> None:
+        self._trials = list(trials)
+        self._queue: SimpleQueue[_Event | _Finish] = SimpleQueue()
+        self._warned = False
+        self._failures = 0
+        self._quiet_until = 0.0
+        self._progress = 0.0
+        self._give_up = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
+        try:
+            self._mirror = Mirror(Store(uri), Title(sweep, question, scale, commit), self._trials, records)
+        except Exception as error:
+            self._warn(error)
+        else:
+            self._thread.start()
+
+    def started(self, trial: Trial) -> None:
+        """Its run is RUNNING."""
+        self._queue.put(_Event(trial, "running"))
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """A new point of its curve, written within seconds."""
+        self._queue.put(_Event(trial, evaluation))
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Its run is FINISHED, FAILED, or, without a record, KILLED."""
+        self._queue.put(_Event(trial, "stopped" if record is None else record))
+
+    def finish(self, report: Path | None, outcome: str) -> None:
+        """Fill in what is missing, upload the report's folder and end the parent run.
+
+        `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Waits for as long as
+        MLflow takes writes, at most a minute; a few seconds where it does not answer.
+        """
+        self._queue.put(_Finish(report, outcome))
+        began = time.monotonic()
+        while self._thread.is_alive():
+            self._thread.join(0.1)
+            now = time.monotonic()
+            if now - max(began, self._progress) > _STALLED_SECONDS or now - began > _FINISH_SECONDS:
+                self._give_up.set()
+                self._warn("it takes too long")
+                return
+
+    def _work(self) -> None:
+        backlog = deque(self._trials)
+        finish, rest = None, _FLUSH_SECONDS
+        while finish is None:
+            while backlog and self._queue.empty():
+                self._attempt(self._mirror.catch_up, backlog.popleft(), final=False)
+            events, finish = self._collect(rest)
+            began = time.monotonic()
+            for trial, heard in _by_trial(events):
+                self._write(trial, heard)
+            rest = min(_LONGEST_REST_SECONDS, max(_FLUSH_SECONDS, _REST * (time.monotonic() - began)))
+        self._complete(finish)
+
+    def _collect(self, seconds: float) -> tuple[list[_Event], _Finish | None]:
+        """What is heard within the time, cut short by the end of the sweep."""
+        events: list[_Event] = []
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                item = self._queue.get(timeout=left)
+            except Empty:
+                break
+            if isinstance(item, _Finish):
+                return events, item
+            events.append(item)
+        return events, None
+
+    def _write(self, trial: Trial, heard: Sequence[_Heard]) -> None:
+        points = [what for what in heard if isinstance(what, Evaluation)]
+        states = [what for what in heard if not isinstance(what, Evaluation)]
+        state = states[-1] if states else "running"
+        if isinstance(state, Record):
+            self._attempt(self._mirror.write, trial, state.status, points, state)
+        else:
+            self._attempt(self._mirror.write, trial, state, points)
+
+    def _complete(self, finish: _Finish) -> None:
+        until = time.monotonic() + _FILL_SECONDS
+        self._quiet_until, self._failures = 0.0, min(self._failures, 1)  # one more try, however it went before
+        for trial in self._trials:
+            if time.monotonic() < until:
+                self._attempt(self._mirror.catch_up, trial, final=True)
+        self._attempt(self._mirror.close, finish.outcome, finish.report)
+
+    def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._give_up.is_set() or time.monotonic() < self._quiet_until:
+            return
+        try:
+            action(*args, **kwargs)
+        except Exception as error:
+            self._warn(error)
+            self._mirror.forget()
+            self._failures += 1
+            if self._failures >= _FAILURES_IN_A_ROW:
+                self._quiet_until = time.monotonic() + _QUIET_SECONDS
+        else:
+            self._failures = 0
+            self._progress = time.monotonic()
+
+    def _warn(self, reason: object) -> None:
+        _log.debug("MLflow", exc_info=reason if isinstance(reason, Exception) else None)
+        if not self._warned:
+            self._warned = True
+            first = (str(reason).splitlines() or [repr(reason)])[0][:300]
+            _log.warning(
+                "MLflow is behind (%s); the sweep goes on, and the next command fills in what is missing", first
+            )
+
+
+def _by_trial(events: Sequence[_Event]) -> list[tuple[Trial, list[_Heard]]]:
+    heard: dict[tuple[str, str], tuple[Trial, list[_Heard]]] = {}
+    for event in events:
+        heard.setdefault((event.trial.key, event.trial.variant), (event.trial, []))[1].append(event.what)
+    return list(heard.values())

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator import machine
+from orchestrator.__main__ import app
+from orchestrator.machine import default_scale, has_gpu
+from orchestrator.sweep import read_sweep
+from orchestrator.sweep.schema import schema_text
+from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited
+
+HEAVY = ("torch", "ray", "mlflow", "matplotlib", "optuna", "pandas")
+ABLATION = str(SWEEPS / "awd_ablation.yaml")
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["schema"], ["plan", ABLATION, "--scale", "paper"], ["plan", "no.yaml"], ["status", ABLATION]],
+)
+def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+    assert heavy_modules(arguments) == "HEAVY []"
+
+
+def test_a_report_needs_neither_torch_nor_ray_nor_records(tmp_path: Path) -> None:
+    folders = ["--runs", str(tmp_path / "runs"), "--reports", str(tmp_path)]
+    assert heavy_modules(["report", ABLATION, "--scale", "paper", *folders]) in ("HEAVY []", "HEAVY ['matplotlib']")
+    assert "0 of 30 planned trials complete" in (tmp_path / "awd_ablation/paper/report.md").read_text()
+
+
+def heavy_modules(arguments: list[str]) -> str:
+    """The last line of a run that names the heavy modules it imported."""
+    code = (
+        "import sys\nfrom orchestrator.__main__ import app\n"
+        f"try: app({arguments!r})\nexcept SystemExit: pass\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SWEEPS.parent)
+    return done.stdout.splitlines()[-1]
+
+
+def test_help_answers_in_a_blink() -> None:
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-m", "orchestrator", "--help"], capture_output=True, check=True, cwd=SWEEPS.parent
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_plan_shows_a_line_a_trial_and_a_summary(tmp_path: Path) -> None:
+    code, out, _ = invoke("plan", ABLATION, "--scale", "paper", "--runs", str(tmp_path))
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "awd_ablation at scale paper (as asked): Which parts of AWD-LSTM carry its perplexity?"
+    assert lines[1].split() == ["variant", "changes", "seed", "key", "parameters", "state"]
+    assert sum("read from full" in line for line in lines) == 3
+    assert lines[-1].startswith("30 trials (10 variants x 3 seeds); 27 to train; 3 read from another trial; 3 going on")
+
+
+def test_plan_writes_specs(tmp_path: Path) -> None:
+    code, out, _ = invoke("plan", ABLATION, "--scale", "mini", "--write-specs", str(tmp_path / "specs"))
+    assert code == 0
+    assert out.splitlines()[-1].startswith("18 specs written to ")
+    assert len(list((tmp_path / "specs").glob("*.yaml"))) == 18
+
+
+def test_what_is_wrong_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(edited("epochs: 4", "epoch: 4"))
+    code, out, err = invoke("plan", str(wrong))
+    assert (code, out) == (2, "")
+    assert f"{wrong}:8: base.epoch: unknown key 'epoch' (did you mean 'epochs'?)" in err.splitlines()
+    assert f"{wrong}:3: base: missing key 'epochs'" in err.splitlines()
+    code, out, err = invoke("plan", str(tmp_path / "none.yaml"))
+    assert (code, out) == (2, "")
+    assert "none.yaml: cannot be read: No such file" in err
+    code, out, err = invoke("plan", ABLATION, "--scale", "labtop")
+    assert (code, out) == (2, "")
+    assert "unknown scale 'labtop' (did you mean 'laptop'?)" in err
+    assert invoke("plan")[0] == 2
+    assert invoke("paln")[0] == 2
+    assert invoke("plan", ABLATION, "--scael", "x")[0] == 2
+
+
+def test_a_corpus_that_is_not_there_is_told(tmp_path: Path) -> None:
+    sweep = tmp_path / "toy.yaml"
+    sweep.write_text(edited("{name: ptb}", "{name: nowhere/at/all}"))
+    code, _, err = invoke("plan", str(sweep), "--scale", "paper")
+    assert code == 2
+    assert "nowhere/at/all" in err
+
+
+def test_the_committed_schema_is_the_printed_one() -> None:
+    assert (SWEEPS / "schema.json").read_text(encoding="utf-8") == schema_text(), (
+        "write it anew: python -m orchestrator schema > sweeps/schema.json"
+    )
+    code, out, _ = invoke("schema")
+    assert (code, out) == (0, schema_text())
+
+
+def test_the_schema_completes_the_base_and_leaves_changes_open() -> None:
+    schema = json.loads(schema_text())
+    spec = schema["$defs"]["TrainSpec"]
+    assert schema["properties"]["base"]["$ref"] == "#/$defs/TrainSpec"
+    assert "seed" not in spec["properties"]
+    assert not spec["additionalProperties"]
+    assert schema["$defs"]["Component"]["properties"]["off"]["additionalProperties"] is True
+    (variant,) = schema["properties"]["variants"]["patternProperties"].values()
+    assert variant["additionalProperties"] is True
+
+
+def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("script", "there"),
+    [("echo 'GPU 0: H200'", True), ("exit 9", False), ("true", False), ("echo oops; exit 1", False)],
+)
+def test_a_gpu_is_what_nvidia_smi_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, there: bool
+) -> None:
+    fake_smi(tmp_path, monkeypatch, script)
+    assert has_gpu() is there
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert not has_gpu()
+
+
+def test_the_scale_fits_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = read_sweep(SWEEPS / "awd_ablation.yaml")
+    (tmp_path / "toy.yaml").write_text(GOOD)
+    without_laptop = read_sweep(tmp_path / "toy.yaml")
+    monkeypatch.setattr(machine, "has_gpu", lambda: False)
+    assert default_scale(sweep) == ("laptop", "no NVIDIA GPU was found")
+    assert default_scale(without_laptop) == ("paper", "no GPU was found, but the sweep has no scale 'laptop'")
+    assert invoke("plan", ABLATION)[1].startswith("awd_ablation at scale laptop (no NVIDIA GPU was found): ")
+    monkeypatch.setattr(machine, "has_gpu", lambda: True)
+    assert default_scale(sweep) == ("paper", "this machine has an NVIDIA GPU")

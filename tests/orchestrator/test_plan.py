@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lm.record import CorpusFacts, Record, Score, StageResult, write_record
+from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys, trial_key
+from orchestrator import plan as planning
+from orchestrator.plan import plan, state_in_words, state_of, write_specs
+from orchestrator.records import Records
+from orchestrator.sweep import read_sweep
+from orchestrator.trial import Trial
+from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited, read_text
+
+
+def planned(folder: Path, text: str, scale: str = "paper") -> list[Trial]:
+    return plan(read_text(folder, text).at(scale))
+
+
+def by_variant(trials: list[Trial], seed: int = 1) -> dict[str, Trial]:
+    return {trial.variant: trial for trial in trials if trial.seed == seed}
+
+
+def sharing(trials: list[Trial], seed: int = 1) -> dict[str, tuple[str | None, str | None]]:
+    names: dict[str | None, str | None] = {trial.key: trial.variant for trial in trials}
+    found = by_variant(trials, seed)
+    return {name: (names.get(trial.reads_from), names.get(trial.starts_from)) for name, trial in found.items()}
+
+
+def test_every_variant_with_every_seed_the_baseline_first(tmp_path: Path) -> None:
+    trials = planned(tmp_path, GOOD)
+    order = ["full", "no fine-tuning", "no weight-dropping", "neural cache"]
+    assert [(t.seed, t.variant) for t in trials] == [(seed, name) for seed in (1, 2) for name in order]
+    assert all(trial.spec.seed == trial.seed for trial in trials)
+    assert len({trial.key for trial in trials}) == len(trials)
+
+
+def test_a_key_is_that_of_spec_and_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "fingerprint_of", lambda corpus: "abc")
+    monkeypatch.setattr(planning, "vocabulary_size_of", lambda corpus: 10)
+    for trial in planned(tmp_path, GOOD):
+        assert trial.key == trial_key(trial.spec, "abc")
+
+
+def test_fewer_stages_are_read_and_more_stages_start_from_another(tmp_path: Path) -> None:
+    assert sharing(planned(tmp_path, GOOD)) == {
+        "full": (None, None),
+        "no fine-tuning": ("full", None),
+        "no weight-dropping": (None, None),
+        "neural cache": (None, "full"),
+    }
+
+
+def test_stages_are_shared_among_variants_too(tmp_path: Path) -> None:
+    text = edited("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", "{dropout.input: 0.0, finetune.repeats: 3}")
+    text = text.replace("seeds: [1, 2]\n", "  once: {dropout.input: 0.0}\n  cached: {dropout.input: 0.0, cache: "
+                        "{window: 5, weight: 0.1, flatness: 1.0}}\nseeds: [1, 2]\n")  # fmt: skip
+    shared = sharing(planned(tmp_path, text), seed=2)
+    assert shared["neural cache"] == (None, None)
+    assert shared["once"] == ("neural cache", None)
+    assert shared["cached"] == (None, "neural cache")
+
+
+def test_a_trial_starts_from_the_one_that_shares_most(tmp_path: Path) -> None:
+    text = edited("  finetune: {epochs: 2}\n", "")
+    text = text.replace("{finetune: null}", "{finetune: {epochs: 2}}")
+    text = text.replace("neural cache: {cache", "neural cache: {finetune: {epochs: 2}, cache")
+    assert sharing(planned(tmp_path, text)) == {
+        "full": (None, None),
+        "no fine-tuning": (None, "full"),
+        "no weight-dropping": (None, None),
+        "neural cache": (None, "no fine-tuning"),
+    }
+
+
+def test_nothing_is_shared_between_seeds(tmp_path: Path) -> None:
+    trials = planned(tmp_path, GOOD)
+    seeds = {trial.key: trial.seed for trial in trials}
+    for trial in trials:
+        for other in (trial.reads_from, trial.starts_from):
+            assert other is None or seeds[other] == trial.seed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("{dropout.weight: 0.0}", "dropout.weight 0.5 -> 0.0"),
+        ("{finetune: null, epochs: 3}", "epochs 4 -> 3; no finetune"),
+        ("{dropout: {weight: 0.5}}", "dropout.input 0.4 -> 0.0"),
+        ("{penalties: {activation: 2.0}}", "with penalties (activation 2.0)"),
+        ("{optimizer: {kind: sgd, learning_rate: 30.0, clip: 0.25}}", "optimizer nt_asgd -> sgd"),
+        (
+            "{optimizer: {kind: adam, learning_rate: 0.004, beta2: 0.99}, finetune.learning_rate: 30.0}",
+            "optimizer nt_asgd -> adam; optimizer.learning_rate 30.0 -> 0.004; optimizer.clip 0.25 -> none; "
+            "optimizer.beta2 0.99; finetune.learning_rate none -> 30.0",
+        ),
+        ("{bptt: {kind: variable, length: 30}}", "bptt fixed -> variable; bptt.length 70 -> 30"),
+        ("{model.layers: 3}", "model.layers 2 -> 3; parameters 92K -> 95K"),
+        ("{model.hidden_size: [20, 8]}", "model.hidden_size 16 -> [20, 8]"),
+        ("{model.tied: false, model.hidden_size: [16, 8]}", "model.hidden_size 16 -> [16, 8]; model.tied True -> "
+         "False; parameters 92K -> 172K"),
+        ("{head.bias: false}", "head.bias True -> False; parameters 92K -> 82K"),
+    ],
+)  # fmt: skip
+def test_a_change_is_told_in_words_and_with_it_a_change_of_size(tmp_path: Path, change: str, words: str) -> None:
+    text = edited("{dropout.weight: 0.0}", "{epochs: 9}")
+    text = text.replace("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", change)
+    trials = by_variant(planned(tmp_path, text))
+    assert trials["neural cache"].change == words
+    assert trials["full"].change == "the base itself"
+
+
+def test_sizes_are_those_of_the_paper() -> None:
+    sweep = read_sweep(SWEEPS / "awd_ablation.yaml")
+    for scale, sizes in (("paper", (24_221_600, 43_277_600)), ("wikitext-2", (33_556_078, 70_070_578))):
+        trials = by_variant(plan(sweep.at(scale)))
+        assert (trials["full"].parameters, trials["no small embedding"].parameters) == sizes
+    assert trials["no small embedding"].change == "model.embedding_size 400 -> 1150; parameters 33.6M -> 70.1M"
+
+
+def test_written_specs_are_those_of_the_trials_that_train(tmp_path: Path) -> None:
+    trials = planned(tmp_path, GOOD.replace("clip: 0.25", "clip: 0.25, weight_decay: 1.2e-6"))
+    write_specs(trials, tmp_path / "specs")
+    training = [trial for trial in trials if trial.reads_from is None]
+    assert sorted(p.name for p in (tmp_path / "specs").iterdir()) == sorted(f"{trial.key}.yaml" for trial in training)
+    for trial in training:
+        text = (tmp_path / "specs" / f"{trial.key}.yaml").read_text()
+        assert text.startswith(f"# {trial.variant}, seed {trial.seed}: {trial.change}\n")
+        assert TrainSpec.model_validate(yaml.safe_load(text)) == trial.spec
+
+
+SCORE = Score(nats_per_token=1.0, predicted_tokens=9, columns=1, perplexity=2.7, perplexity_reference=2.6)
+
+
+def settle(runs: Path, trial: Trial, status: str) -> None:
+    """Leave a record of a trial, complete or without any stage."""
+    fingerprint = "f"
+    stages = tuple(
+        StageResult(name=name, key=key, epochs=1, best_epoch=1, steps=1, train_seconds=1.0, evaluation_seconds=1.0,
+                    tokens_per_second=1.0, averaging_from_epoch=None, stopped_early=False, valid=SCORE, test=SCORE,
+                    cache=None)
+        for name, key in stage_keys(trial.spec, fingerprint).items()
+    )  # fmt: skip
+    facts = CorpusFacts(name="ptb", fingerprint=fingerprint, train_tokens=1, valid_tokens=1, test_tokens=1,
+                        vocabulary_size=10, vocabulary_rule="all")  # fmt: skip
+    record = Record(key=trial.key, status=status, reason=None, divergence=None, spec=trial.spec,  # type: ignore[arg-type]
+                    stages=stages if status == "complete" else (), parameters=1, corpus=facts, seconds=1.0,
+                    tokens_per_second=1.0, peak_memory_bytes=1, device="cpu", threads=1, versions={}, commit=None,
+                    numerics_version=NUMERICS_VERSION, finished_at="2025-01-01T00:00:00+00:00")  # fmt: skip
+    write_record(runs / trial.key, record)
+
+
+def test_a_trial_is_new_under_way_or_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "fingerprint_of", lambda corpus: "f")
+    trials = planned(tmp_path, GOOD)
+    one, two = by_variant(trials, 1), by_variant(trials, 2)
+    runs = tmp_path / "runs"
+    settle(runs, one["full"], "complete")
+    settle(runs, one["no weight-dropping"], "diverged")
+    settle(runs, two["no weight-dropping"], "failed")
+    (runs / two["full"].key / "checkpoints").mkdir(parents=True)
+    records = Records(runs)
+    words = [state_in_words(trial, state_of(trial, records), trials) for trial in trials]
+    assert words == ["done", "done", "diverged", "new", "to resume", "read from full", "failed", "new"]
+
+
+@pytest.mark.parametrize("path", sorted(SWEEPS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_sweep_plans_at_every_scale(path: Path) -> None:
+    sweep = read_sweep(path)
+    assert sweep.name == path.stem
+    assert path.read_text().startswith("# yaml-language-server: $schema=schema.json\n")
+    assert {"laptop", "mini"} <= set(sweep.scale_names)
+    for scale in sweep.scale_names:
+        scaled = sweep.at(scale)
+        trials = plan(scaled)
+        assert len(trials) == len(scaled.variants) * len(scaled.seeds)
+        if scale in ("laptop", "mini"):
+            assert scaled.resources.gpus == 0
+
+
+def test_the_ablation_changes_one_thing_at_every_scale() -> None:
+    sweep = read_sweep(SWEEPS / "awd_ablation.yaml")
+    for scale in sweep.scale_names:
+        trials = plan(sweep.at(scale))
+        shared = sharing(trials)
+        assert len(shared) == 10
+        assert shared["no fine-tuning"] == ("full", None)
+        assert shared["neural cache"] == (None, "full")
+        model = by_variant(trials)["no small embedding"].spec.model
+        assert len({model.embedding_size, *model.hidden_sizes}) == 1
+        assert by_variant(trials)["no NT-ASGD"].change == "optimizer nt_asgd -> sgd_halving; no finetune"

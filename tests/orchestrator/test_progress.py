@@ -1,0 +1,250 @@
+"""What a sweep says while it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import logging
+import re
+import threading
+
+import pytest
+from rich.console import Console
+
+from lm.record import Evaluation, Record
+from lm.spec import Cache, Finetune
+from orchestrator.progress import Listeners, Progress
+from orchestrator.timing import Clock, in_words, stage_epochs
+from orchestrator.trial import Trial
+from tests.tracking_factories import point, record, trial
+
+
+def pipe() -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, force_terminal=False, width=60), out
+
+
+def terminal(height: int = 50) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, force_terminal=True, color_system=None, width=120, height=height), out
+
+
+def lines(out: io.StringIO) -> list[str]:
+    """Without the time of day that every line starts with."""
+    said = out.getvalue().splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in said)
+    return [line[9:] for line in said]
+
+
+class Wall:
+    """A clock that only the test moves."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_plain_lines_at_start_while_it_runs_and_at_the_end() -> None:
+    console, out = pipe()
+    one, two = trial("without [weight]-drop"), trial("full", 2)
+    with Progress([one, two], console=console, line_seconds=3600) as progress:
+        progress.started(one)
+        for epoch in (1, 2, 3):
+            progress.evaluated(one, point(epoch))
+        progress.settled(one, record(one))
+        progress.started(two)
+        progress.settled(two, record(two, "failed", "Traceback\n  ...\nCorpusError: no such folder"))
+    said = lines(out)
+    assert said[0] == "without [weight]-drop, seed 1: started"
+    assert said[1] == "without [weight]-drop, seed 1: train, epoch 1/3, validation perplexity 735.10, 700 tokens/s"
+    ended = "without [weight]-drop, seed 1: complete, perplexity 90.00 validation, 80.00 test"
+    assert said[2].startswith(f"{ended}; 1 done, 1 waiting; time left: about")
+    assert said[3:] == [
+        "full, seed 2: started",
+        "full, seed 2: failed: CorpusError: no such folder; 1 done, 1 failed",
+        "1 done, 1 failed",
+    ]
+
+
+def test_every_trial_has_its_own_turn_to_speak() -> None:
+    console, out = pipe()
+    one, two = trial("one"), trial("two")
+    progress = Progress([one, two], console=console, line_seconds=0.0)
+    progress.evaluated(one, point(1))
+    progress.evaluated(one, point(2))
+    slow = Progress([one, two], console=console, line_seconds=3600)
+    for epoch in (1, 2, 3):
+        slow.evaluated(one, point(epoch))
+        slow.evaluated(two, point(epoch))
+    assert [line.split(",")[0] for line in lines(out)] == ["one", "one", "one", "two"]
+
+
+def test_the_table_shows_what_runs_and_how_the_latest_ended() -> None:
+    console, out = terminal()
+    names = [trial(f"variant {number}") for number in range(30)]
+    with Progress(names, console=console) as progress:
+        for one in names[:24]:
+            progress.started(one)
+        progress.evaluated(names[3], point(2, valid_nats_per_token=1e4))
+        progress.evaluated(names[9], point(2, valid_nats_per_token=4.0, tokens_per_second=12345.6))
+        for one in names[:3]:
+            progress.settled(one, record(one))
+        progress.settled(names[8], record(names[8], "diverged", "the loss is nan"))
+        progress.settled(names[4], None)
+    last = out.getvalue()
+    row = next(line for line in reversed(last.splitlines()) if "variant 9 " in line)
+    assert re.search(r"variant 9 +1 +train +2/3 +54\.60 +12,346", row)
+    assert re.search(r"variant 3 +1 +train +2/3 +inf", last)
+    assert "diverged: the loss is nan" in last and "stopped, can be resumed" in last
+    assert "and 3 more running" in last
+    assert "3 done, 19 running, 7 waiting, 1 failed; time left: about" in last
+    assert "variant 29" not in last
+
+
+def test_nothing_is_drawn_more_often_than_the_eye_needs() -> None:
+    console, out = terminal()
+    many = [trial(f"variant {number}") for number in range(3000)]
+    with Progress(many, console=console) as progress:
+        for one in many:
+            progress.started(one)
+            progress.evaluated(one, point(1))
+            progress.settled(one, record(one))
+    assert len(out.getvalue()) < 100_000
+    assert progress.counts()["done"] == 3000
+
+
+def test_readers_are_counted_with_the_trial_they_are_read_from() -> None:
+    source, waiting = trial("full", finetune=2), trial("other")
+    reader = trial("without fine-tuning", reads_from=source.key)
+    progress = Progress([source, reader, waiting], console=pipe()[0], done=[waiting.key])
+    assert progress.counts() == {"done": 1, "running": 0, "waiting": 2, "failed": 0}
+    progress.started(source)
+    assert progress.counts() == {"done": 1, "running": 1, "waiting": 1, "failed": 0}
+    progress.settled(source, record(source))
+    assert progress.counts() == {"done": 3, "running": 0, "waiting": 0, "failed": 0}
+    assert progress.summary() == "3 done"
+
+
+def test_the_time_left_is_unknown_until_an_epoch_has_ended() -> None:
+    one = trial("one")
+    progress = Progress([one], console=pipe()[0])
+    progress.started(one)
+    assert progress.summary() == "0 done, 1 running; time left: unknown"
+    progress.evaluated(one, point(1))
+    assert "about" in progress.summary()
+
+
+def test_the_time_left_is_the_epochs_left_over_the_trials_at_once() -> None:
+    wall = Wall()
+    trials = [trial(f"variant {number}", epochs=10) for number in range(4)]
+    done, reader = trial("done", epochs=500), trial("reader", epochs=700, reads_from=trials[0].key)
+    clock = Clock([*trials, done, reader], [done.key], wall)
+    for one in trials[:2]:
+        clock.started(one)
+    assert clock.seconds_left() is None
+    wall.seconds = 6.0
+    for one in trials[:2]:
+        clock.evaluated(one, point(1))
+    assert clock.seconds_left() == pytest.approx(6.0 * (9 + 9 + 10 + 10) / 2)
+    for one in trials[:3]:
+        clock.settled(one, resumable=False)
+    assert clock.seconds_left() == pytest.approx(60.0), "one trial cannot run twice as fast"
+    clock.settled(trials[3], resumable=True)
+    assert clock.seconds_left() == pytest.approx(60.0)
+    clock.settled(trials[3], resumable=False)
+    assert clock.seconds_left() == 0.0
+
+
+def test_a_stage_that_ends_early_shortens_what_is_left() -> None:
+    one = trial("one", epochs=100, finetune=20)
+    clock = Clock([one])
+    assert clock.epochs_left(one) == 120
+    clock.evaluated(one, point(40))
+    assert clock.epochs_left(one) == 80
+    clock.evaluated(one, point(41, "finetune-1"))
+    assert clock.epochs_left(one) == 19
+    resumed = Clock([one])
+    resumed.evaluated(one, point(110, "finetune-1"))
+    assert resumed.epochs_left(one) == 10
+
+
+def test_shared_stages_are_not_trained_again() -> None:
+    full = trial("full", finetune=5)
+    twice = full.spec.model_copy(update={"finetune": Finetune(epochs=5, repeats=2)})
+    with_cache = full.spec.model_copy(update={"cache": Cache(window=5, weight=0.1, flatness=1.0)})
+    longer = dataclasses.replace(full, key="longer", spec=twice, starts_from=full.key)
+    cached = dataclasses.replace(full, key="cached", spec=with_cache, starts_from=full.key)
+    clock = Clock([full, cached, longer])
+    assert stage_epochs(cached.spec) == {"train": 3, "finetune-1": 5, "cache": 0}
+    assert [clock.epochs_left(one) for one in (full, cached, longer)] == [8, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (89, "89 s"), (600, "10 min"), (5399, "1 h 30 min"), (12000, "3 h 20 min"), (187200, "2 d 4 h")],
+)
+def test_times_are_said_as_one_reads_them(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+def test_many_threads_may_tell_it() -> None:
+    console, _ = terminal()
+    trials = [trial(f"variant {number}", seed) for number in range(8) for seed in range(40)]
+    errors: list[BaseException] = []
+
+    def tell(mine: list[Trial]) -> None:
+        try:
+            for one in mine:
+                progress.started(one)
+                progress.evaluated(one, point(1))
+                progress.summary()
+                progress.settled(one, record(one))
+        except BaseException as error:
+            errors.append(error)
+
+    with Progress(trials, console=console) as progress:
+        threads = [threading.Thread(target=tell, args=(trials[start::8],)) for start in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+    assert progress.counts() == {"done": len(trials), "running": 0, "waiting": 0, "failed": 0}
+
+
+class Told:
+    """A listener that notes what it hears, or fails at it."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.heard: list[str] = []
+        self.fails = fails
+
+    def started(self, trial: Trial) -> None:
+        self._hear("started")
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        self._hear(f"epoch {evaluation.epoch}")
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        self._hear("stopped" if record is None else record.status)
+
+    def _hear(self, what: str) -> None:
+        self.heard.append(what)
+        if self.fails:
+            raise OSError("disk full")
+
+
+def test_a_listener_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    broken, sound = Told(fails=True), Told()
+    both = Listeners(broken, sound)
+    one = trial("one")
+    both.started(one)
+    both.evaluated(one, point(1))
+    both.settled(one, None)
+    both.settled(one, record(one))
+    assert sound.heard == broken.heard == ["started", "epoch 1", "stopped", "complete"]
+    warnings = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert warnings == ["Told: OSError: disk full"]
+    assert any(entry.exc_info for entry in caplog.records)

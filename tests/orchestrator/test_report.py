@@ -1,0 +1,242 @@
+"""The page as a reader gets it: the answer for every case, escaping, repeatability."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from markdown_it import MarkdownIt
+
+from orchestrator.records import Records
+from orchestrator.report import write_report
+from orchestrator.trial import Trial
+from tests.factories import CACHE, begin, make_trial, settle
+from tests.orchestrator.test_tables import Number, Paper
+
+PAPERS = {"full": Paper(Number(60.0, "recalled"), Number(57.3)), "b": Paper(Number(71.1), Number(68.9))}
+HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z ```"
+
+
+def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: object) -> str:
+    """The page's text. Pictures have their own tests, and take a second each."""
+    settings: dict[str, object] = {
+        "name": "awd_ablation",
+        "question": "Which parts carry the perplexity?",
+        "scale": "laptop",
+        "published_scale": False,
+        "trials": trials,
+        "records": Records(tmp / "runs"),
+        "published": PAPERS,
+        "published_note": "Merity et al. 2017, table 4",
+        "folder": tmp / "report",
+        "command": "python -m orchestrator report sweeps/awd_ablation.yaml",
+        **how,
+    }
+    with contextlib.ExitStack() as stack:
+        for drawing in () if pictures else ("draw_overview", "draw_variants"):
+            stack.enter_context(mock.patch(f"orchestrator.curves.{drawing}", return_value=None))
+        path = write_report(**settings)  # type: ignore[arg-type]
+    assert path == settings["folder"] / "report.md"  # type: ignore[operator]
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"\bnan\b|\bNone\b|Undefined", text)
+    return text
+
+
+def answer(text: str) -> str:
+    """The bold sentence below the question."""
+    return text.split("\n\n")[2].strip("*")
+
+
+Sweep = Callable[..., list[Trial]]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    """Settles variants given as test perplexities, one a seed; None leaves a trial missing."""
+
+    def build(**variants: list[float | None]) -> list[Trial]:
+        trials = []
+        for k, (variant, tests) in enumerate(variants.items()):
+            for seed, test in enumerate(tests, 1):
+                trial = make_trial(variant, seed, batch_size=20 + k)
+                trials.append(trial)
+                if test is not None:
+                    settle(tmp_path / "runs", trial, test)
+        return trials
+
+    return build
+
+
+def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
+    assert answer(write(tmp_path, trials)) == (
+        "At scale laptop, test perplexity is higher with c (+20.00) and b (+10.00) and lower with d (−10.05) than with "
+        "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide e."
+    )
+
+
+def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
+    close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
+    assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
+        "At scale laptop, 2 seeds decide nothing: the 95% simultaneous intervals of 6 changes contain zero."
+    )
+
+
+def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:
+    close = {name: [60.0 + k / 100, 60.2 - k / 100] for k, name in enumerate("cdefg")}
+    assert answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[70.0, 70.2], **close))).endswith(
+        "; 2 seeds do not decide 5 other changes."
+    )
+
+
+def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
+    assert answer(text) == (
+        "At scale laptop, with one seed nothing is decided about b, since the seed noise is unknown."
+    )
+    assert "| 70.00 | 1 | +10.00 | not decided (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
+    assert "No interval is given: one seed: the seed noise is unknown." in text
+
+
+def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[60.0, 60.0], b=[70.0, 70.0], c=[60.0, 60.0]))
+    assert answer(text) == (
+        "At scale laptop, c equals full in every seed; nothing is decided about b, "
+        "since the seeds do not differ, so the seed noise cannot be estimated."
+    )
+
+
+def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, None], c=[None, None])
+    text = write(tmp_path, trials)
+    assert answer(text) == "At scale laptop, b and c have seeds that are not complete and no verdict."
+    assert "3 of 6 planned trials complete, 3 missing. An interim page" in text
+    assert "not decided (1 of 2 seeds missing)" in text
+    assert "not decided (no seed is complete)" in text
+    trials.append(make_trial("full", 3))
+    assert answer(write(tmp_path, trials)) == (
+        "At scale laptop, nothing can be compared yet: 2 of 3 seeds of full complete."
+    )
+
+
+def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[None], b=[None]))
+    assert answer(text) == "At scale laptop, nothing is complete yet, so there is no answer."
+    assert "overview.svg" not in text
+    assert answer(write(tmp_path, sweep(full=[60.0, 61.0]))) == (
+        "At scale laptop, full reaches test perplexity 60.50 ± 0.71 (2 seeds), and nothing is compared with it."
+    )
+
+
+def test_the_baseline_must_be_there(tmp_path: Path, sweep: Sweep) -> None:
+    with pytest.raises(ValueError, match="compares with the variant 'full'"):
+        write(tmp_path, sweep(b=[60.0]))
+
+
+def test_trials_that_did_not_end_well_are_all_there_with_their_reason(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    lost = [make_trial("b", seed, epochs=12 + seed) for seed in (1, 2, 3, 4)]
+    settle(tmp_path / "runs", lost[0], 1.0, status="diverged", reason="not finite in train, epoch 3, step 321")
+    settle(tmp_path / "runs", lost[1], 1.0, status="failed", reason="OSError: disk | full\nat line 3 " + "x" * 400)
+    begin(tmp_path / "runs", lost[2], 60.0, epochs=4)
+    text = write(tmp_path, [*trials, *lost])
+    assert (
+        "| b | 1 | diverged | not finite in train, epoch 3, step 321; learning rate 30, gradient norm 1.23e+03 |"
+        in text
+    )
+    assert "| b | 2 | failed | OSError: disk \\| full at line 3 … (whole in trials.csv) |" in text
+    assert "| b | 3 | unfinished | stands after epoch 4, stage train |" in text
+    assert "| b | 4 | missing | no epoch finished yet |" in text
+    assert "2 of 6 planned trials complete, 1 diverged, 1 failed, 1 unfinished, 1 missing." in text
+
+
+def test_an_adaptive_variant_is_kept_out_of_the_answer(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
+    cached = [make_trial("neural cache", seed, cache=CACHE) for seed in (1, 2)]
+    for trial in cached:
+        settle(tmp_path / "runs", trial, 40.0)
+    text = write(tmp_path, [*trials, *cached])
+    assert "neural cache" not in answer(text)
+    assert "adaptive, not compared" in text
+    assert "| neural cache | 500, 0.1, 1 | 44.00 ± 0.00 | 42.00 ± 0.00 | 44.00 ± 0.00 | 40.00 ± 0.00 |" in text
+    assert "Not drawn, since a cache changes nothing in training: neural cache." in text
+
+
+def test_published_numbers_are_placed(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
+    elsewhere = write(tmp_path, trials)
+    assert "**They belong to another scale**" in elsewhere
+    assert "| 60.0† / 57.3 |" in elsewhere
+    assert "† from memory" in elsewhere
+    assert "another scale" not in write(tmp_path, trials, published_scale=True)
+    assert "No published numbers belong to these variants." in write(tmp_path, trials, published={})
+
+
+@dataclass
+class Page:
+    """What a Markdown reader makes of a page."""
+
+    tables: list[list[int]]
+    text: str
+    links: list[str]
+
+
+def render(text: str) -> Page:
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    tables: list[list[int]] = []
+    for token in tokens:
+        if token.type == "table_open":
+            tables.append([])
+        elif token.type == "tr_open":
+            tables[-1].append(0)
+        elif token.type in ("td_open", "th_open"):
+            tables[-1][-1] += 1
+    inline = [child for token in tokens for child in token.children or []]
+    blocks = {token.content.strip() for token in tokens if token.type == "html_block"}
+    assert all(re.sub(r"</?details>|<summary>[\w ]+</summary>|\s", "", block) == "" for block in blocks)
+    assert not [child for child in inline if child.type == "html_inline"]
+    links = [str(child.attrs["href"]) for child in inline if child.type == "link_open"]
+    return Page(tables, "\n".join(child.content for child in inline), links)
+
+
+def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    hostile = [make_trial(HOSTILE, seed, change=HOSTILE, batch_size=3) for seed in (1, 2)]
+    settle(tmp_path / "runs", hostile[0], 70.0)
+    settle(tmp_path / "runs", hostile[1], 70.0, status="failed", reason=HOSTILE)
+    text = write(tmp_path, [*trials, *hostile], question=HOSTILE, name=HOSTILE, published_note=HOSTILE, command=HOSTILE)
+    page = render(text)
+    assert all(len(set(rows)) == 1 for rows in page.tables)
+    assert len(page.tables) == 5
+    assert page.links == ["table.csv", "trials.csv"]
+    assert page.text.count(" ".join(HOSTILE.split())) >= 4
+    assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))
+
+
+def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[59.0, None])
+    write(tmp_path, trials, pictures=True, folder=tmp_path / "one", published_scale=True)
+    shuffled = [trial for variant in ("full", "b", "c") for trial in trials[::-1] if trial.variant == variant]
+
+    write(tmp_path, shuffled, pictures=True, folder=tmp_path / "two", published_scale=True)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == [
+        "overview.png",
+        "overview.svg",
+        "report.md",
+        "table.csv",
+        "trials.csv",
+        "variants.png",
+        "variants.svg",
+    ]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    text = (tmp_path / "one" / "report.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        assert (tmp_path / "one" / target).is_file()

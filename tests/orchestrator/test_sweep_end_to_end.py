@@ -1,0 +1,214 @@
+"""A whole sweep from the command line, undisturbed and killed, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SWEEP = """
+name: tiny
+question: Does weight drop matter?
+base:
+  corpus: {name: corpus}
+  model: {layers: 1, embedding_size: 32, hidden_size: 32}
+  dropout: {weight: 0.3}
+  bptt: {kind: variable, length: 12}
+  optimizer: {kind: nt_asgd, learning_rate: 5.0, nonmonotone_interval: 1, clip: 0.25}
+  batch_size: 8
+  epochs: 6
+  finetune: {epochs: 2}
+components:
+  weight-dropping: {off: {dropout.weight: 0.0}}
+  fine-tuning: {off: {finetune: null}}
+variants:
+  neural cache: {cache: {window: 50, weight: 0.1, flatness: 1.0}}
+seeds: [1, 2]
+"""
+TIMES = re.compile(r"(?m)^\| (Trial time|Wall time|Mean speed|Peak memory of a trial) [^\n]*\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A working directory with a corpus and a sweep file."""
+    rng = random.Random(7)
+    words = [f"w{i}" for i in range(60)]
+    (tmp_path / "corpus").mkdir()
+    for split, lines in (("train", 1500), ("valid", 120), ("test", 120)):
+        text = "\n".join(" ".join(rng.choices(words, k=11)) for _ in range(lines))
+        (tmp_path / "corpus" / f"{split}.txt").write_text(text + "\n")
+    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    return tmp_path
+
+
+def start(place: Path, *options: str, file: str = "tiny.yaml") -> subprocess.Popen[str]:
+    environment = os.environ | {"LM_CACHE": str(place / "cache"), "PYTHONUNBUFFERED": "1"}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    line = [sys.executable, "-m", "orchestrator", "sweep", file, *options]
+    return subprocess.Popen(
+        line,
+        cwd=place,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=240)
+    return process.returncode, output
+
+
+def report(place: Path) -> dict[str, bytes]:
+    """The report's files without what tells of times."""
+    found = {}
+    for path in sorted((place / "reports" / "tiny" / "paper").iterdir()):
+        if path.name == "trials.csv":
+            continue  # seconds, speed and memory of each trial
+        data = path.read_bytes()
+        found[path.name] = TIMES.sub("", data.decode()).encode() if path.suffix == ".md" else data
+    return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Every process below this one."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue  # it ended meanwhile
+    for child in parents:
+        above = child
+        while above in parents:
+            above = parents[above]
+            if above == pid:
+                yield child
+                break
+
+
+def workers(driver: int) -> list[int]:
+    """The processes that train."""
+    found = []
+    for pid in descendants(driver):
+        try:
+            if b"ray::ImplicitFunc" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 90.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"the sweep ended early: {process.communicate()[0]}"
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+
+
+def checkpoints(place: Path) -> list[Path]:
+    return list(place.glob("runs/*/checkpoints/[0-9]*"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc")
+def test_a_worker_and_the_driver_killed_change_no_byte_of_the_report(place: Path, tmp_path_factory) -> None:
+    calm = tmp_path_factory.mktemp("calm")
+    for name in ("corpus", "tiny.yaml"):
+        (calm / name).symlink_to(place / name)
+    code, output = finish(start(calm, "--executor", "inline"))
+    assert code == 0, output
+    assert output.splitlines()[-1].endswith("reports/tiny/paper/report.md")
+
+    process = start(place)
+    wait_for(lambda: workers(process.pid) and checkpoints(place), process)
+    os.kill(workers(process.pid)[0], signal.SIGKILL)
+    wait_for(lambda: list(place.glob("runs/*/record.json")), process)
+    process.kill()
+    process.communicate()
+    assert len(list(place.glob("runs/*/record.json"))) < 6
+
+    code, output = finish(start(place))
+    assert code == 0, output
+    assert "raylet" not in output
+    assert report(place) == report(calm)
+
+    began = time.monotonic()
+    before = {path: path.stat().st_mtime_ns for path in place.glob("runs/**/*") if path.is_file()}
+    code, output = finish(start(place))
+    assert code == 0, output
+    assert {path: path.stat().st_mtime_ns for path in place.glob("runs/**/*") if path.is_file()} == before
+    assert time.monotonic() - began < 20.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: signal.Signals) -> None:
+    process = start(place, "--jobs", "1")
+    wait_for(lambda: checkpoints(place), process)
+    process.send_signal(number)
+    code, output = finish(process)
+    assert code == 128 + number, output
+    assert "python -m orchestrator sweep tiny.yaml --scale paper" in output
+    assert "Traceback" not in output
+    page = (place / "reports/tiny/paper/report.md").read_text()
+    assert "unfinished" in page or "missing" in page
+
+
+def test_a_diverged_trial_is_an_outcome(place: Path) -> None:
+    text = SWEEP.replace(
+        "weight-dropping: {off: {dropout.weight: 0.0}}",
+        "clipping: {off: {optimizer.clip: null, optimizer.learning_rate: 1.0e+30}}",
+    )
+    (place / "tiny.yaml").write_text(text)
+    code, output = finish(start(place, "--executor", "inline"))
+    assert code == 1, output
+    page = (place / "reports/tiny/paper/report.md").read_text()
+    assert page.count("| diverged |") >= 2
+    # the same command again trains nothing: divergence is a result
+    before = {path: path.stat().st_mtime_ns for path in place.glob("runs/*/record.json")}
+    assert finish(start(place, "--executor", "inline"))[0] == 1
+    assert {path: path.stat().st_mtime_ns for path in place.glob("runs/*/record.json")} == before
+
+
+def test_a_missing_gpu_is_an_error_before_anything_starts(place: Path) -> None:
+    (place / "tiny.yaml").write_text(SWEEP + "resources: {cpus: 1, gpus: 1}\n")
+    code, output = finish(start(place))
+    assert code == 2, output
+    assert "GPU" in output
+    assert not (place / "runs").exists()
+    assert not (place / "mlflow.db").exists()
+
+
+def test_more_cpus_than_there_are_is_an_error(place: Path) -> None:
+    (place / "tiny.yaml").write_text(SWEEP + "resources: {cpus: 4096}\n")
+    code, output = finish(start(place))
+    assert code == 2, output
+    assert "4096" in output
+
+
+def test_a_trial_trained_elsewhere_is_found_by_its_key(place: Path) -> None:
+    environment = os.environ | {"LM_CACHE": str(place / "cache")}
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments], cwd=place, env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    run("orchestrator", "plan", "tiny.yaml", "--write-specs", "specs")
+    spec = sorted(place.glob("specs/*.yaml"))[0]
+    run("lm", "train", str(spec), "--out", f"elsewhere/{spec.stem}", "--threads", "1")
+    (place / "runs").mkdir()
+    (place / "elsewhere" / spec.stem).rename(place / "runs" / spec.stem)
+    line = next(line for line in run("orchestrator", "plan", "tiny.yaml").splitlines() if spec.stem in line)
+    assert "done" in line

@@ -1,0 +1,79 @@
+"""Numbers rounded by their uncertainty, and text that cannot break a page."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from orchestrator.statistics import Interval
+from orchestrator.wording import difference, duration, escape, fenced, listed, number, published, signed, spread
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "text"),
+    [
+        (57.3123, 0.1234, "57.31 ± 0.12"),
+        (57.3123, 0.012, "57.31 ± 0.01"),
+        (57.3123, 0.0012, "57.312 ± 0.001"),
+        (57.3, None, "57.30"),
+        (57.3, 0.0, "57.30 ± 0.00"),
+        (1234.5, 210.0, "1230 ± 210"),
+        (131.72, 3.456, "131.7 ± 3.5"),
+        (2.5e7, 1e6, "2.50e+07 ± 1.00e+06"),
+    ],
+)
+def test_a_spread_is_rounded_by_its_deviation(mean: float, deviation: float | None, text: str) -> None:
+    assert spread(mean, deviation) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "ends", "text"),
+    [
+        (3.42, (2.9, 3.94), "+3.42 [+2.90, +3.94]"),
+        (-0.04, (-12.0, 12.1), "0 [−12, +12]"),
+        (4.0, (0.03, 7.97), "+4.00 [+0.03, +7.97]"),
+        (1.0, (-3.0, math.inf), "+1.00 [−3.00, +∞]"),
+    ],
+)
+def test_a_difference_never_hides_which_side_of_zero_it_lies(
+    value: float, ends: tuple[float, float], text: str
+) -> None:
+    assert difference(value, Interval(*ends)) == text
+
+
+def test_zero_has_no_sign() -> None:
+    assert [signed(0.001), signed(-0.001), signed(0.0)] == ["0.00"] * 3
+    assert number(-3.0) == "−3.00"
+
+
+def test_published_figures_keep_their_digits() -> None:
+    assert [published(60.0), published(57.3), published(56.72), published(None)] == ["60.0", "57.3", "56.72", "–"]
+
+
+def test_lists_and_durations() -> None:
+    assert [listed([]), listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+    assert [duration(3.21), duration(90), duration(7200)] == ["3.2 s", "1.5 min", "2.0 h"]
+
+
+@given(st.text(alphabet=st.sampled_from("ab _*`|\\<>&[]()!#~$@\n\r\t:/.-+1"), max_size=40))
+def test_escaped_text_is_read_back_as_itself_from_a_table(text: str) -> None:
+    rows = MarkdownIt("commonmark").enable("table").parse(f"| a | b |\n| - | - |\n| {escape(text)} | x |\n")
+    cells = [token for token in rows if token.type == "inline"]
+    assert len(cells) == 4
+    assert {child.type for child in cells[2].children or []} <= {"text", "text_special"}
+    assert "".join(child.content for child in cells[2].children or []) == " ".join(text.split())
+
+
+def test_a_fence_is_longer_than_any_inside() -> None:
+    tokens = MarkdownIt().parse(fenced("a\n```\n# b\n````\n", "yaml"))
+    assert [token.type for token in tokens] == ["fence"]
+    assert tokens[0].content == "a\n```\n# b\n````\n"

@@ -1,0 +1,55 @@
+"""Working directories with a database of their own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.records import Records
+from orchestrator.tracking import tracker as tracker_module
+from tests.orchestrator.tracking.seen import process_environment
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh database, made by two processes at once; without a lock that leaves a broken file."""
+    folder = tmp_path_factory.mktemp("migrated")
+    code = "import sys; from orchestrator.tracking.store import Store; Store().experiment(sys.argv[1])"
+    makers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, name],
+            cwd=folder,
+            env=process_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in ("one", "two")
+    ]
+    assert [maker.communicate(timeout=120)[0] for maker in makers] == ["", ""]
+    assert [maker.returncode for maker in makers] == [0, 0]
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def records(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
+    """An empty `runs/` in a working directory that has a database; trackers write at once."""
+    shutil.copy(migrated, tmp_path / "mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(tracker_module, "_FLUSH_SECONDS", 0.02)
+    monkeypatch.setattr(tracker_module, "_REST", 0)
+    return Records(tmp_path / "runs")
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    folder = tmp_path / "reports" / "parts" / "laptop"
+    folder.mkdir(parents=True)
+    (folder / "report.md").write_text("# Which parts matter?\n")
+    (folder / "curves.png").write_bytes(b"\x89PNG")
+    return folder

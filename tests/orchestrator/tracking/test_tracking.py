@@ -1,0 +1,164 @@
+"""What MLflow holds of a sweep, against real stores."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.records import Records
+from orchestrator.tracking.store import Store
+from tests.orchestrator.tracking.seen import BARE, FULL, Seen, eventually, expected, process_environment
+from tests.tracking_factories import curve, leave, point, record, tracker, trial
+
+
+def counted(calls: Counter[str], name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls[name] += 1
+        return call(*args, **kwargs)
+
+    return counting
+
+
+def test_a_sweep_is_a_parent_with_a_run_for_each_trial(records: Records, report: Path) -> None:
+    lost, stopped, waiting = trial("lost"), trial("stopped"), trial("waiting")
+    reader = trial("without fine-tuning", batch_size=FULL.spec.batch_size, reads_from=FULL.key)
+    mirror = tracker([FULL, reader, lost, stopped, waiting], records)
+    for one in (FULL, lost, stopped):
+        mirror.started(one)
+    for evaluation in curve(FULL):
+        mirror.evaluated(FULL, evaluation)
+    mirror.settled(FULL, leave(records, FULL, record(FULL)))
+    mirror.evaluated(lost, point(1, gradient_norm=float("nan"), valid_nats_per_token=1e9))
+    mirror.settled(lost, leave(records, lost, record(lost, "diverged", "loss is nan at step 12"), epochs=0))
+    mirror.evaluated(stopped, point(1))
+    leave(records, stopped, epochs=1)
+    mirror.settled(stopped, None)
+    mirror.finish(report, "failed")
+
+    seen = Seen()
+    assert set(seen.nested) == {("full", 1), ("without fine-tuning", 1), ("lost", 1), ("stopped", 1)}
+    assert seen.statuses() == ["FAILED", "FINISHED", "FAILED", "KILLED", "FINISHED"]
+    full = seen.nested["full", 1]
+    assert seen.history(("full", 1)) == expected(curve(FULL))
+    assert seen.history(("without fine-tuning", 1)) == expected(curve(FULL)[:3])
+    params = full.data.params
+    assert (params["optimizer.kind"], params["model.hidden_size"], params["penalties"]) == (
+        "nt_asgd",
+        "[16, 8]",
+        "null",
+    )
+    assert (params["seed"], params["finetune.epochs"]) == ("1", "2")
+    metrics = full.data.metrics
+    assert metrics["train/test_perplexity"] == pytest.approx(80.0)
+    assert metrics["finetune-1/test_perplexity_reference"] == pytest.approx(79.5)
+    assert (metrics["final/valid_perplexity"], metrics["final/best_epoch"]) == (pytest.approx(89.0), 2)
+    assert (metrics["final/seconds"], metrics["final/peak_memory_bytes"]) == (8.0, 5e6)
+    tags = full.data.tags
+    names = ("sweep", "scale", "variant", "change", "seed", "trial_key", "commit", "device", "status", "reason")
+    assert [tags.get(name, "") for name in names] == [
+        *("parts", "laptop", "full", "changes full", "1", FULL.key, "abc123", "cpu (test)", "complete", "")
+    ]
+    assert tags["corpus_fingerprint"] == "f" * 64
+    assert seen.nested["lost", 1].data.tags["reason"] == "loss is nan at step 12"
+    assert {"valid_perplexity", "gradient_norm"}.isdisjoint(seen.nested["lost", 1].data.metrics)
+    [parent] = seen.parents
+    assert all(run.data.tags["mlflow.parentRunId"] == parent.info.run_id for run in seen.nested.values())
+    assert (parent.data.tags["question"], parent.data.tags["commit"]) == ("Which parts matter?", "abc123")
+    artifacts = [file.path for file in seen.client.list_artifacts(parent.info.run_id, "report")]
+    assert sorted(artifacts) == ["report/curves.png", "report/report.md"]
+    assert (Path("mlartifacts") / "parts" / parent.info.run_id).is_dir()
+    assert not Path("mlruns").exists()
+
+
+def test_scales_have_parents_of_their_own(records: Records) -> None:
+    leave(records, FULL, record(FULL))
+    for scale in ("laptop", "paper's", "laptop"):
+        tracker([FULL], records, scale=scale).finish(None, "complete")
+    store = Store()
+    for scale in ("laptop", "paper's"):
+        assert sorted(run.tags["role"] for run in store.runs(store.experiment("parts"), scale)) == ["sweep", "trial"]
+
+
+def test_a_finished_sweep_again_costs_one_search(
+    records: Records, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (FULL, BARE):
+        leave(records, one, record(one))
+    tracker([FULL, BARE], records).finish(report, "complete")
+    before, calls = Seen().everything(), Counter[str]()
+    from mlflow import MlflowClient
+
+    for name in ("search_runs", "create_run", "get_metric_history", "log_batch", "set_terminated", "update_run"):
+        monkeypatch.setattr(MlflowClient, name, counted(calls, name, getattr(MlflowClient, name)))
+    tracker([FULL, BARE], records).finish(report, "complete")
+    assert calls == {"search_runs": 1}
+    assert Seen().everything() == before
+    (report / "report.md").write_text("# Another\n")
+    tracker([FULL, BARE], records).finish(report, "complete")
+    [parent] = Seen().parents
+    changed = Seen().client.download_artifacts(parent.info.run_id, "report/report.md")
+    assert Path(changed).read_text() == "# Another\n"
+
+
+def test_a_resumed_trial_goes_on_in_its_own_run(records: Records) -> None:
+    first = tracker([FULL], records)
+    first.started(FULL)
+    first.evaluated(FULL, point(1))
+    first.evaluated(FULL, point(2))
+    first.settled(FULL, None)
+    leave(records, FULL, epochs=2)
+    first.finish(None, "interrupted")
+    assert Seen().statuses() == ["KILLED", "KILLED"]
+    begun = Seen()
+
+    again = tracker([FULL], records)
+    again.started(FULL)
+    again.evaluated(FULL, point(2))  # the epoch after the last checkpoint, trained twice
+    again.evaluated(FULL, point(3))
+    eventually(lambda: Seen().statuses() == ["RUNNING", "RUNNING"] and len(Seen().history(("full", 1))) == 3)
+    again.settled(FULL, leave(records, FULL, record(FULL)))
+    again.finish(None, "complete")
+    seen = Seen()
+    assert seen.statuses() == ["FINISHED", "FINISHED"]
+    assert seen.parents[0].info.run_id == begun.parents[0].info.run_id
+    assert seen.nested["full", 1].info.run_id == begun.nested["full", 1].info.run_id
+    assert seen.history(("full", 1)) == expected(curve(FULL))
+
+
+def test_a_failed_trial_that_succeeds_later_forgets_its_reason(records: Records) -> None:
+    leave(records, BARE, record(BARE, "failed", "disk full"), epochs=1)
+    tracker([BARE], records).finish(None, "failed")
+    assert Seen().nested["without dropout", 2].data.tags["reason"] == "disk full"
+    leave(records, BARE, record(BARE))
+    tracker([BARE], records).finish(None, "complete")
+    assert Seen().statuses() == ["FINISHED", "FINISHED"]
+    assert Seen().nested["without dropout", 2].data.tags.get("reason", "") == ""
+    assert Seen().history(("without dropout", 2)) == expected(curve(BARE))
+
+
+def test_the_users_store_is_honoured(
+    records: Records, migrated: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere" / "mine.db"
+    elsewhere.parent.mkdir()
+    shutil.copy(migrated, elsewhere)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
+    leave(records, FULL, record(FULL))
+    tracker([FULL], records).finish(None, "complete")
+    assert Seen().experiment is None
+    assert Seen(f"sqlite:///{elsewhere}").statuses() == ["FINISHED", "FINISHED"]
+    assert (
+        Seen(f"sqlite:///{elsewhere}").experiment.artifact_location == (elsewhere.parent / "mlartifacts/parts").as_uri()
+    )
+
+
+def test_importing_the_tracker_imports_no_mlflow() -> None:
+    code = "import sys, orchestrator.tracking; sys.exit('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=process_environment(), check=False).returncode == 0

@@ -1,0 +1,219 @@
+"""What MLflow holds whatever happened to the driver or the server, and what that costs the sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.records import Records
+from orchestrator.tracking import store as store_module
+from orchestrator.tracking import tracker as tracker_module
+from orchestrator.tracking.mirror import Mirror
+from orchestrator.tracking.store import Store
+from tests.orchestrator.tracking.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
+from tests.tracking_factories import curve, leave, point, record, tracker
+
+KILLED_DRIVER = """
+import time
+from pathlib import Path
+from orchestrator.records import Records
+from tests.tracking_factories import leave, point, record, tracker, trial
+full, bare, dropped = trial("full", finetune=2), trial("without dropout", 2), trial("dropped")
+records = Records(Path("runs"))
+mirror = tracker([full, bare, dropped], records)
+for one in (full, bare, dropped):
+    mirror.started(one)
+    mirror.evaluated(one, point(1))
+time.sleep(60)
+"""
+
+
+def test_the_command_after_a_killed_driver_leaves_nothing_running(records: Records) -> None:
+    driver = subprocess.Popen([sys.executable, "-c", KILLED_DRIVER], env=process_environment())
+    try:
+        eventually(lambda: len(Seen().nested) == 3 and all(r.data.metrics for r in Seen().nested.values()), 30)
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    assert Seen().statuses() == ["RUNNING"] * 4
+    again = tracker([FULL, BARE], records)  # `dropped` is no longer in the sweep's file
+    again.settled(FULL, leave(records, FULL, record(FULL)))
+    again.finish(None, "budget")
+    seen = Seen()
+    assert {name: run.info.status for name, run in seen.nested.items()} == {
+        ("full", 1): "FINISHED",
+        ("without dropout", 2): "KILLED",
+        ("dropped", 1): "KILLED",
+    }
+    assert seen.nested["dropped", 1].data.tags["status"] == "stopped"
+    assert seen.parents[0].info.status == "KILLED"
+    assert seen.history(("full", 1)) == expected(curve(FULL))
+
+
+def test_a_server_that_is_down_costs_nothing_and_is_filled_in_later(
+    records: Records, report: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{closed_port()}")
+    mirror = tracker([FULL, BARE], records)
+    began = time.monotonic()
+    for one in (FULL, BARE):
+        mirror.started(one)
+        for _ in range(500):
+            mirror.evaluated(one, point(1))
+        mirror.settled(one, leave(records, one, record(one)))
+    assert time.monotonic() - began < 0.5
+    mirror.finish(report, "complete")
+    assert time.monotonic() - began < 6
+    [warning] = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert "MLflow" in warning.getMessage() and "\n" not in warning.getMessage()
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    tracker([FULL, BARE], records).finish(report, "complete")
+    assert Seen().statuses() == ["FINISHED"] * 3
+    assert Seen().history(("full", 1)) == expected(curve(FULL))
+
+
+def test_a_server_that_never_answers_holds_up_the_end_for_seconds(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "_STALLED_SECONDS", 1.0)
+    leave(records, FULL, record(FULL))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mirror = tracker([FULL], records, uri=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        mirror.started(FULL)
+        mirror.evaluated(FULL, point(1))
+        began = time.monotonic()
+        mirror.finish(None, "complete")
+        assert 0.9 < time.monotonic() - began < 3
+
+
+def test_what_was_missed_while_the_server_was_away_is_filled_in(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, away, refused = Store.log, [False], [0]
+
+    def sometimes(self: Store, *args: Any) -> None:
+        if away[0]:
+            refused[0] += 1
+            raise ConnectionError("away")
+        log(self, *args)
+
+    monkeypatch.setattr(Store, "log", sometimes)
+    monkeypatch.setattr(tracker_module, "_QUIET_SECONDS", 0.0)
+    mirror = tracker([FULL], records)
+    mirror.started(FULL)
+    mirror.evaluated(FULL, point(1))
+    eventually(lambda: Seen().nested and Seen().history(("full", 1)))
+    away[0] = True
+    leave(records, FULL, epochs=2)
+    mirror.evaluated(FULL, point(2))
+    eventually(lambda: refused[0])
+    away[0] = False
+    mirror.evaluated(FULL, point(3))
+    eventually(lambda: Seen().history(("full", 1)) == expected(curve(FULL)[:3]))
+    mirror.finish(None, "budget")
+    assert Seen().statuses() == ["KILLED", "KILLED"]
+
+
+def test_a_run_deleted_by_hand_does_not_take_the_others_along(records: Records) -> None:
+    mirror = tracker([FULL, BARE], records)
+    for one in (FULL, BARE):
+        mirror.started(one)
+        mirror.evaluated(one, point(1))
+    eventually(lambda: len(Seen().nested) == 2 and Seen().history(("without dropout", 2)))
+    Seen().client.delete_run(Seen().nested["full", 1].info.run_id)
+    for one in (FULL, BARE):
+        mirror.evaluated(one, point(2))
+        mirror.settled(one, leave(records, one, record(one)))
+    mirror.finish(None, "complete")
+    seen = Seen()
+    assert seen.statuses() == ["FINISHED"] * 3
+    assert seen.history(("full", 1)) == expected(curve(FULL))
+    assert seen.history(("without dropout", 2)) == expected(curve(BARE))
+
+
+def test_a_record_that_cannot_be_read_is_told_and_left_out(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    for one in (FULL, BARE):
+        leave(records, one, record(one))
+    (records.folder(FULL.key) / "record.json").write_text("{")
+    tracker([FULL, BARE], records).finish(None, "failed")
+    assert set(Seen().nested) == {("without dropout", 2)}
+    [warning] = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert "full, seed 1" in warning.getMessage() and "record.json" in warning.getMessage()
+
+
+def test_a_store_that_cannot_be_opened_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "mlflow.db"
+    broken.write_text("no database")
+    monkeypatch.chdir(tmp_path)
+    mirror = tracker([FULL], Records(tmp_path / "runs"), uri=f"sqlite:///{broken}")
+    mirror.started(FULL)
+    mirror.evaluated(FULL, point(1))
+    mirror.finish(None, "complete")
+    assert "MLflow" in caplog.text
+    assert broken.read_text() == "no database"
+
+
+def test_the_writer_rests_for_most_of_the_time(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker_module, "_REST", 50)
+    writes: list[float] = []
+
+    def slow(self: Mirror, *args: Any) -> None:
+        writes.append(time.monotonic())
+        time.sleep(0.01)
+
+    monkeypatch.setattr(Mirror, "write", slow)
+    mirror = tracker([FULL], records)
+    began = time.monotonic()
+    while time.monotonic() - began < 2.2:
+        mirror.evaluated(FULL, point(1))
+        time.sleep(0.005)
+    assert 1 <= len(writes) <= 6
+    mirror.finish(None, "complete")
+
+
+def test_a_database_that_mlflow_calls_out_of_date_is_copied_and_migrated(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlalchemy
+    from alembic import command
+    from mlflow.store.db.utils import _get_alembic_config
+
+    uri = f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    engine, config = sqlalchemy.create_engine(uri), _get_alembic_config(uri)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "-1")
+    engine.dispose()
+
+    def version(file: str) -> str:
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            return str(database.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+    # MLflow migrates this one by itself, since a table is missing; it says so of others.
+    older, client, said = version("mlflow.db"), store_module._client, list[str]()
+
+    def refuses_once(uri: str) -> Any:
+        if not said:
+            said.append("Detected out-of-date database schema")
+            raise RuntimeError(said[0])
+        assert version("mlflow.db") != older, "not migrated yet"
+        return client(uri)
+
+    monkeypatch.setattr(store_module, "_client", refuses_once)
+    leave(records, FULL, record(FULL))
+    tracker([FULL], records).finish(None, "complete")
+    assert Seen().statuses() == ["FINISHED", "FINISHED"]
+    assert version("mlflow.db.before-upgrade") == older

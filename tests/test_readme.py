@@ -1,0 +1,54 @@
+"""The README's commands, links and numbers are true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.S)
+LINES = [part.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() for part in line.split("&&")]
+COMMANDS = sorted({line for line in LINES if line.startswith(("python -m orchestrator", "python -m lm"))})
+
+
+def run(line: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    assert links
+    missing = [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_exists_with_its_options(line: str) -> None:
+    words = line.split()[2:]
+    subcommands = [word for word in words[1:] if re.fullmatch(r"[a-z]+", word)][: 2 if words[0] == "lm" else 1]
+    done = run([sys.executable, "-m", words[0], *subcommands, "--help"])
+    if done.returncode == 2 and len(subcommands) == 2:
+        subcommands = subcommands[:1]
+        done = run([sys.executable, "-m", words[0], *subcommands, "--help"])
+    assert done.returncode == 0, done.stderr
+    assert all(option in done.stdout for option in words if option.startswith("--"))
+
+
+def test_both_commands_install_the_tested_set() -> None:
+    assert sum("pip install -c constraints.txt -e" in line for line in LINES) >= 2
+    assert any(line.startswith("pytest") for line in LINES)
+
+
+def test_the_readme_quotes_the_committed_report() -> None:
+    report = (ROOT / "reports/awd_ablation/mini/report.md").read_text(encoding="utf-8")
+    quoted = [line for line in README.splitlines() if line.startswith(("| full ", "| no ", "| neural "))]
+    assert quoted
+    for line in quoted:
+        variant, *numbers = [cell.strip() for cell in line.strip("|").split("|")]
+        row = next(row for row in report.splitlines() if row.startswith(f"| {variant} |"))
+        assert all(number in row for number in numbers), line

@@ -1,0 +1,60 @@
+"""The directions that imports may take, and each tool's one door."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py"))
+DOORS = {"ray": "schedule.py", "matplotlib": "curves.py", "mlflow": "tracking"}
+
+
+def imports(path: Path, *, at_load: bool) -> Iterator[str]:
+    """Top names that a file imports: all of them, or those that importing the file runs."""
+    pending: list[ast.AST] = [ast.parse((ROOT / path).read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write whole module names"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        skipped = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        )
+        if not (at_load and skipped):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def tops(path: Path, *, at_load: bool) -> set[str]:
+    return {name.split(".")[0] for name in imports(path, at_load=at_load)}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "lm"], ids=str)
+def test_lm_knows_no_orchestrator(path: Path) -> None:
+    assert not tops(path, at_load=False) & {"orchestrator", "ray", "optuna", "mlflow", "matplotlib"}
+
+
+def test_the_spec_needs_pydantic_alone() -> None:
+    assert tops(Path("lm/spec.py"), at_load=False) <= {"__future__", "hashlib", "json", "typing", "pydantic"}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)
+def test_each_tool_has_one_door(path: Path) -> None:
+    inside = "/".join(path.parts[1:])
+    for tool, door in DOORS.items():
+        if not inside.startswith(door):
+            assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
+    heavy = {"torch", "mlflow", "matplotlib"} | ({"ray"} if not inside.startswith("schedule") else set())
+    assert inside.startswith("curves") or not tops(path, at_load=True) & heavy
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)
+def test_the_driver_takes_only_torch_free_parts_of_lm(path: Path) -> None:
+    free = {"lm.spec", "lm.record", "lm.data", "lm.files", "lm.checkout"}
+    taken = {".".join(name.split(".")[:2]) for name in imports(path, at_load=True) if name.startswith("lm.")}
+    assert taken <= free
