@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ConfigDict
 
 from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
@@ -69,8 +68,6 @@ class Score(Part):
 
     A loss too large for its perplexity leaves that infinite: "Infinity" in a record, since JSON has no such number.
     """
-
-    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     nats_per_token: float
     predicted_tokens: int
