@@ -190,7 +190,7 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
         save_weights(temporary, stage.best)
     valid = token_nats(trial.model, valid_RB, scoring.window)
     test = token_nats(trial.model, test_RB, scoring.window)
-    if not math.isfinite(test.score().nats_per_token):
+    if not math.isfinite(test.score().perplexity):
         at = stage.at
         raise DivergedError(
             Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=at.learning_rate, gradient_norm=None)

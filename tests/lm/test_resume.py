@@ -94,6 +94,7 @@ def test_killed_in_the_middle_of_an_epoch(
         ("lm.checkpoint.sync", 9, False),  # the second checkpoint is written and not yet named
         ("lm.checkpoint.save_weights", 5, False),  # half of the third
         ("lm.checkpoint.sync", 27, True),  # named, the older ones not yet removed
+        ("lm.train.write_curve", 4, False),  # an epoch has ended and left nothing
         ("lm.train.write_curve", 4, True),  # the curve is an epoch ahead of the checkpoint
         ("lm.train.save_weights", 1, False),  # the first stage has ended, nothing of it is kept
         ("lm.train.write_table", 1, True),  # its losses on validation are kept, on test not
