@@ -9,11 +9,12 @@ from typing import Annotated, NoReturn
 
 import typer
 import yaml
+from pydantic import ValidationError
 
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.record import Record, Score, read_record
-from lm.spec import Cache, TrainSpec
+from lm.spec import Cache, TrainSpec, explain
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 app.add_typer(corpus_app, name="corpus", help="List, check and fetch corpora.")
@@ -28,7 +29,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="the trial's folder; runs/<key> if not said")] = None,
     device: Device = "auto",
     threads: Threads = None,
-    checkpoint_minutes: Annotated[float, typer.Option(help="between checkpoints within an epoch")] = 10.0,
+    checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
 ) -> None:
     """Train the trial of SPEC.yaml, or go on with it; a settled one is only told of."""
     granted = _grant_threads(threads)
@@ -38,7 +39,9 @@ def train(
 
     try:
         spec = TrainSpec.model_validate(yaml.safe_load(spec_file.read_text(encoding="utf-8")))
-    except (ValueError, yaml.YAMLError) as error:
+    except ValidationError as error:
+        _refuse("\n".join(f"{spec_file}: {line}" for line in explain(error)))
+    except (ValueError, OSError, yaml.YAMLError) as error:
         _refuse(f"{spec_file}: {error}")
     try:
         folder = out or Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
@@ -52,7 +55,7 @@ def train(
                 f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}",
                 flush=True,
             )
-    except (CorpusError, ValueError) as error:
+    except (CorpusError, ValueError, OSError) as error:
         _refuse(str(error))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)

@@ -46,7 +46,7 @@ def active_positions(
     index_N = torch.arange(count, device=device)
     if mode == "full":
         return index_N > 0
-    return (index_N > window) & ~((index_N % chunk == 0) & (index_N >= window))
+    return (index_N > window) & (index_N % chunk != 0)
 
 
 def cache_probability(hidden_NH: Tensor, targets_N: Tensor, window: int, flatness: float) -> Tensor:

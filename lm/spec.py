@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 NUMERICS_VERSION = 1
 """Raised whenever the same spec, seed and corpus would give other numbers; part of every key."""
@@ -243,6 +244,20 @@ class TrainSpec(Part):
         if self.cache is not None:
             stages["cache"] = self
         return stages
+
+
+def explain(error: ValidationError) -> list[str]:
+    """What is wrong with a spec, a line each: dotted key, rule, what was got, and the nearest key for an unknown one."""
+    lines = []
+    for found in error.errors():
+        *above, last = [str(part) for part in found["loc"]] or [""]
+        line = f"{'.'.join((*above, last))}: {found['msg']}, got {found['input']!r}"
+        if found["type"] == "extra_forbidden":
+            known = {name for part in Part.__subclasses__() for name in part.model_fields}
+            near = difflib.get_close_matches(last, sorted(known), n=1)
+            line = f"{'.'.join((*above, last))}: unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
+        lines.append(line)
+    return lines
 
 
 def trial_key(spec: TrainSpec, fingerprint: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,15 +16,8 @@ from filelock import FileLock
 from lm import provenance
 from lm.cache import score_with_cache
 from lm.checkout import commit
-from lm.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    load_weights,
-    remove_checkpoints,
-    save_checkpoint,
-    save_weights,
-)
-from lm.data import EncodedCorpus, fingerprint_of, load
+from lm.checkpoint import load_weights, remove_checkpoints, save_weights
+from lm.data import fingerprint_of, load
 from lm.data.batches import columns
 from lm.epochs import run_stage
 from lm.evaluate import TokenNats, token_nats
@@ -38,38 +30,17 @@ from lm.record import (
     Record,
     Split,
     StageResult,
-    copy_stage,
-    read_curve,
     read_record,
     token_nats_path,
     weights_path,
     write_curve,
     write_record,
 )
+from lm.resume import TrialState, resume, save, take_over
 from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys, trial_key
-from lm.stage import DivergedError, Position, Stage, begin_stage, from_checkpoint, to_checkpoint
+from lm.stage import DivergedError, Position, Stage, begin_stage
 
 CHECKPOINT_SECONDS = 600.0
-
-
-@dataclass
-class _Trial:
-    """A trial under way: what all of its stages share."""
-
-    spec: TrainSpec
-    out: Path
-    corpus: EncodedCorpus
-    device: torch.device
-    threads: int
-    model: LanguageModel
-    keys: dict[str, str]
-    done: list[StageResult] = field(default_factory=list)
-    curve: list[Evaluation] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        """The trial's own key, that of its last stage."""
-        return self.keys[list(self.keys)[-1]]
 
 
 def train(
@@ -105,18 +76,18 @@ def train(
         corpus = load(spec.corpus)
         model = build_model(spec, len(corpus.vocabulary), chosen)
         keys = stage_keys(spec, corpus.fingerprint)
-        trial = _Trial(spec, out, corpus, chosen, threads, model, keys)
+        trial = TrialState(spec, out, corpus, chosen, threads, model, keys)
         yield from _train_all(trial, resume_from, checkpoint_seconds)
 
 
-def _train_all(trial: _Trial, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:
+def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:
     """Every stage that is not done yet, then the record."""
     provenance.reset_peak_memory(trial.device)
     divergence: Divergence | None = None
     try:
-        stage = _resume(trial)
+        stage = resume(trial)
         if stage is None and resume_from is not None:
-            _take_over(trial, resume_from)
+            take_over(trial, resume_from)
         finished = {result.name for result in trial.done}
         for name in trial.spec.stages():
             if name in finished:
@@ -157,7 +128,7 @@ def load_model(spec: TrainSpec, folder: Path, vocabulary_size: int, device: torc
     return model
 
 
-def _begin(trial: _Trial, name: str) -> Stage:
+def _begin(trial: TrialState, name: str) -> Stage:
     last = trial.curve[-1] if trial.curve else None
     before = trial.done[-1] if trial.done else None
     at = Position(
@@ -173,16 +144,16 @@ def _begin(trial: _Trial, name: str) -> Stage:
     return begin_stage(trial.spec, trial.model, trial.device, at)
 
 
-def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iterator[Evaluation]:
+def _train_stage(trial: TrialState, stage: Stage, checkpoint_seconds: float) -> Iterator[Evaluation]:
     scoring, corpus = trial.spec.scoring, trial.corpus
     train_RB = columns(corpus.train, trial.spec.batch_size, trial.device)
     valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device)
     test_RB = columns(corpus.test, scoring.test_columns, trial.device)
     # The curve reaches the disk before the checkpoint: one that is an epoch ahead is cut at the next start.
-    for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: _save(trial, s), checkpoint_seconds):
+    for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: save(trial, s), checkpoint_seconds):
         trial.curve.append(evaluation)
         write_curve(trial.out, trial.curve)
-        _save(trial, stage)
+        save(trial, stage)
         yield evaluation
     begun = time.perf_counter()
     trial.model.load_weights(stage.best)
@@ -216,7 +187,7 @@ def _train_stage(trial: _Trial, stage: Stage, checkpoint_seconds: float) -> Iter
     )
 
 
-def _cache_stage(trial: _Trial) -> None:
+def _cache_stage(trial: TrialState) -> None:
     """Score the chosen weights once more with the neural cache; its values, where several, are chosen on validation."""
     begun = time.perf_counter()
     spec, before = trial.spec.cache, trial.done[-1]
@@ -246,64 +217,13 @@ def _cache_stage(trial: _Trial) -> None:
     _keep_stage(trial, result, mixed)
 
 
-def _keep_stage(trial: _Trial, result: StageResult, nats: dict[Split, TokenNats]) -> None:
+def _keep_stage(trial: TrialState, result: StageResult, nats: dict[Split, TokenNats]) -> None:
     for split, losses in nats.items():
         write_table(token_nats_path(trial.out, result.name, split), losses.table())
     trial.done.append(result)
 
 
-def _save(trial: _Trial, stage: Stage) -> None:
-    checkpoint = to_checkpoint(stage)
-    state = checkpoint.state | {
-        "key": trial.key,
-        "done": [result.model_dump_json() for result in trial.done],
-    }
-    save_checkpoint(trial.out, Checkpoint(checkpoint.weights, state))
-
-
-def _resume(trial: _Trial) -> Stage | None:
-    """The stage that the last checkpoint holds, None where there is none; the trial's curve and results with it."""
-    checkpoint = load_checkpoint(trial.out, trial.device)
-    if checkpoint is None:
-        return None
-    if checkpoint.state["key"] != trial.key:
-        raise ValueError(f"{trial.out}: its checkpoint is of trial {checkpoint.state['key']}, this spec is {trial.key}")
-    stage = from_checkpoint(trial.spec, trial.model, trial.device, checkpoint)
-    trial.done = [StageResult.model_validate_json(text) for text in checkpoint.state["done"]]
-    trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]
-    return stage
-
-
-def _take_over(trial: _Trial, source: Path) -> None:
-    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included.
-
-    Their files are copied, so that this folder is whole without the other.
-    """
-    record = read_record(source)
-    if record is None:
-        return
-    theirs = stage_keys(record.spec, record.corpus.fingerprint)
-    shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
-    names = [result.name for result in shared]
-    divergence = record.divergence
-    if divergence is not None and trial.keys.get(divergence.stage) == theirs[divergence.stage]:
-        names.append(divergence.stage)
-    else:
-        divergence = None
-    for name in names:
-        copy_stage(source, trial.out, name)
-    trial.done = shared
-    trial.curve = [point for point in read_curve(source) if point.stage in names]
-    if trial.curve:
-        write_curve(trial.out, trial.curve)
-    if divergence is not None:
-        raise DivergedError(divergence)
-    trained = [name for name in names if name != "cache"]
-    if trained:
-        trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
-
-
-def _settle(trial: _Trial, divergence: Divergence | None) -> None:
+def _settle(trial: TrialState, divergence: Divergence | None) -> None:
     seconds = sum(result.train_seconds + result.evaluation_seconds for result in trial.done)
     last = trial.curve[-1] if trial.curve else None
     reason = None

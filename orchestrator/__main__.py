@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -26,7 +28,7 @@ RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the reco
 
 @app.callback()
 def _main() -> None:
-    """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line, 3 out of budget."""
+    """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line, 130 or 143 interrupted."""
 
 
 @app.command()
@@ -39,23 +41,17 @@ def plan(
     ] = None,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from lm.data import CorpusError
     from orchestrator import plan as planning
     from orchestrator.plan_table import print_plan
     from orchestrator.records import Records
 
     sweep = open_sweep(file, scale)
-    try:
+    with refused(ValueError, OSError):
         trials = planning.plan(sweep)
-    except CorpusError as error:
-        wrong(str(error))
-    try:
         print_plan(sweep, trials, Records(runs))
-    except ValueError as error:  # a record that cannot be read
-        wrong(str(error))
-    if write_specs is not None:
-        written = planning.write_specs(trials, write_specs)
-        typer.echo(f"{len(written)} specs written to {write_specs}")
+        if write_specs is not None:
+            written = planning.write_specs(trials, write_specs)
+            typer.echo(f"{len(written)} specs written to {write_specs}")
 
 
 @app.command()
@@ -79,7 +75,8 @@ def sweep(
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
-    from orchestrator.run import Options, run_sweep
+    from orchestrator.machine import CannotStartError
+    from orchestrator.run import Options, prepare, run_sweep
 
     if executor not in ("ray", "inline"):
         wrong(f"--executor: ray or inline, got {executor!r}")
@@ -94,13 +91,10 @@ def sweep(
         checkpoint_seconds=60.0 * checkpoint_minutes,
     )
     scaled = open_sweep(file, scale)
-    try:
-        code = run_sweep(scaled, options)
-    except ValueError as error:
-        wrong(str(error))
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command goes on.", err=True)
-        code = 130
+    with refused(ValueError, OSError):
+        prepared = prepare(scaled, options)
+    with refused(CannotStartError):
+        code = run_sweep(prepared)
     raise typer.Exit(code)
 
 
@@ -117,10 +111,8 @@ def report(
     from orchestrator.report_sweep import report_sweep
 
     scaled = open_sweep(file, scale)
-    try:
+    with refused(ValueError, OSError):
         typer.echo(report_sweep(scaled, file, plan_trials(scaled), Records(runs.resolve()), reports))
-    except ValueError as error:
-        wrong(str(error))
 
 
 @app.command()
@@ -131,10 +123,8 @@ def status(file: SweepFile, scale: ScaleName = None, runs: RunsFolder = Path("ru
     from orchestrator.records import Records
 
     scaled = open_sweep(file, scale)
-    try:
+    with refused(ValueError):
         print_status(plan_trials(scaled), Records(runs.resolve()))
-    except ValueError as error:
-        wrong(str(error))
 
 
 def open_sweep(file: Path, scale: str | None) -> ScaledSweep:
@@ -150,6 +140,15 @@ def open_sweep(file: Path, scale: str | None) -> ScaledSweep:
         wrong(str(error))
     typer.echo(f"{sweep.name} at scale {name} ({why}): {sweep.question}")
     return scaled
+
+
+@contextmanager
+def refused(*errors: type[Exception]) -> Iterator[None]:
+    """Within the block these errors are the user's: said in their own words, exit code 2."""
+    try:
+        yield
+    except errors as error:
+        wrong(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
 
 
 def wrong(message: str) -> NoReturn:

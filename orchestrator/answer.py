@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, Noise
+from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison
 from orchestrator.sweep import BASELINE
 from orchestrator.tables import AblationRow
 from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, spread
@@ -57,7 +57,7 @@ def noise_sentence(comparison: Comparison | None) -> Markdown:
         f"a seed or a stage, and that all variants have one standard deviation, "
         f"pooled here to {pooled} of perplexity with {noise.degrees_of_freedom} degrees of freedom over "
         f"{counted(noise.compared, 'compared variant')} and the baseline; the variants' own deviations lie between "
-        f"{low} and {high}{_warning(noise)}. They cover the noise of seeds, not that of another test text."
+        f"{low} and {high}. They cover the noise of seeds, not that of another test text."
     )
 
 
@@ -162,7 +162,3 @@ def _why_no_interval(comparison: Comparison | None) -> str:
 def _percent(nats: float) -> str:
     # A small difference in nats is that share of the perplexity; expm1 keeps it true for large ones.
     return f"{100 * nats:.2g}%"
-
-
-def _warning(noise: Noise) -> str:
-    return ", which the assumption may not bear" if noise.largest > 4 * noise.smallest else ""

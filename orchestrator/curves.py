@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from lm.files import atomic
-from lm.record import Evaluation
+from lm.record import Evaluation, perplexity
 
 # Paul Tol's "muted" scheme: nine colours told apart with every common kind of colour blindness. Four dash
 # patterns, a number coprime to nine, keep 36 variants distinct and the first ones readable in grey.
@@ -122,9 +122,7 @@ def _window(variants: Sequence[VariantCurves], published: float | None) -> _Rang
     high = max(min(max(settled), low + math.log(8.0)), math.log(published) if published else low)
     margin = max(0.04 * (high - low), 0.005)
     low, high = low - margin, high + margin
-    # Losses beyond exp's range would overflow; the picture never reaches them.
-    highest = math.exp(min(max(values), 700.0))
-    return _Range(math.exp(low), math.exp(high), sum(value > high for value in values), highest)
+    return _Range(math.exp(low), math.exp(high), sum(value > high for value in values), perplexity(max(values)))
 
 
 def _cut_sentence(window: _Range) -> str | None:
@@ -153,7 +151,7 @@ def _draw_variant(axes: Axes, variant: VariantCurves, line: _Line) -> None:
 
 
 def _points(seed: Sequence[Evaluation]) -> tuple[list[int], list[float]]:
-    return [point.epoch for point in seed], [math.exp(min(point.valid_nats_per_token, 700.0)) for point in seed]
+    return [point.epoch for point in seed], [point.valid_perplexity for point in seed]
 
 
 def _mean(seeds: Sequence[Sequence[Evaluation]]) -> tuple[list[int], list[float]]:

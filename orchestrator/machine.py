@@ -11,6 +11,10 @@ from orchestrator.sweep import PUBLISHED_SCALE, Sweep
 SMALL_SCALE = "laptop"
 
 
+class CannotStartError(ValueError):
+    """What the trials ask for is not there; nothing was started."""
+
+
 def default_scale(sweep: Sweep) -> tuple[str, str]:
     """The scale to take when none is asked for, and why."""
     if has_gpu():
@@ -21,15 +25,35 @@ def default_scale(sweep: Sweep) -> tuple[str, str]:
 
 
 def has_gpu() -> bool:
-    """Whether `nvidia-smi` lists a GPU and `CUDA_VISIBLE_DEVICES` does not hide them all."""
+    """Whether there is a GPU to use."""
+    return gpu_count() > 0
+
+
+def gpu_count() -> int:
+    """How many GPUs `nvidia-smi` lists, none if `CUDA_VISIBLE_DEVICES` hides them all."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and visible.strip() in ("", "-1"):
-        return False
     smi = shutil.which("nvidia-smi")
-    if smi is None:
-        return False
+    if smi is None or (visible is not None and visible.strip() in ("", "-1")):
+        return 0
     try:
         listed = subprocess.run([smi, "-L"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return listed.returncode == 0 and bool(listed.stdout.strip())
+        return 0
+    found = sum(line.startswith("GPU") for line in listed.stdout.splitlines()) if listed.returncode == 0 else 0
+    return found if visible is None else min(found, len(visible.split(",")))
+
+
+def cpu_count() -> int:
+    """How many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_machine(cpus: float, gpus: float) -> None:
+    """CannotStartError if this machine has no room for even one trial that asks for so much."""
+    if cpus > cpu_count():
+        raise CannotStartError(f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}")
+    if gpus and gpus > gpu_count():
+        raise CannotStartError(
+            f"resources.gpus: a trial asks for {gpus:g} GPU, this machine has {gpu_count() or 'none'}; "
+            "take a scale without (--scale laptop), or --address of a cluster that has some"
+        )

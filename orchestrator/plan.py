@@ -83,10 +83,13 @@ def state_of(trial: Trial, records: Records) -> State:
 
 
 def state_in_words(trial: Trial, state: State, trials: Iterable[Trial]) -> str:
-    """A state as the plan's table shows it: a trial that is read says from which variant."""
-    if state != "read":
-        return state
-    return next(f"read from {other.variant}" for other in trials if other.key == trial.reads_from)
+    """A state as the plan's table shows it: a trial that is read, or goes on from another, says from which variant."""
+    names = {other.key: other.variant for other in trials}
+    if state == "read":
+        return f"read from {names[trial.reads_from or '']}"
+    if state == "new" and trial.starts_from is not None:
+        return f"goes on from {names[trial.starts_from]}"
+    return state
 
 
 def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:

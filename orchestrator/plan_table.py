@@ -19,10 +19,7 @@ _PLAIN_WIDTH = 160
 
 def print_plan(sweep: ScaledSweep, trials: list[Trial], records: Records) -> None:
     """Print a line a trial, and a summary. ValueError where a record cannot be read."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PLAIN_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    console, table = _console(), Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("variant", "changes"):
         table.add_column(heading)
     table.add_column("seed", justify="right")
@@ -40,10 +37,7 @@ def print_plan(sweep: ScaledSweep, trials: list[Trial], records: Records) -> Non
 
 def print_status(trials: list[Trial], records: Records) -> None:
     """Print how far every trial has come, a line each. ValueError where a record cannot be read."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PLAIN_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    console, table = _console(), Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("variant", "seed", "state", "stage", "epoch", "validation perplexity"):
         table.add_column(heading, justify="right" if heading in ("seed", "epoch") else "left")
     for trial in trials:
@@ -54,11 +48,16 @@ def print_status(trials: list[Trial], records: Records) -> None:
     console.print(table)
 
 
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+
+
 def _summary(sweep: ScaledSweep, trials: list[Trial], states: Counter[str]) -> str:
     shared = sum(trial.starts_from is not None for trial in trials)
     parts = [
         f"{len(trials)} trials ({len(sweep.variants)} variants x {len(sweep.seeds)} seeds)",
-        f"{states['new'] + states['to resume']} to train",
+        f"{states['new'] + states['to resume'] + states['failed']} to train",
         f"{sum(trial.reads_from is not None for trial in trials)} read from another trial",
         f"{shared} going on from another's stages",
         f"{states['done']} done",

@@ -182,12 +182,10 @@ def _title(trial: Trial) -> str:
 
 
 def _cells(evaluation: Evaluation, epochs_left: int) -> tuple[str, str, str, str]:
-    nats = evaluation.valid_nats_per_token
-    perplexity = f"{evaluation.valid_perplexity:.2f}" if nats < 700 else "inf"
     return (
         evaluation.stage,
         f"{evaluation.epoch}/{evaluation.epoch + epochs_left}",
-        perplexity,
+        f"{evaluation.valid_perplexity:.2f}",
         f"{evaluation.tokens_per_second:,.0f}",
     )
 

@@ -17,7 +17,18 @@ from orchestrator.records import Records
 from orchestrator.sweep import BASELINE
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
-from orchestrator.wording import NOTHING, Markdown, difference, escape, fenced, listed, published, signed, spread
+from orchestrator.wording import (
+    NOTHING,
+    Markdown,
+    counted,
+    difference,
+    escape,
+    fenced,
+    listed,
+    published,
+    signed,
+    spread,
+)
 
 RECALLED = "†"
 _LONGEST_REASON = 300
@@ -184,14 +195,18 @@ def _pictures(
 def _specs(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Cells:
     base = outcomes[BASELINE][0].trial.spec
     whole = base.model_dump(mode="json", exclude={"seed"})
-    return {"base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml")}
+    return {
+        "base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml"),
+        "valid_columns": counted(base.scoring.valid_columns, "column"),
+        "test_columns": counted(base.scoring.test_columns, "column"),
+    }
 
 
 def _published_note(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:
     numbers = [number for row in rows for number in (row.published_valid, row.published_test) if number]
     if not numbers:
         return Markdown("No published numbers belong to these variants.")
-    sentences = [f"Published numbers: {escape(note)}."]
+    sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
     if not published_scale:
         sentences.append(
             "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "

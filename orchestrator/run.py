@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from lm.checkout import commit
 from lm.data import load
-from orchestrator.interrupt import Interrupt
-from orchestrator.machine import has_gpu
+from lm.record import CorpusFacts
+from orchestrator.interrupt import Interrupt, on_interrupt
+from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
-from orchestrator.timing import stage_epochs
+from orchestrator.timing import epochs_to_train
 from orchestrator.tracking import Tracker
 from orchestrator.trial import Trial
 from orchestrator.work import Grant
@@ -37,32 +41,75 @@ class Options:
     checkpoint_seconds: float = 600.0
 
 
-def run_sweep(sweep: ScaledSweep, options: Options) -> int:
-    """Train what has no record yet, write the report, and return the exit code.
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that can start: its trials, and those of them that have to train, longest first."""
 
-    0 all complete, 1 some failed or diverged, 130 or 143 interrupted. Raises ValueError (CorpusError, ScheduleError)
-    before anything starts where a corpus, a GPU or the room for one trial is missing.
+    sweep: ScaledSweep
+    options: Options
+    trials: list[Trial]
+    missing: list[Trial]
+    records: Records
+    grant: Grant
+
+
+def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
+    """Plan, and make sure that what is missing can be trained here; nothing is started.
+
+    Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
     trials = plan(sweep)
     records = Records(options.runs.resolve())
     grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
     missing = unsettled(trials, records)
-    _check_means(missing, grant, options)
+    if missing and options.address is None:
+        check_machine(grant.cpus, grant.gpus)
+    for trial in missing:  # a corpus is found or fetched, checked and encoded once, before eight workers want it
+        _check_columns(trial, load(trial.spec.corpus).facts)
+    for folder in (options.runs, options.reports):
+        folder.mkdir(parents=True, exist_ok=True)
+    return Prepared(sweep, options, trials, missing, records, grant)
+
+
+def run_sweep(prepared: Prepared) -> int:
+    """Train what is missing, write the report, bring MLflow up to date; the exit code.
+
+    0 all complete, 1 some failed or diverged, 130 or 143 interrupted.
+    """
     interrupt = Interrupt()
-    done = {trial.key for trial in trials if trial.reads_from is None} - {trial.key for trial in missing}
+    try:
+        with on_interrupt(interrupt, _raise):
+            return _run(prepared, interrupt)
+    except KeyboardInterrupt:
+        print(_to_go_on(prepared))
+        return interrupt.exit_code or 128 + signal.SIGINT
+
+
+def _run(prepared: Prepared, interrupt: Interrupt) -> int:
+    sweep, trials, records, options = prepared.sweep, prepared.trials, prepared.records, prepared.options
+    done = {t.key for t in trials if t.reads_from is None} - {t.key for t in prepared.missing}
+    report: Path | None = None
     with Progress(trials, done=done) as progress:
-        tracker = Tracker(sweep=sweep.name, question=sweep.question, scale=sweep.scale, trials=trials, records=records)
+        tracker = Tracker(
+            sweep=sweep.name,
+            question=sweep.question,
+            scale=sweep.scale,
+            trials=trials,
+            records=records,
+            commit=commit(),
+        )
         try:
-            if missing:
-                _execute(missing, grant, Listeners(progress, tracker), interrupt, options)
-        finally:
-            left = unsettled(trials, records)
+            if prepared.missing:
+                _execute(prepared, Listeners(progress, tracker), interrupt)
             report = report_sweep(sweep, options.file, trials, records, options.reports)
-            complete = all((record := records.find(trial)) and record.status == "complete" for trial in trials)
-            outcome = "complete" if complete else "stopped" if left else "failed"
-            tracker.finish(report.parent, outcome)
+        finally:
+            settled = [records.find(trial) for trial in trials]
+            complete = all(record is not None and record.status == "complete" for record in settled)
+            tracker.finish(
+                report and report.parent, "complete" if complete else "stopped" if None in settled else "failed"
+            )
     if interrupt.exit_code is not None:
-        print(f"Interrupted; nothing finished is lost. To go on:\n  {sweep_command(sweep, options.file)}")
+        print(_to_go_on(prepared))
     print(report)
     return interrupt.exit_code or int(not complete)
 
@@ -72,42 +119,59 @@ def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
 
     The longest come first, so that no worker idles at the end while another begins a long one.
     """
+    specs = {trial.key: trial.spec for trial in trials}
     missing = [
         trial
         for trial in trials
         if trial.reads_from is None and ((record := records.find(trial)) is None or record.status == "failed")
     ]
-    return sorted(missing, key=_reckoned_cost, reverse=True)
+    return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
 
 
-def _reckoned_cost(trial: Trial) -> int:
-    """Parameters times epochs: good enough for an order. One that goes on from another's stages counts as short."""
-    return 0 if trial.starts_from else trial.parameters * sum(stage_epochs(trial.spec).values())
+def _check_columns(trial: Trial, facts: CorpusFacts) -> None:
+    scoring = trial.spec.scoring
+    for key, tokens, count in (
+        ("batch_size", facts.train_tokens, trial.spec.batch_size),
+        ("scoring.valid_columns", facts.valid_tokens, scoring.valid_columns),
+        ("scoring.test_columns", facts.test_tokens, scoring.test_columns),
+    ):
+        if tokens // count < 3:
+            raise CannotStartError(
+                f"{trial.variant}: {key} = {count} cuts {tokens} tokens into columns of {tokens // count}; "
+                "at least 3 are needed"
+            )
 
 
-def _check_means(missing: Sequence[Trial], grant: Grant, options: Options) -> None:
-    for corpus in {trial.spec.corpus for trial in missing}:
-        load(corpus)  # found or fetched, checked and encoded once, before eight workers want it
-    if missing and grant.gpus and options.address is None and not has_gpu():
-        raise ValueError(
-            f"resources: a trial asks for {grant.gpus:g} GPU, and this machine has none; "
-            "take a scale without (--scale laptop), or --address of a cluster that has some"
-        )
+def _to_go_on(prepared: Prepared) -> str:
+    """What an interrupted command says: the line that goes on, with every option that was not its default."""
+    options = prepared.options
+    line = sweep_command(prepared.sweep, options.file)
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name != "file" and value != field.default:
+            name, value = {"checkpoint_seconds": ("checkpoint_minutes", options.checkpoint_seconds / 60)}.get(
+                field.name, (field.name, value)
+            )
+            line += f" --{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+    return f"Interrupted; nothing finished is lost. To go on:\n  {line}"
 
 
-def _execute(
-    missing: Sequence[Trial], grant: Grant, listener: Listeners, interrupt: Interrupt, options: Options
-) -> None:
+def _raise() -> None:
+    raise KeyboardInterrupt
+
+
+def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> None:
+    options = prepared.options
     if options.executor == "inline":
         from orchestrator.inline import run_inline
 
-        run_inline(missing, grant, listener, interrupt)
+        run_inline(prepared.missing, prepared.grant, listener, interrupt)
         return
     from orchestrator.schedule import run_on_ray
 
     run_on_ray(
-        missing,
-        grant,
+        prepared.missing,
+        prepared.grant,
         listener,
         interrupt,
         jobs=options.jobs,

@@ -15,8 +15,6 @@ from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
 from orchestrator.sweep import BASELINE
 
-"""The variant that is the base itself, with which every other one is compared."""
-
 
 class PublishedNumber(Protocol):
     """A perplexity that a paper prints; `certainty` `recalled` is one that nobody has looked up."""
@@ -145,7 +143,7 @@ def ablation_table(
                 interval_in_perplexity=interval,
                 published_valid=paper.valid if paper else None,
                 published_test=paper.test if paper else None,
-                published_difference=_published_difference(variant, published),
+                published_difference=_published_difference(variant, is_adaptive(group), published),
             )
         )
     return rows
@@ -220,9 +218,9 @@ def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tupl
     return change, Interval(low, high)
 
 
-def _published_difference(variant: str, published: Mapping[str, Published]) -> float | None:
+def _published_difference(variant: str, adaptive: bool, published: Mapping[str, Published]) -> float | None:
     ours, base = published.get(variant), published.get(BASELINE)
-    if variant == BASELINE or ours is None or base is None or ours.test is None or base.test is None:
+    if variant == BASELINE or adaptive or ours is None or base is None or ours.test is None or base.test is None:
         return None
     return round(ours.test.perplexity - base.test.perplexity, 6)
 

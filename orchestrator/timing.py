@@ -22,7 +22,7 @@ class Clock:
     ) -> None:
         specs = {trial.key: trial.spec for trial in trials}
         self._left = {
-            trial.key: sum(stage_epochs(trial.spec).values()) - _shared_epochs(trial, specs)
+            trial.key: epochs_to_train(trial, specs)
             for trial in trials
             if trial.reads_from is None and trial.key not in done
         }
@@ -80,6 +80,14 @@ def stage_epochs(spec: TrainSpec) -> dict[str, int]:
     return {name: spec.epochs if name == "train" else tuned * (name != "cache") for name in spec.stages()}
 
 
+def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
+    """The most epochs the trial may take, those of stages it takes over left out; `specs` holds its source by key."""
+    epochs = stage_epochs(trial.spec)
+    source = specs.get(trial.starts_from or "")
+    theirs = {} if source is None else source.stages()
+    return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) != spec)
+
+
 def in_words(seconds: float) -> str:
     """A time as one reads it: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     if seconds < 90:
@@ -89,12 +97,3 @@ def in_words(seconds: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
-def _shared_epochs(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
-    """Epochs of the stages that the trial takes over from the one it starts from."""
-    source = specs.get(trial.starts_from or "")
-    if source is None:
-        return 0
-    theirs, epochs = source.stages(), stage_epochs(trial.spec)
-    return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) == spec)

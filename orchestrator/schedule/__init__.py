@@ -21,6 +21,5 @@ for _name, _value in _ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
 from orchestrator.schedule.execute import run_on_ray  # noqa: E402  (Ray reads the environment above when it loads)
-from orchestrator.schedule.session import ScheduleError  # noqa: E402
 
-__all__ = ["ScheduleError", "run_on_ray"]
+__all__ = ["run_on_ray"]

@@ -36,7 +36,7 @@ def run_on_ray(
     """Train the trials, at most `jobs` at once; return when all have ended or an interrupt stopped them.
 
     A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
-    failed. Raises ScheduleError if no node could ever hold a trial.
+    failed. Raises CannotStartError if no node could ever hold a trial.
     """
     records = Records(grant.runs)
     begun: set[str] = set()

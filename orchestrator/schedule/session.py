@@ -12,6 +12,7 @@ from pathlib import Path
 
 import ray
 
+from orchestrator.machine import CannotStartError, cpu_count
 from orchestrator.work import Grant
 
 # Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
@@ -24,24 +25,20 @@ _WORKER_ENVIRONMENT = {
 _OBJECT_STORE_BYTES = 100 * 2**20
 
 
-class ScheduleError(ValueError):
-    """What the trials ask for is not there; nothing was started."""
-
-
 def start_ray(session: Path, address: str | None, verbose: bool) -> None:
-    """Start Ray on this machine, or join the cluster at `address`; ScheduleError if it cannot be joined."""
+    """Start Ray on this machine, or join the cluster at `address`; CannotStartError if it cannot be joined."""
     level = logging.INFO if verbose else logging.ERROR
     runtime = {"env_vars": _WORKER_ENVIRONMENT}
     if address is not None:
         try:
             ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
-            raise ScheduleError(f"--address {address}: {error}") from error
+            raise CannotStartError(f"--address {address}: {error}") from error
         return
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray's ports listen on all interfaces: none gets in without it
     ray.init(
         address="local",
-        num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        num_cpus=cpu_count(),
         include_dashboard=False,
         log_to_driver=verbose,
         logging_level=level,
@@ -52,7 +49,7 @@ def start_ray(session: Path, address: str | None, verbose: bool) -> None:
 
 
 def fitting(grant: Grant, jobs: int | None) -> int:
-    """How many trials fit at once on all nodes; ScheduleError if not even one does."""
+    """How many trials fit at once on all nodes; CannotStartError if not even one does."""
     slots_in_all = 0
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         have: dict[str, float] = node["Resources"] if node["Alive"] else {}
@@ -61,7 +58,9 @@ def fitting(grant: Grant, jobs: int | None) -> int:
     if slots_in_all == 0:
         everything: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         have = {kind: amount for kind, amount in everything.items() if kind in ("CPU", "GPU")}
-        raise ScheduleError(f"resources: a trial asks for {grant.cpus:g} CPU and {grant.gpus:g} GPU; there is {have}")
+        raise CannotStartError(
+            f"resources: a trial asks for {grant.cpus:g} CPU and {grant.gpus:g} GPU; there is {have}"
+        )
     return slots_in_all if jobs is None else min(jobs, slots_in_all)
 
 

@@ -35,7 +35,9 @@ def _whole_or_share(gpus: float) -> float:
 
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)]
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)
+]
 References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
 
 

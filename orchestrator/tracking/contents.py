@@ -26,7 +26,6 @@ _CURVE = (
 )
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 1000
-_LARGEST_EXPONENT = 700.0
 
 
 def run_status(status: str) -> RunStatus:
@@ -53,14 +52,8 @@ def curve_measures(evaluation: Evaluation, record: Record | None) -> list[Measur
     at = int(time.time() * 1000)
     if record is not None:
         at = finished_milliseconds(record) - int(1000 * max(0.0, record.seconds - evaluation.seconds))
-    numbers = {name: float(getattr(evaluation, name)) for name in _CURVE}
-    nats = evaluation.valid_nats_per_token
-    perplexity = {"valid_perplexity": math.exp(nats)} if nats < _LARGEST_EXPONENT else {}
-    return [
-        Measure(name, value, evaluation.epoch, at)
-        for name, value in (perplexity | numbers).items()
-        if math.isfinite(value)
-    ]
+    numbers = {name: float(getattr(evaluation, name)) for name in ("valid_perplexity", *_CURVE)}
+    return [Measure(name, value, evaluation.epoch, at) for name, value in numbers.items() if math.isfinite(value)]
 
 
 def final_measures(record: Record) -> list[Measure]:

@@ -1,0 +1,87 @@
+"""A trial under way: what it keeps at a checkpoint, and how it goes on from one or from another trial's stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from lm.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint
+from lm.data import EncodedCorpus
+from lm.model import LanguageModel
+from lm.record import Evaluation, StageResult, copy_stage, read_curve, read_record, weights_path, write_curve
+from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys
+from lm.stage import DivergedError, Stage, from_checkpoint, to_checkpoint
+
+
+@dataclass
+class TrialState:
+    """A trial under way: what all of its stages share."""
+
+    spec: TrainSpec
+    out: Path
+    corpus: EncodedCorpus
+    device: torch.device
+    threads: int
+    model: LanguageModel
+    keys: dict[str, str]
+    done: list[StageResult] = field(default_factory=list)
+    curve: list[Evaluation] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The trial's own key, that of its last stage."""
+        return self.keys[list(self.keys)[-1]]
+
+
+def save(trial: TrialState, stage: Stage) -> None:
+    """Write a checkpoint of the trial in this stage."""
+    checkpoint = to_checkpoint(stage)
+    state = checkpoint.state | {
+        "key": trial.key,
+        "done": [result.model_dump_json() for result in trial.done],
+    }
+    save_checkpoint(trial.out, Checkpoint(checkpoint.weights, state))
+
+
+def resume(trial: TrialState) -> Stage | None:
+    """The stage that the last checkpoint holds, None where there is none; the trial's curve and results with it."""
+    checkpoint = load_checkpoint(trial.out, trial.device)
+    if checkpoint is None:
+        return None
+    if checkpoint.state["key"] != trial.key:
+        raise ValueError(f"{trial.out}: its checkpoint is of trial {checkpoint.state['key']}, this spec is {trial.key}")
+    stage = from_checkpoint(trial.spec, trial.model, trial.device, checkpoint)
+    trial.done = [StageResult.model_validate_json(text) for text in checkpoint.state["done"]]
+    trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]
+    return stage
+
+
+def take_over(trial: TrialState, source: Path) -> None:
+    """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included.
+
+    Their files are copied, so that this folder is whole without the other.
+    """
+    record = read_record(source)
+    if record is None or record.numerics_version != NUMERICS_VERSION:
+        return
+    theirs = stage_keys(record.spec, record.corpus.fingerprint)
+    shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
+    names = [result.name for result in shared]
+    divergence = record.divergence
+    if divergence is not None and trial.keys.get(divergence.stage) == theirs[divergence.stage]:
+        names.append(divergence.stage)
+    else:
+        divergence = None
+    for name in names:
+        copy_stage(source, trial.out, name)
+    trial.done = shared
+    trial.curve = [point for point in read_curve(source) if point.stage in names]
+    if trial.curve:
+        write_curve(trial.out, trial.curve)
+    if divergence is not None:
+        raise DivergedError(divergence)
+    trained = [name for name in names if name != "cache"]
+    if trained:
+        trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
