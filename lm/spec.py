@@ -247,14 +247,15 @@ class TrainSpec(Part):
 
 
 def explain(error: ValidationError) -> list[str]:
-    """What is wrong with a spec, a line each: dotted key, rule, what was got, and the nearest key for an unknown one."""
+    """What is wrong with a spec, a line each: dotted key, rule, what was got; of an unknown key the nearest one."""
+    schema = TrainSpec.model_json_schema()
+    known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
     lines = []
     for found in error.errors():
         *above, last = [str(part) for part in found["loc"]] or [""]
         line = f"{'.'.join((*above, last))}: {found['msg']}, got {found['input']!r}"
         if found["type"] == "extra_forbidden":
-            known = {name for part in Part.__subclasses__() for name in part.model_fields}
-            near = difflib.get_close_matches(last, sorted(known), n=1)
+            near = difflib.get_close_matches(last, known, n=1)
             line = f"{'.'.join((*above, last))}: unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
         lines.append(line)
     return lines

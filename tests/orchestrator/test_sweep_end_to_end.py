@@ -153,12 +153,12 @@ def test_a_worker_and_the_driver_killed_change_no_byte_of_the_report(place: Path
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: signal.Signals) -> None:
-    process = start(place, "--jobs", "1")
-    wait_for(lambda: checkpoints(place), process)
+    process = start(place, "--jobs", "1", "--runs", "my runs")
+    wait_for(lambda: list(place.glob("my runs/*/checkpoints/[0-9]*")), process)
     process.send_signal(number)
     code, output = finish(process)
     assert code == 128 + number, output
-    assert "python -m orchestrator sweep tiny.yaml --scale paper" in output
+    assert "python -m orchestrator sweep tiny.yaml --scale paper --runs 'my runs' --jobs 1\n" in output
     assert "Traceback" not in output
     page = (place / "reports/tiny/paper/report.md").read_text()
     assert "unfinished" in page or "missing" in page
@@ -194,6 +194,27 @@ def test_more_cpus_than_there_are_is_an_error(place: Path) -> None:
     code, output = finish(start(place))
     assert code == 2, output
     assert "4096" in output
+    assert not (place / "mlflow.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [("batch_size: 8", "batch_size: 7000"), ("{name: corpus}", "{name: corpsu}")],
+)
+def test_what_cannot_be_trained_is_told_before_anything_starts(place: Path, change: str, said: str) -> None:
+    (place / "tiny.yaml").write_text(SWEEP.replace(change, said))
+    code, output = finish(start(place))
+    assert code == 2, output
+    assert "Traceback" not in output
+    assert "7000" in output or "corpsu" in output
+    assert not (place / "runs").exists()
+
+
+def test_a_file_in_a_folders_place_is_told(place: Path) -> None:
+    (place / "runs").write_text("")
+    code, output = finish(start(place))
+    assert code == 2, output
+    assert "Traceback" not in output
 
 
 def test_a_trial_trained_elsewhere_is_found_by_its_key(place: Path) -> None:

@@ -25,7 +25,7 @@ CHANGES = st.fixed_dictionaries(
         "optimizer.learning_rate": st.floats(1e-6, 1e6),
         "optimizer.nonmonotone_interval": st.integers(1, 50),
         "finetune": st.none() | st.fixed_dictionaries({"epochs": st.integers(1, 99)}),
-        "bptt": st.fixed_dictionaries({"kind": st.just("variable"), "length": st.integers(1, 200)}),
+        "bptt": st.fixed_dictionaries({"kind": st.just("variable"), "length": st.integers(2, 200)}),
         "early_stop": st.none() | st.integers(1, 9),
     },
 )

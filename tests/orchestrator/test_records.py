@@ -1,0 +1,73 @@
+"""Records are found by key, their own or another trial's, and never by chance."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import pytest
+
+from lm import spec as lm_spec
+from lm.spec import Cache
+from orchestrator.records import Records
+from orchestrator.trial import Trial
+from tests.factories import make_trial, settle
+
+CACHE = Cache(window=500, weight=0.1, flatness=1.0)
+
+
+def test_a_trial_is_found_inside_a_longer_one(tmp_path: Path) -> None:
+    full, bare = make_trial(), make_trial("no fine-tuning", finetune=None)
+    settle(tmp_path, full, 80.0)
+    record = Records(tmp_path).find(bare)
+    assert record is not None
+    assert (record.key, record.spec, [stage.name for stage in record.stages]) == (bare.key, bare.spec, ["train"])
+    assert {point.stage for point in Records(tmp_path).curve(bare)} == {"train"}
+    assert Records(tmp_path).find(make_trial(seed=2)) is None
+
+
+def test_a_diverged_stage_is_shared_like_a_finished_one(tmp_path: Path) -> None:
+    full = make_trial()
+    settle(tmp_path, full, 80.0, status="diverged", reason="not finite in train")
+    bare = dataclasses.replace(make_trial("no fine-tuning", finetune=None), reads_from=full.key)
+    record = Records(tmp_path).find(bare)
+    assert record is not None
+    assert (record.status, record.reason, record.stages) == ("diverged", "not finite in train", ())
+
+
+def test_records_of_another_numerics_version_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, make_trial(), 80.0)
+    monkeypatch.setattr(lm_spec, "NUMERICS_VERSION", lm_spec.NUMERICS_VERSION + 1)
+    now, bare = make_trial(), make_trial("no fine-tuning", finetune=None)
+    assert [Records(tmp_path).find(trial) for trial in (now, bare)] == [None, None]
+
+
+def test_a_damaged_record_stops_only_its_own_trial(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    full, other = make_trial(), make_trial(seed=2)
+    settle(tmp_path, full, 80.0)
+    (tmp_path / other.key).mkdir()
+    (tmp_path / other.key / "record.json").write_text("{")
+    records = Records(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert records.find(make_trial(seed=3)) is None
+    assert other.key in caplog.text
+    assert records.find(full) is not None
+    with pytest.raises(ValueError, match=other.key):
+        records.find(other)
+
+
+def test_a_trial_goes_on_from_stages_that_lie_in_another_sweeps_record(tmp_path: Path) -> None:
+    cached = make_trial("neural cache", cache=CACHE)
+    settle(tmp_path, cached, 75.0)
+
+    def follower(of: Trial) -> Trial:
+        return dataclasses.replace(
+            make_trial("other cache", cache=Cache(window=9, weight=0.1, flatness=1.0)), starts_from=of.key
+        )
+
+    full = make_trial()
+    assert Records(tmp_path).source(follower(full)) == tmp_path / cached.key
+    settle(tmp_path, full, 80.0)
+    assert Records(tmp_path).source(follower(full)) == tmp_path / full.key
+    assert Records(tmp_path).source(full) is None
