@@ -63,27 +63,30 @@ def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float
 @torch.inference_mode()
 def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> TokenNats:
     """The exact loss of every predicted token, state carried along each column."""
-    losses: list[Tensor] = []
+    # One tensor from the start: small results kept from every window would split the memory that the large
+    # intermediate ones need again, and were measured to cost gigabytes.
+    nats_TB = torch.empty(len(text_RB) - 1, text_RB.shape[1], device=text_RB.device, dtype=model.embedding_VE.dtype)
     state = model.initial_state(text_RB.shape[1])
-    for row in range(0, len(text_RB) - 1, window):
+    for row in range(0, len(nats_TB), window):
         targets_TB = text_RB[row + 1 : row + 1 + window]
         outputs, state = model(text_RB[row : row + len(targets_TB)], state)
-        losses.append(model.head.target_nats(outputs, targets_TB))
-    return in_text_order(torch.cat(losses), text_RB)
+        nats_TB[row : row + len(targets_TB)] = model.head.target_nats(outputs, targets_TB)
+    return in_text_order(nats_TB, text_RB)
 
 
 @torch.inference_mode()
 def hidden_and_nats(model: LanguageModel, text_R1: Tensor, window: int) -> tuple[Tensor, Tensor]:
     """One pass over one column: the last layer's raw output (N, H) before each prediction, and its loss (N,)."""
-    hidden: list[Tensor] = []
-    losses: list[Tensor] = []
+    size, dtype = model.output_size, model.embedding_VE.dtype
+    hidden_NH = torch.empty(len(text_R1) - 1, size, device=text_R1.device, dtype=dtype)
+    nats_N = torch.empty(len(text_R1) - 1, device=text_R1.device, dtype=dtype)
     state = model.initial_state(1)
-    for row in range(0, len(text_R1) - 1, window):
+    for row in range(0, len(nats_N), window):
         targets_T1 = text_R1[row + 1 : row + 1 + window]
         outputs, state = model(text_R1[row : row + len(targets_T1)], state)
-        hidden.append(outputs.raw[-1][:, 0])
-        losses.append(model.head.target_nats(outputs, targets_T1)[:, 0])
-    return torch.cat(hidden), torch.cat(losses)
+        hidden_NH[row : row + len(targets_T1)] = outputs.raw[-1][:, 0]
+        nats_N[row : row + len(targets_T1)] = model.head.target_nats(outputs, targets_T1)[:, 0]
+    return hidden_NH, nats_N
 
 
 def in_text_order(nats_TB: Tensor, text_RB: Tensor) -> TokenNats:

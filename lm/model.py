@@ -19,6 +19,7 @@ class LanguageModel(nn.Module):
     def __init__(self, model: Model, head: Head, dropout: Dropout, vocabulary_size: int, init: torch.Generator) -> None:
         super().__init__()
         self.dropout = dropout
+        self.output_size = model.hidden_sizes[-1]
         embedding_VE = torch.empty(vocabulary_size, model.embedding_size).uniform_(-0.1, 0.1, generator=init)
         self.embedding_VE = nn.Parameter(embedding_VE)
         sizes = (model.embedding_size, *model.hidden_sizes)

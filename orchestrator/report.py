@@ -68,6 +68,7 @@ def write_report(
         answer=answer.answer(rows, comparison, scale),
         standing=answer.standing(outcomes),
         noise=answer.noise_sentence(comparison),
+        equal_variants=[Markdown(listed([escape(n) for n in names])) for names in tables.equal_variants(outcomes)],
         convention=answer.convention_sentence(outcomes),
         published_note=_published_note(rows, published_note, published_scale),
         provenance=provenance(outcomes, scale),

@@ -225,6 +225,19 @@ def _published_difference(variant: str, adaptive: bool, published: Mapping[str, 
     return round(ours.test.perplexity - base.test.perplexity, 6)
 
 
+def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[tuple[str, ...]]:
+    """Variants that have the very same test loss in every seed: what tells them apart never took effect.
+
+    Those equal to the baseline are left out; the comparison says that of each.
+    """
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for variant, group in outcomes.items():
+        losses = tuple(_test_nats(group).tolist())
+        if len(losses) == len(group) and not is_adaptive(group):
+            alike.setdefault(losses, []).append(variant)
+    return [tuple(names) for names in alike.values() if len(names) > 1 and BASELINE not in names]
+
+
 def _test_nats(group: Sequence[Outcome]) -> statistics.Array:
     return np.array([outcome.final.test.nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 

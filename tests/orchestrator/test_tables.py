@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lm.spec import stage_keys
+from lm.spec import SgdHalving, stage_keys
 from orchestrator.csv_tables import table_csv, trials_csv
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.records import Records
@@ -19,6 +19,7 @@ from orchestrator.tables import (
     ablation_table,
     cache_table,
     compare_variants,
+    equal_variants,
     stage_table,
 )
 from orchestrator.trial import Trial
@@ -157,3 +158,19 @@ def test_the_csv_files_carry_every_variant_and_every_trial_in_full_digits(tmp_pa
     ]
     assert float(lines[0]["test_perplexity_reference"]) == pytest.approx(60.0 ** (10_000 / 10_001), rel=1e-12)
     assert lines[-1]["test_perplexity"] == ""
+
+
+def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None:
+    halving = SgdHalving(kind="sgd_halving", learning_rate=30.0)
+    trials = []
+    for seed, offset in ((1, 0.0), (2, 0.5)):
+        for variant, test, update in (
+            ("full", 80.0, {}),
+            ("no fine-tuning", 90.0, {"finetune": None}),
+            ("no NT-ASGD", 90.0, {"finetune": None, "optimizer": halving}),
+            ("no weight decay", 90.1, {"epochs": 11}),
+        ):
+            trials.append(make_trial(variant, seed, **update))
+            settle(tmp_path, trials[-1], test + offset)
+    outcomes = read_outcomes(trials, Records(tmp_path))
+    assert equal_variants(outcomes) == [("no fine-tuning", "no NT-ASGD")]
