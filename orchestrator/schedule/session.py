@@ -33,9 +33,9 @@ def start_ray(session: Path, address: str | None, verbose: bool) -> None:
         try:
             ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
-            raise CannotStartError(f"--address {address}: {error}") from error
+            hint = "a cluster without token authentication needs RAY_AUTH_MODE=disabled in the environment"
+            raise CannotStartError(f"--address {address}: {error} ({hint})") from error
         return
-    os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray's ports listen on all interfaces: none gets in without it
     ray.init(
         address="local",
         num_cpus=cpu_count(),

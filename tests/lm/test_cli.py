@@ -137,7 +137,7 @@ def test_another_trial_in_the_folder_exits_with_2(corpus_folder: Path, tmp_path:
     run(tiny_spec(corpus_folder, epochs=1), tmp_path / "run")
     other = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder, epochs=1, seed=2))
     result = invoke("train", other, "--out", tmp_path / "run")
-    assert result.exit_code == 2 and "of another spec or version" in result.stderr
+    assert result.exit_code == 2 and "of another spec, text or version" in result.stderr
 
 
 def test_interrupted_exits_with_130_and_goes_on(corpus_folder: Path, tmp_path: Path) -> None:

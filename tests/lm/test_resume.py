@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
     damage: Callable[[Path], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    killed(spec, tmp_path, "lm.train._save", 9)
+    killed(spec, tmp_path, "lm.train.save", 9)
     newer = max((tmp_path / "checkpoints").iterdir())
     damage(newer / name)
     with caplog.at_level(logging.WARNING):
@@ -191,7 +191,7 @@ def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
 def test_two_damaged_checkpoints_cost_the_whole(
     spec: TrainSpec, undisturbed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    killed(spec, tmp_path, "lm.train._save", 5)
+    killed(spec, tmp_path, "lm.train.save", 5)
     for folder in (tmp_path / "checkpoints").iterdir():
         garble(folder / "state.pt")
     with caplog.at_level(logging.WARNING):

@@ -28,7 +28,13 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["schema"], ["plan", ABLATION, "--scale", "paper"], ["plan", "no.yaml"], ["status", ABLATION]],
+    [
+        ["--help"],
+        ["schema"],
+        ["plan", ABLATION, "--scale", "paper"],
+        ["plan", "no.yaml"],
+        ["status", ABLATION, "--runs", "none"],
+    ],
 )
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert heavy_modules(arguments) == "HEAVY []"
