@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -85,7 +85,6 @@ BPTT = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(rows=st.integers(3, 500), batch=st.integers(1, 3), bptt=BPTT, seed=st.integers(0, 99))
 def test_every_row_from_the_second_is_a_target_once_but_perhaps_the_last(
     epoch: Epoch, rows: int, batch: int, bptt: VariableBptt | FixedBptt, seed: int

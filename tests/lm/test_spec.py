@@ -44,7 +44,7 @@ def models(draw: st.DrawFn) -> Model:
     return Model(cell=cell, layers=layers, embedding_size=embedding, hidden_size=size, tied=tied)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(models(), st.booleans(), st.integers(1, 13))
 def test_parameter_count_is_that_of_the_built_model(model: Model, bias: bool, vocabulary: int) -> None:
     head = SoftmaxHead(kind="softmax", bias=bias)

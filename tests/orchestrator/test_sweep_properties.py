@@ -58,7 +58,7 @@ def test_valid_overrides_change_exactly_what_they_name(changes: dict[str, Any]) 
     assert spec == TrainSpec.model_validate(expected)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(CHANGES.filter(lambda changes: override(BASE, changes)[0] != BASE))
 def test_overrides_come_back_from_a_file_as_they_were_written(changes: dict[str, Any]) -> None:
     data = yaml.safe_load(GOOD)
@@ -68,7 +68,7 @@ def test_overrides_come_back_from_a_file_as_they_were_written(changes: dict[str,
     assert sweep.at("paper").variants[1].spec == override(BASE, changes)[0]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(GARBAGE)
 def test_garbage_is_only_ever_a_sweep_error(data: object) -> None:
     try:
@@ -77,7 +77,7 @@ def test_garbage_is_only_ever_a_sweep_error(data: object) -> None:
         assert error.lines
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(
