@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import assert_never
+from typing import Literal, assert_never
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ from torch import Tensor
 from lm.data.batches import window_sampler
 from lm.evaluate import validation_nats
 from lm.losses import activation, temporal_activation
-from lm.optimizers import RunningAverage, triggered
+from lm.optimizers import RunningAverage, decayed_rate, triggered
 from lm.record import Divergence, Evaluation, perplexity
-from lm.spec import Adam, NtAsgd, Sgd, SgdHalving
+from lm.spec import Adam, NtAsgd, Sgd, SgdDecay, SgdHalving, SgdPlateau
 from lm.stage import DivergedError, Stage
 
 
@@ -59,8 +59,13 @@ def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: flo
     at, model, penalties = stage.at, stage.model, stage.spec.penalties
     outputs, hidden = model(input_TB, stage.hidden, stage.noise)
     stage.hidden = [tuple(part.detach() for part in layer) for layer in hidden]
-    nats = model.head.training_nats(outputs, targets_TB).mean()
-    loss = nats
+    trained = model.head.training_loss(outputs, targets_TB, stage.noise)
+    nats = trained.nats_TB.mean()
+    terms = [trained.terms[name] for name in model.head.term_names]
+    loss = sum(
+        (_reduced(term, stage.spec.loss_reduction) for term in terms),
+        _reduced(trained.nats_TB, stage.spec.loss_reduction),
+    )
     if penalties is not None:
         loss = loss + penalties.activation * activation(outputs.dropped[-1])
         loss = loss + penalties.temporal_activation * temporal_activation(outputs.raw[-1])
@@ -76,11 +81,16 @@ def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: flo
     if stage.average is not None:
         stage.average.update(model.weights())
     nats = nats.detach()
-    stage.sums += torch.stack((nats * targets_TB.numel(), norm))
+    stage.sums += torch.stack((nats * targets_TB.numel(), norm, *(term.detach().mean() for term in terms)))
     first_failure = (stage.failure[0] < 0) & ~(torch.isfinite(nats) & torch.isfinite(norm))
     stage.failure[0] = torch.where(first_failure, at.step, stage.failure[0])
     stage.failure[1] = torch.where(first_failure, learning_rate, stage.failure[1])
     stage.failure[2] = torch.where(first_failure, norm, stage.failure[2])
+
+
+def _reduced(loss: Tensor, reduction: Literal["mean", "sum_over_time"]) -> Tensor:
+    """One number of a loss: a scalar's own, the mean over tokens (T, B), or that times T (Zaremba et al. 2014)."""
+    return loss.mean() * len(loss) if reduction == "sum_over_time" and loss.dim() else loss.mean()
 
 
 def _check_finite(stage: Stage) -> None:
@@ -103,7 +113,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
     begun = time.perf_counter()
     with _evaluated_weights(stage):
         valid = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
-        nats_sum, norm_sum = stage.sums.tolist()
+        nats_sum, norm_sum, *term_sums = stage.sums.tolist()
         norm_mean = norm_sum / at.epoch_steps
         at.epoch += 1
         at.stage_epochs += 1
@@ -133,6 +143,9 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         gradient_norm=norm_mean,
         averaging=stage.average is not None,
         best=best,
+        terms={
+            name: total / at.epoch_steps for name, total in zip(stage.model.head.term_names, term_sums, strict=True)
+        },
     )
     _apply_rule(stage, valid)
     at.row = at.epoch_steps = at.epoch_tokens = 0
@@ -162,6 +175,11 @@ def _apply_rule(stage: Stage, valid: float) -> None:
                 at.learning_rate /= 2
                 at.ended = at.learning_rate < optimizer.minimum_learning_rate
             at.trigger_log.append(valid)
+        case SgdDecay():
+            at.learning_rate = decayed_rate(optimizer, at.stage_epochs)
+        case SgdPlateau():
+            if valid > at.best_nats:
+                at.learning_rate /= optimizer.divisor
         case Sgd() | Adam():
             pass
         case _:

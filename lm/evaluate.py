@@ -52,26 +52,31 @@ class TokenNats:
 def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float:
     """Mean exact loss per predicted token, one number read from the device."""
     total = torch.zeros((), dtype=torch.float64, device=text_RB.device)
+    scorer = model.head.scorer()
     state = model.initial_state(text_RB.shape[1])
     for row in range(0, len(text_RB) - 1, window):
         targets_TB = text_RB[row + 1 : row + 1 + window]
         outputs, state = model(text_RB[row : row + len(targets_TB)], state)
-        total += model.head.target_nats(outputs, targets_TB).sum(dtype=torch.float64)
+        total += scorer.target_nats(outputs, targets_TB).sum(dtype=torch.float64)
     return float(total) / text_RB[1:].numel()
 
 
 @torch.inference_mode()
-def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> TokenNats:
-    """The exact loss of every predicted token, state carried along each column."""
+def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> tuple[TokenNats, dict[str, float]]:
+    """The exact loss of every predicted token, state carried along each column; and the head's own measures."""
     # One tensor from the start: small results kept from every window would split the memory that the large
     # intermediate ones need again, and were measured to cost gigabytes.
     nats_TB = torch.empty(len(text_RB) - 1, text_RB.shape[1], device=text_RB.device, dtype=model.embedding_VE.dtype)
+    scorer = model.head.scorer()
+    tallies: dict[str, Tensor] = {}
     state = model.initial_state(text_RB.shape[1])
     for row in range(0, len(nats_TB), window):
         targets_TB = text_RB[row + 1 : row + 1 + window]
         outputs, state = model(text_RB[row : row + len(targets_TB)], state)
-        nats_TB[row : row + len(targets_TB)] = model.head.target_nats(outputs, targets_TB)
-    return in_text_order(nats_TB, text_RB)
+        nats_TB[row : row + len(targets_TB)] = scorer.target_nats(outputs, targets_TB)
+        for name, tally in model.head.tallies(outputs, targets_TB).items():
+            tallies[name] = tallies[name] + tally if name in tallies else tally
+    return in_text_order(nats_TB, text_RB), model.head.measures(tallies, nats_TB.numel())
 
 
 @torch.inference_mode()
@@ -80,12 +85,13 @@ def hidden_and_nats(model: LanguageModel, text_R1: Tensor, window: int) -> tuple
     size, dtype = model.output_size, model.embedding_VE.dtype
     hidden_NH = torch.empty(len(text_R1) - 1, size, device=text_R1.device, dtype=dtype)
     nats_N = torch.empty(len(text_R1) - 1, device=text_R1.device, dtype=dtype)
+    scorer = model.head.scorer()
     state = model.initial_state(1)
     for row in range(0, len(nats_N), window):
         targets_T1 = text_R1[row + 1 : row + 1 + window]
         outputs, state = model(text_R1[row : row + len(targets_T1)], state)
         hidden_NH[row : row + len(targets_T1)] = outputs.raw[-1][:, 0]
-        nats_N[row : row + len(targets_T1)] = model.head.target_nats(outputs, targets_T1)[:, 0]
+        nats_N[row : row + len(targets_T1)] = scorer.target_nats(outputs, targets_T1)[:, 0]
     return hidden_NH, nats_N
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lm.dropout import embed, locked_dropout
-from lm.heads import Outputs, build_head
+from lm.heads import Outputs, Words, build_head
 from lm.recurrent import RecurrentLayer, State
 from lm.spec import Dropout, Head, Model
 
@@ -16,11 +16,11 @@ from lm.spec import Dropout, Head, Model
 class LanguageModel(nn.Module):
     """A recurrent word-level language model (Merity et al. 2017). Drops only where `forward` is given noise."""
 
-    def __init__(self, model: Model, head: Head, dropout: Dropout, vocabulary_size: int, init: torch.Generator) -> None:
+    def __init__(self, model: Model, head: Head, dropout: Dropout, words: Words, init: torch.Generator) -> None:
         super().__init__()
         self.dropout = dropout
         self.output_size = model.hidden_sizes[-1]
-        embedding_VE = torch.empty(vocabulary_size, model.embedding_size).uniform_(-0.1, 0.1, generator=init)
+        embedding_VE = torch.empty(len(words), model.embedding_size).uniform_(-0.1, 0.1, generator=init)
         self.embedding_VE = nn.Parameter(embedding_VE)
         sizes = (model.embedding_size, *model.hidden_sizes)
         self.layers = nn.ModuleList(
@@ -28,9 +28,10 @@ class LanguageModel(nn.Module):
         )
         self.head = build_head(
             head,
-            sizes=sizes[1:],
-            vocabulary_size=vocabulary_size,
-            tied_weight=self.embedding_VE if model.tied else None,
+            sizes=sizes,
+            words=words,
+            embedding_VE=self.embedding_VE,
+            tied=model.tied,
             init=init,
         )
 
@@ -41,18 +42,19 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens_TB: Tensor, state: list[State], noise: torch.Generator | None = None
     ) -> tuple[Outputs, list[State]]:
-        """Every layer's outputs, and the undropped state that the next window starts from.
+        """What the embedding and every layer put out, and the undropped state that the next window starts from.
 
         With `noise` the masks of a training window are drawn from it; without, the model is deterministic.
         """
         drop = self.dropout
-        hidden = locked_dropout(embed(tokens_TB, self.embedding_VE, drop.embedding, noise), drop.input, noise)
-        raw: list[Tensor] = []
-        dropped: list[Tensor] = []
+        embedded_TBE = embed(tokens_TB, self.embedding_VE, drop.embedding, noise)
+        hidden = locked_dropout(embedded_TBE, drop.input, noise)
+        raw: list[Tensor] = [embedded_TBE]
+        dropped: list[Tensor] = [hidden]
         carried: list[State] = []
         for layer, layer_state in zip(self._layers(), state, strict=True):
             output_TBH, last = layer(hidden, layer_state, noise)
-            probability = drop.output if len(raw) == len(self.layers) - 1 else drop.between
+            probability = drop.output if len(raw) == len(self.layers) else drop.between
             hidden = locked_dropout(output_TBH, probability, noise)
             raw.append(output_TBH)
             dropped.append(hidden)

@@ -8,7 +8,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
-from lm.spec import Adam, NtAsgd, Optimizer, Sgd, SgdHalving, Trigger
+from lm.spec import Adam, NtAsgd, Optimizer, Sgd, SgdDecay, SgdHalving, SgdPlateau, Trigger
 
 
 def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
@@ -25,10 +25,16 @@ def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torc
                 eps=spec.epsilon,
                 weight_decay=spec.weight_decay,
             )
-        case Sgd() | SgdHalving() | NtAsgd():
+        case Sgd() | SgdHalving() | SgdDecay() | SgdPlateau() | NtAsgd():
             return torch.optim.SGD(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay)
         case _:
             assert_never(spec)
+
+
+def decayed_rate(spec: SgdDecay, epochs: int) -> float:
+    """The learning rate of the epoch that follows so many: full at first, then `decay` to the power of those since."""
+    since_start = epochs if spec.restart is None else epochs % spec.restart
+    return spec.learning_rate * spec.decay ** max(0, since_start + 1 - spec.full_epochs)
 
 
 class RunningAverage:

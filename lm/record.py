@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
@@ -37,7 +38,8 @@ class Evaluation:
 
     `epoch`, `step`, `tokens` and `seconds` count from the trial's beginning, over all stages. The losses are
     natural logarithms per predicted token; `valid_nats_per_token` belongs to the averaged weights once
-    `averaging` is true. `gradient_norm` is the epoch's mean, before clipping.
+    `averaging` is true. `gradient_norm` is the epoch's mean, before clipping;
+    `terms` are the epoch's means of what the head adds to its loss, by name.
     """
 
     stage: str
@@ -52,6 +54,7 @@ class Evaluation:
     gradient_norm: float
     averaging: bool
     best: bool
+    terms: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def valid_perplexity(self) -> float:
@@ -59,8 +62,10 @@ class Evaluation:
         return perplexity(self.valid_nats_per_token)
 
     def as_metrics(self) -> dict[str, float | int | str | bool]:
-        """All fields and the validation perplexity, flat."""
-        return dataclasses.asdict(self) | {"valid_perplexity": self.valid_perplexity}
+        """All fields and the validation perplexity, flat; a term is called `term.<name>`."""
+        fields = dataclasses.asdict(self)
+        terms = {f"term.{name}": value for name, value in fields.pop("terms").items()}
+        return fields | terms | {"valid_perplexity": self.valid_perplexity}
 
 
 class Score(Part):
@@ -102,6 +107,7 @@ class StageResult(Part):
     valid: Score
     test: Score
     cache: CacheResult | None
+    measures: dict[Split, dict[str, float]] = Field(default={}, description="what the head reports beside perplexity")
 
 
 class Divergence(Part):
@@ -196,7 +202,7 @@ def read_curve(folder: Path) -> list[Evaluation]:
     if not path.exists():
         return []
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return [Evaluation(**row) for row in rows]
+    return [Evaluation(**row | {"terms": dict(row.get("terms", ()))}) for row in rows]
 
 
 def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
@@ -217,5 +223,11 @@ def copy_stage(source: Path, folder: Path, stage: str) -> None:
                 shutil.copyfile(path, temporary)
 
 
-_ARROW = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+_ARROW = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "dict[str, float]": pa.map_(pa.string(), pa.float64()),
+}
 _CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])

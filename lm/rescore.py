@@ -12,7 +12,7 @@ from lm.data.batches import columns
 from lm.evaluate import token_nats
 from lm.record import Record, Score
 from lm.spec import Cache
-from lm.train import choose_device, load_model
+from lm.train import choose_device, load_model, words_for
 
 
 def rescore(
@@ -28,14 +28,14 @@ def rescore(
     corpus = load(record.spec.corpus)
     if corpus.fingerprint != record.corpus.fingerprint:
         raise ValueError(f"corpus {corpus.name} is {corpus.fingerprint}, the record's is {record.corpus.fingerprint}")
-    model = load_model(record.spec, folder, len(corpus.vocabulary), chosen)
+    model = load_model(record.spec, folder, words_for(record.spec, corpus), chosen)
     scoring = record.spec.scoring
     scores: dict[str, Score] = {}
     for split, text, count in (
         ("valid", corpus.valid, scoring.valid_columns),
         ("test", corpus.test, scoring.test_columns),
     ):
-        scores[split] = token_nats(model, columns(text, count, chosen), scoring.window).score()
+        scores[split] = token_nats(model, columns(text, count, chosen), scoring.window)[0].score()
     if cache is None:
         return scores
     values, plain, mixed = score_with_cache(

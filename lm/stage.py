@@ -68,7 +68,7 @@ class Stage:
     windows: torch.Generator
     noise: torch.Generator
     hidden: list[State]
-    sums: Tensor  # nats, gradient norms of the running epoch
+    sums: Tensor  # nats, gradient norms, then each of the head's terms, of the running epoch
     failure: Tensor  # step, learning rate, gradient norm of the first step that was not finite; step -1 while none was
 
     @property
@@ -104,7 +104,7 @@ def begin_stage(spec: TrainSpec, model: LanguageModel, device: torch.device, at:
         windows=torch.Generator().manual_seed(windows_seed >> 1),
         noise=torch.Generator(device).manual_seed(noise_seed >> 1),
         hidden=model.initial_state(spec.batch_size),
-        sums=torch.zeros(2, dtype=torch.float64, device=device),
+        sums=torch.zeros(2 + len(model.head.term_names), dtype=torch.float64, device=device),
         failure=torch.tensor([-1.0, 0.0, 0.0], dtype=torch.float64, device=device),
     )
 

@@ -17,11 +17,12 @@ from lm import provenance
 from lm.cache import score_with_cache
 from lm.checkout import commit
 from lm.checkpoint import load_weights, remove_checkpoints, save_weights
-from lm.data import fingerprint_of, load
+from lm.data import EncodedCorpus, fingerprint_of, load
 from lm.data.batches import columns
 from lm.epochs import run_stage
 from lm.evaluate import TokenNats, token_nats
 from lm.files import atomic, write_table
+from lm.heads import Words
 from lm.model import LanguageModel
 from lm.record import (
     CacheResult,
@@ -37,7 +38,7 @@ from lm.record import (
     write_record,
 )
 from lm.resume import TrialState, resume, save, take_over
-from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys, trial_key
+from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys, trial_key, vocabulary_misfits
 from lm.stage import DivergedError, Position, Stage, begin_stage
 
 CHECKPOINT_SECONDS = 600.0
@@ -74,7 +75,7 @@ def train(
             return
         (out / "record.json").unlink(missing_ok=True)  # of a failure, which this attempt takes back
         corpus = load(spec.corpus)
-        model = build_model(spec, len(corpus.vocabulary), chosen)
+        model = build_model(spec, words_for(spec, corpus), chosen)
         keys = stage_keys(spec, corpus.fingerprint)
         trial = TrialState(spec, out, corpus, chosen, threads, model, keys)
         yield from _train_all(trial, resume_from, checkpoint_seconds)
@@ -111,15 +112,22 @@ def choose_device(name: str) -> torch.device:
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
-def build_model(spec: TrainSpec, vocabulary_size: int, device: torch.device) -> LanguageModel:
+def words_for(spec: TrainSpec, corpus: EncodedCorpus) -> Words:
+    """What the spec's head may know of the corpus's words; ValueError where it does not fit their number."""
+    for problem in vocabulary_misfits(spec.head, len(corpus.vocabulary)):
+        raise ValueError(problem)
+    return Words(np.bincount(corpus.train, minlength=len(corpus.vocabulary)))
+
+
+def build_model(spec: TrainSpec, words: Words, device: torch.device) -> LanguageModel:
     """The model with its initial weights, drawn on the CPU so that every device starts from the same ones."""
     init = torch.Generator().manual_seed(spec.seed)
-    return LanguageModel(spec.model, spec.head, spec.dropout, vocabulary_size, init).to(device)
+    return LanguageModel(spec.model, spec.head, spec.dropout, words, init).to(device)
 
 
-def load_model(spec: TrainSpec, folder: Path, vocabulary_size: int, device: torch.device) -> LanguageModel:
+def load_model(spec: TrainSpec, folder: Path, words: Words, device: torch.device) -> LanguageModel:
     """The model with the weights that its last trained stage chose."""
-    model = build_model(spec, vocabulary_size, device)
+    model = build_model(spec, words, device)
     trained = [name for name in spec.stages() if name != "cache"]
     path = weights_path(folder, trained[-1])
     if not path.exists():
@@ -159,8 +167,8 @@ def _train_stage(trial: TrialState, stage: Stage, checkpoint_seconds: float) -> 
     trial.model.load_weights(stage.best)
     with atomic(weights_path(trial.out, stage.at.stage)) as temporary:
         save_weights(temporary, stage.best)
-    valid = token_nats(trial.model, valid_RB, scoring.window)
-    test = token_nats(trial.model, test_RB, scoring.window)
+    valid, valid_measures = token_nats(trial.model, valid_RB, scoring.window)
+    test, test_measures = token_nats(trial.model, test_RB, scoring.window)
     if not math.isfinite(test.score().perplexity):
         at = stage.at
         raise DivergedError(
@@ -182,6 +190,7 @@ def _train_stage(trial: TrialState, stage: Stage, checkpoint_seconds: float) -> 
             valid=valid.score(),
             test=test.score(),
             cache=None,
+            measures={"valid": valid_measures, "test": test_measures},
         ),
         {"valid": valid, "test": test},
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lm.data.text import EOS, SPLITS, UNKNOWN, CorpusError, tokens_of
 from lm.record import CorpusFacts
+from lm.spec import Corpus
 
 Ids = NDArray[np.int32]
 
@@ -85,26 +86,34 @@ def encode(lines: Mapping[str, Iterable[str]]) -> Encoding:
     return Encoding(tuple(ids), train, valid, test, rule + (rest if unseen else ""))
 
 
-def cut(encoding: Encoding, name: str, fingerprint: str, train_tokens: int | None) -> EncodedCorpus:
-    """The corpus with its training text cut to the first `train_tokens`; all else, the vocabulary too, stays whole.
+def cut(encoding: Encoding, fingerprint: str, corpus: Corpus) -> EncodedCorpus:
+    """The corpus with its training text cut as asked; all else, the vocabulary too, stays whole.
 
     CorpusError where the text has fewer.
     """
     rule = encoding.rule
-    check_cut(name, train_tokens, len(encoding.train))
-    if train_tokens is not None:
-        rule += (
-            f"; trained on the first {train_tokens:,} of {len(encoding.train):,} tokens "
-            f"with the vocabulary of the whole training text"
+    check_cut(corpus, len(encoding.train))
+    train = encoding.train[corpus.train_start :][: corpus.train_tokens]
+    if len(train) < len(encoding.train):
+        start = (
+            f"{len(train):,} tokens from token {corpus.train_start:,}"
+            if corpus.train_start
+            else f"the first {len(train):,}"
         )
-    train = encoding.train[:train_tokens]
-    return EncodedCorpus(name, fingerprint, encoding.vocabulary, train, encoding.valid, encoding.test, rule)
+        rule += f"; trained on {start} of {len(encoding.train):,} tokens with the vocabulary of the whole training text"
+    return EncodedCorpus(corpus.name, fingerprint, encoding.vocabulary, train, encoding.valid, encoding.test, rule)
 
 
-def check_cut(name: str, train_tokens: int | None, available: int) -> None:
-    """CorpusError where a cut asks for more training tokens than there are."""
-    if train_tokens is not None and train_tokens > available:
-        raise CorpusError(f"train_tokens {train_tokens:,} is more than the {available:,} training tokens of {name!r}")
+def check_cut(corpus: Corpus, available: int) -> None:
+    """CorpusError where a cut asks for training tokens beyond those there are."""
+    start, wanted = corpus.train_start, corpus.train_tokens
+    if start + (wanted or 1) > available:
+        asked = (
+            f"train_tokens {wanted:,}" + (f" from train_start {start:,}" if start else "")
+            if wanted
+            else f"train_start {start:,}"
+        )
+        raise CorpusError(f"{asked} is more than the {available:,} training tokens of {corpus.name!r}")
 
 
 def _ids(split: str, lines: Iterable[str], lookup: Callable[[str], int]) -> Ids:

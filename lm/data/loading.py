@@ -23,7 +23,7 @@ def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     CorpusError says what is missing or differs.
     """
     if corpus.name == PYDOC:
-        return cut(_encode_pydoc(), PYDOC, fingerprint_from(pydoc.hashes()), corpus.train_tokens)
+        return cut(_encode_pydoc(), fingerprint_from(pydoc.hashes()), corpus)
     folder = locate(corpus.name, download=download)
     hashes = file_hashes(folder)
     published = corpus.name in PUBLISHED
@@ -38,7 +38,7 @@ def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     if published:
         counts = {"train": len(encoding.train), "valid": len(encoding.valid), "test": len(encoding.test)}
         check_counts(corpus.name, folder, counts, len(encoding.vocabulary))
-    return cut(encoding, corpus.name, fingerprint, corpus.train_tokens)
+    return cut(encoding, fingerprint, corpus)
 
 
 def fingerprint_of(corpus: Corpus) -> str:
@@ -50,7 +50,7 @@ def fingerprint_of(corpus: Corpus) -> str:
     if corpus.name == PYDOC:
         return fingerprint_from(pydoc.hashes())
     if (published := PUBLISHED.get(corpus.name)) is not None:
-        check_cut(corpus.name, corpus.train_tokens, published.tokens["train"])
+        check_cut(corpus, published.tokens["train"])
         if published.sha256 is not None:
             return fingerprint_from(published.sha256)
     return fingerprint_from(file_hashes(locate(corpus.name, download=False)))

@@ -3,24 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import torch
 from torch import nn
 
-from lm.heads.outputs import Outputs
+from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
 from lm.heads.softmax import Softmax
-from lm.spec import Head
+from lm.heads.words import Words
+from lm.spec import (
+    AdaptiveHead,
+    DifferentiatedHead,
+    EcocHead,
+    Head,
+    HierarchicalHead,
+    MixtureHead,
+    SampledHead,
+    SoftmaxHead,
+)
 
-__all__ = ["Outputs", "Softmax", "build_head"]
+__all__ = ["OutputHead", "Outputs", "Scorer", "TrainingLoss", "Words", "build_head"]
 
 
 def build_head(
     spec: Head,
     *,
     sizes: Sequence[int],
-    vocabulary_size: int,
-    tied_weight: nn.Parameter | None,
+    words: Words,
+    embedding_VE: nn.Parameter,
+    tied: bool,
     init: torch.Generator,
-) -> Softmax:
-    """The head that the spec names, for layers of these sizes; `tied_weight` is the embedding where it is shared."""
-    return Softmax(spec, sizes[-1], vocabulary_size, tied_weight, init)
+) -> OutputHead:
+    """The head that the spec names; `sizes` are those of the embedding and of every layer, as in `Outputs`.
+
+    A tied head's matrix is the embedding itself.
+    """
+    last, tied_weight = sizes[-1], embedding_VE if tied else None
+    match spec:
+        case SoftmaxHead():
+            return Softmax(spec, last, len(words), tied_weight, init)
+        case MixtureHead():
+            from lm.heads.mixture import Mixture
+
+            return Mixture(spec, sizes, len(words), tied_weight, init)
+        case AdaptiveHead():
+            from lm.heads.adaptive import Adaptive
+
+            return Adaptive(spec, last, words, init)
+        case HierarchicalHead():
+            from lm.heads.hierarchical import Hierarchical
+
+            return Hierarchical(spec, last, words, init)
+        case DifferentiatedHead():
+            from lm.heads.differentiated import Differentiated
+
+            return Differentiated(spec, last, words, init)
+        case SampledHead():
+            from lm.heads.sampled import Sampled
+
+            return Sampled(spec, last, words, tied_weight, init)
+        case EcocHead():
+            from lm.heads.ecoc import Ecoc
+
+            return Ecoc(spec, last, words, init)
+        case _:
+            assert_never(spec)

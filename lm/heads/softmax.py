@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lm.heads.outputs import Outputs
+from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.spec import SoftmaxHead
 
 
-class Softmax(nn.Module):
+class Softmax(OutputHead):
     """logits = D h + b, where D is the embedding itself if tied (Inan et al. 2016; Press & Wolf 2017)."""
 
     def __init__(
@@ -40,6 +40,10 @@ class Softmax(nn.Module):
         logits_NV = self.logits(outputs).flatten(0, 1)
         return F.cross_entropy(logits_NV, targets_TB.flatten(), reduction="none").view_as(targets_TB)
 
-    def training_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
-        """The training loss of every target (T, B); here the exact one."""
-        return self.target_nats(outputs, targets_TB)
+    def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
+        """The exact loss."""
+        return TrainingLoss(self.target_nats(outputs, targets_TB))
+
+    def scorer(self) -> Softmax:
+        """The head itself."""
+        return self

@@ -48,7 +48,7 @@ def value_at(spec: TrainSpec, key: str) -> object:
     return here
 
 
-def _misplaced(spec: TrainSpec, key: str, changes: Mapping[str, Any]) -> Problem | None:  # noqa: PLR0911 (a return a rule)
+def _misplaced(spec: TrainSpec, key: str, changes: Mapping[str, Any]) -> Problem | None:
     names = key.split(".")
     if names == ["seed"]:
         return Problem((key,), "the seed is no part of a change: replicates are listed under 'seeds'")

@@ -88,7 +88,7 @@ def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Proble
     return list(found.values())
 
 
-def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:  # noqa: PLR0911 (one return a kind of error)
+def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
     path, valid, here = _place(details["loc"], model)
     context, got = details.get("ctx", {}), details["input"]
     match details["type"]:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from tiny import even
 from torch import Tensor
 
 from lm.cache import CacheValues, active_positions, cache_nats, cache_probability, choose_values, score_with_cache
@@ -180,7 +181,7 @@ def model(vocabulary: int = V) -> LanguageModel:
         Model(layers=2, embedding_size=H, hidden_size=5),
         SoftmaxHead(kind="softmax"),
         Dropout(),
-        vocabulary,
+        even(vocabulary),
         torch.Generator().manual_seed(3),
     )
 

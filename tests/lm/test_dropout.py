@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny import even
 
 from lm.dropout import embed, keep_mask, locked_dropout
 from lm.model import LanguageModel
@@ -49,7 +50,7 @@ def test_no_two_places_share_a_mask(device: torch.device) -> None:
         Model(layers=3, embedding_size=size, hidden_size=size),
         SoftmaxHead(kind="softmax"),
         Dropout(input=0.5, between=0.5, output=0.5),
-        9,
+        even(9),
         seeded(0),
     ).to(device)
     seen = []
@@ -115,7 +116,7 @@ def test_a_tied_decoder_keeps_the_words_that_the_input_dropped(device: torch.dev
         Model(layers=1, embedding_size=6),
         SoftmaxHead(kind="softmax"),
         Dropout(embedding=0.6),
-        15,
+        even(15),
         seeded(0),
     ).to(device)
     tokens_TB = torch.randint(15, (4, 3), generator=seeded(1)).to(device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny import even
 
 from lm.dropout import locked_dropout
 from lm.losses import activation, temporal_activation
@@ -60,7 +61,7 @@ def test_only_the_activation_penalty_sees_the_output_mask() -> None:
             Model(layers=2, embedding_size=6, hidden_size=8),
             SoftmaxHead(kind="softmax"),
             Dropout(input=0.2, between=0.3, weight=0.4, output=rate),
-            11,
+            even(11),
             torch.Generator().manual_seed(0),
         )
         tokens_TB = torch.arange(24).view(8, 3) % 11

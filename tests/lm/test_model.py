@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import references
 import torch
+from tiny import even
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,7 +23,7 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
 
 
 def build(model: Model, dropout: Dropout | None = None, seed: int = 0, head: SoftmaxHead = HEAD) -> LanguageModel:
-    return LanguageModel(model, head, dropout or Dropout(), V, seeded(seed))
+    return LanguageModel(model, head, dropout or Dropout(), even(V), seeded(seed))
 
 
 def text(rows: int = T, batch: int = B) -> Tensor:
@@ -31,7 +32,7 @@ def text(rows: int = T, batch: int = B) -> Tensor:
 
 def nats(model: LanguageModel, text_RB: Tensor, noise: torch.Generator | None = None) -> Tensor:
     outputs, _ = model(text_RB[:-1], model.initial_state(text_RB.shape[1]), noise)
-    return model.head.training_nats(outputs, text_RB[1:]).mean()
+    return model.head.training_loss(outputs, text_RB[1:], None).nats_TB.mean()
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
@@ -121,11 +122,11 @@ def test_columns_do_not_see_each_other() -> None:
 
 def test_initial_weights() -> None:
     shape = Model(layers=2, embedding_size=50, hidden_size=80, tied=False)
-    model = LanguageModel(shape, HEAD, Dropout(), 400, seeded(0))
+    model = LanguageModel(shape, HEAD, Dropout(), even(400), seeded(0))
     for matrix in (model.embedding_VE, model.head.weight_VH):
         assert 0.0999 < matrix.detach().abs().max() <= 0.1 and matrix.detach().mean().abs() < 0.001
     assert model.head.bias_V is not None and (model.head.bias_V == 0).all()
-    tied = LanguageModel(Model(layers=2, embedding_size=50, hidden_size=80), HEAD, Dropout(), 400, seeded(0))
+    tied = LanguageModel(Model(layers=2, embedding_size=50, hidden_size=80), HEAD, Dropout(), even(400), seeded(0))
     bounds = [layer.recurrent_weight_GHH.detach().abs().max().item() for layer in tied.layers]
     assert bounds == pytest.approx([80**-0.5, 50**-0.5], rel=0.01)  # the last layer's range is wider
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import AVERAGING, tiny_spec
+from tiny import AVERAGING, even, tiny_spec
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 def begin(spec: TrainSpec, vocabulary: int = 24, stage: str = "train", device: torch.device = CPU) -> Stage:
     at = Position(stage, 0, 0, 0, math.nan, math.inf, 0, 0.0)
-    return begin_stage(spec, build_model(spec, vocabulary, device), device, at)
+    return begin_stage(spec, build_model(spec, even(vocabulary), device), device, at)
 
 
 def texts(spec: TrainSpec, device: torch.device = CPU) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 import references
 import torch
+from tiny import even
 from torch import Tensor, nn
 
 from lm.checkpoint import load_weights, save_weights
@@ -221,7 +222,7 @@ def test_weight_drop_after_a_move_and_a_checkpoint(
 
     def model(seed: int) -> LanguageModel:
         shape = Model(cell=cell, layers=2, embedding_size=INPUT, hidden_size=(H, INPUT))
-        return LanguageModel(shape, SoftmaxHead(kind="softmax"), Dropout(weight=0.5), 7, seeded(seed))
+        return LanguageModel(shape, SoftmaxHead(kind="softmax"), Dropout(weight=0.5), even(7), seeded(seed))
 
     saved, loaded = model(0), model(1)
     save_weights(tmp_path / "weights.safetensors", saved.weights())

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tiny import even
 
 from lm.model import LanguageModel
 from lm.spec import Cache, Dropout, Model, SoftmaxHead, TrainSpec, parameter_count, stage_keys, trial_key
@@ -48,7 +49,7 @@ def models(draw: st.DrawFn) -> Model:
 @given(models(), st.booleans(), st.integers(1, 13))
 def test_parameter_count_is_that_of_the_built_model(model: Model, bias: bool, vocabulary: int) -> None:
     head = SoftmaxHead(kind="softmax", bias=bias)
-    built = LanguageModel(model, head, Dropout(weight=0.5), vocabulary, torch.Generator().manual_seed(0))
+    built = LanguageModel(model, head, Dropout(weight=0.5), even(vocabulary), torch.Generator().manual_seed(0))
     assert sum(weight.numel() for weight in built.parameters()) == parameter_count(model, head, vocabulary)
     assert sum(weight.numel() for weight in built.weights().values()) == parameter_count(model, head, vocabulary)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tiny import AVERAGING, tiny_spec
+from tiny import AVERAGING, even, tiny_spec
 from torch import Tensor
 from trials import assert_same, run, settled
 
@@ -69,7 +69,9 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
     curve, record, corpus = run(spec, tmp_path), settled(tmp_path), load(spec.corpus)
     assert record.status == "complete" and record.reason is None and record.divergence is None
     assert record.spec == spec and record.corpus == corpus.facts and record.numerics_version == NUMERICS_VERSION
-    assert record.parameters == sum(p.numel() for p in build_model(spec, len(corpus.vocabulary), CPU).parameters())
+    assert record.parameters == sum(
+        p.numel() for p in build_model(spec, even(len(corpus.vocabulary)), CPU).parameters()
+    )
     assert record.threads == 1 and record.device.startswith("cpu") and record.versions["torch"] == torch.__version__
     assert record.peak_memory_bytes > 10**7
     keys = stage_keys(spec, corpus.fingerprint)
@@ -101,12 +103,12 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
             assert (text[position] == token).all()
         assert stage.valid.columns == (1 if stage.name == "cache" else 3) and stage.test.columns == 1
     for name in ("train", "finetune-1"):
-        model = build_model(spec, len(corpus.vocabulary), CPU)
+        model = build_model(spec, even(len(corpus.vocabulary)), CPU)
         model.load_weights(load_weights(weights_path(tmp_path, name), CPU))
         (stage,) = (stage for stage in record.stages if stage.name == name)
-        assert token_nats(model, columns(corpus.valid, 3, CPU), 20).score() == stage.valid
-        assert token_nats(model, columns(corpus.test, 1, CPU), 20).score() == stage.test
-    assert load_model(spec, tmp_path, len(corpus.vocabulary), CPU).weights().keys() == model.weights().keys()
+        assert token_nats(model, columns(corpus.valid, 3, CPU), 20)[0].score() == stage.valid
+        assert token_nats(model, columns(corpus.test, 1, CPU), 20)[0].score() == stage.test
+    assert load_model(spec, tmp_path, even(len(corpus.vocabulary)), CPU).weights().keys() == model.weights().keys()
 
     chosen = record.stages[2].cache
     assert chosen is not None and record.stages[2].valid.nats_per_token < chosen.plain_valid.nats_per_token
@@ -161,7 +163,7 @@ def test_averaged_weights_are_scored_and_kept_once_averaging_has_begun(
 ) -> None:
     spec = tiny_spec(corpus_folder, optimizer=AVERAGING, epochs=8, finetune={"epochs": 2})
     valid_RB = columns(load(spec.corpus).valid, 3, CPU)
-    other = build_model(spec, 24, CPU)
+    other = build_model(spec, even(24), CPU)
     candidates: list[tuple[float, dict[str, Tensor]]] = []
     averaging = []
     for point in train(spec, out=tmp_path, device="cpu"):
@@ -283,9 +285,10 @@ def test_fine_tuning_begins_averaging_at_once_and_ends_at_its_own_trigger(
     assert equal(begun[1], files[0]) and equal(begun[2], files[1])  # from the best weights before
 
 
-def given_score(nats: Any, mean: float) -> Any:
+def given_score(scored: tuple[Any, dict[str, float]], mean: float) -> Any:
     """Losses whose mean is the one that a scripted validation chose its best weights by."""
-    return type(nats)(nats.position, nats.token, np.full_like(nats.nats, mean), nats.rows, nats.columns)
+    nats, measures = scored
+    return type(nats)(nats.position, nats.token, np.full_like(nats.nats, mean), nats.rows, nats.columns), measures
 
 
 def test_fine_tuning_that_does_not_help_keeps_what_it_began_from(

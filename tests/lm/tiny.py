@@ -6,6 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from lm.heads import Words
 from lm.spec import TrainSpec
 
 
@@ -23,6 +26,11 @@ def write_corpus(folder: Path, tokens: tuple[int, int, int] = (1200, 300, 250)) 
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{split}.txt").write_text("\n".join([*lines, " ".join(line)]) + "\n", encoding="utf-8")
     return folder
+
+
+def even(count: int) -> Words:
+    """Words that are all equally frequent."""
+    return Words(np.ones(count, dtype=np.int64))
 
 
 def tiny_spec(folder: Path | str, /, **changes: Any) -> TrainSpec:

@@ -1,0 +1,71 @@
+"""What every output head is, to the model, the trainer and the evaluation. T time, B batch, V vocabulary."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The embedding's (index 0) and every layer's output (T, B, H), before and after its locked dropout."""
+
+    raw: tuple[Tensor, ...]
+    dropped: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class TrainingLoss:
+    """What a head trains on: `nats_TB`, its own estimate of each target's loss, and named extra terms.
+
+    A term is one number, or a number for each target (T, B); the trainer adds them all, as they are, to the loss.
+    """
+
+    nats_TB: Tensor
+    terms: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Scorer(Protocol):
+    """The exact distribution that a head's weights stand for at one moment."""
+
+    def log_probabilities(self, outputs: Outputs) -> Tensor:
+        """Log-probabilities (T, B, V), normalised over the vocabulary."""
+        ...
+
+    def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
+        """Exact loss of every target (T, B), natural logarithm."""
+        ...
+
+
+class OutputHead(nn.Module, ABC):
+    """Turns the layers' outputs into a training loss, and into an exact distribution over the vocabulary.
+
+    Perplexity always comes from the `scorer`; whatever else a head measures has a name of its own.
+    """
+
+    term_names: tuple[str, ...] = ()
+    """The names of the training loss's extra terms, known beforehand so that an epoch can sum them on the device."""
+
+    @abstractmethod
+    def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
+        """The loss to train on; whatever is drawn is drawn from `noise`, and without it nothing is dropped.
+
+        Heads that sample words raise ValueError without noise.
+        """
+
+    @abstractmethod
+    def scorer(self) -> Scorer:
+        """The exact form for the weights as they now are; it must not outlive a change of them."""
+
+    def tallies(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
+        """Sums over the targets, one tensor a name, from which `measures` are computed; asked without gradient."""
+        return {}
+
+    def measures(self, tallies: Mapping[str, Tensor], tokens: int) -> dict[str, float]:
+        """What the head reports beside perplexity, by name, from the sums over a text of so many targets."""
+        return {}

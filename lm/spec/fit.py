@@ -1,0 +1,97 @@
+"""Whether a head fits the layers below it and the vocabulary above: what no part can know alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lm.spec.codebooks import class_bits, code_bits
+from lm.spec.heads import (
+    AdaptiveHead,
+    DifferentiatedHead,
+    EcocHead,
+    Head,
+    HierarchicalHead,
+    HuffmanTree,
+    MixtureHead,
+    NceLoss,
+    SampledHead,
+    SoftmaxHead,
+    words_of,
+)
+from lm.spec.training import Model
+
+
+def misfits(head: Head, model: Model) -> Iterator[str]:
+    """What is wrong between a head and its model, whatever the vocabulary."""
+    last = model.hidden_sizes[-1]
+    match head:
+        case SoftmaxHead() | SampledHead():
+            if model.tied and last != model.embedding_size:
+                yield (
+                    f"a tied model's last layer must have the embedding's size: "
+                    f"{last} is not embedding_size = {model.embedding_size}"
+                )
+        case MixtureHead():
+            if len(head.experts) != model.layers + 1:
+                yield (
+                    f"head.experts lists {len(head.experts)} counts; the embedding and "
+                    f"{model.layers} layers need {model.layers + 1}"
+                )
+        case AdaptiveHead() | HierarchicalHead() | DifferentiatedHead() | EcocHead():
+            if model.tied:
+                yield f"a head of kind {head.kind} has no matrix to tie: model.tied must be false"
+    match head:
+        case AdaptiveHead():
+            if int(last / head.divisor ** len(head.cutoffs)) < 1:
+                yield (
+                    f"head.divisor {head.divisor:g} leaves nothing of the last layer's {last} units "
+                    f"for cluster {len(head.cutoffs)}"
+                )
+        case DifferentiatedHead():
+            if sum(head.sizes) != last:
+                yield f"head.sizes sum to {sum(head.sizes)}, the last layer has {last} units"
+        case SoftmaxHead():
+            if head.augmented is not None and last != model.embedding_size:
+                yield (
+                    f"head.augmented compares words by their embeddings: the last layer's {last} units "
+                    f"must be embedding_size = {model.embedding_size}"
+                )
+        case _:
+            pass
+
+
+def vocabulary_misfits(head: Head, vocabulary_size: int) -> Iterator[str]:
+    """What is wrong between a head and a vocabulary of so many words."""
+    match head:
+        case AdaptiveHead():
+            ends = [words_of(cutoff, vocabulary_size) for cutoff in head.cutoffs]
+            if any(low >= high for low, high in zip([0, *ends], [*ends, vocabulary_size], strict=True)):
+                yield f"head.cutoffs must rise strictly between 0 and the {vocabulary_size:,} words, got {ends}"
+        case HierarchicalHead(tree=tree):
+            if not isinstance(tree, HuffmanTree) and tree.words_per_class > vocabulary_size:
+                yield f"head.tree.words_per_class {tree.words_per_class:,} is more than the {vocabulary_size:,} words"
+        case DifferentiatedHead():
+            ends = differentiated_ends(head, vocabulary_size)
+            if any(low >= high for low, high in zip([0, *ends], ends, strict=False)):
+                yield f"head.shares leave a block without words: blocks end at {ends} of {vocabulary_size:,} words"
+        case SampledHead(loss=loss):
+            samples = words_of(loss.samples, vocabulary_size)
+            if samples < 1:
+                yield f"head.loss.samples {loss.samples} of {vocabulary_size:,} words are none"
+            if samples > vocabulary_size and not isinstance(loss, NceLoss):
+                yield f"head.loss.samples {samples:,} is more than the {vocabulary_size:,} words"
+        case EcocHead(codebook=codebook):
+            least, bits = class_bits(vocabulary_size), code_bits(codebook, vocabulary_size)
+            if bits < least:
+                yield f"head.codebook.bits {bits} cannot name {vocabulary_size:,} words: at least {least} are needed"
+        case SoftmaxHead() | MixtureHead():
+            pass
+
+
+def differentiated_ends(head: DifferentiatedHead, vocabulary_size: int) -> list[int]:
+    """Where each block of the frequency order ends, the last one at its end."""
+    ends, total = [], 0.0
+    for share in head.shares[:-1]:
+        total += share
+        ends.append(int(total * vocabulary_size + 1e-9))
+    return [*ends, vocabulary_size]

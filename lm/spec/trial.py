@@ -1,0 +1,115 @@
+"""One trial's whole spec, its stages, and the keys that name them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from typing import Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from lm.spec.fit import misfits
+from lm.spec.heads import Head, SoftmaxHead
+from lm.spec.part import Part, PositiveInt, Seed
+from lm.spec.training import (
+    Bptt,
+    Cache,
+    Corpus,
+    Dropout,
+    Finetune,
+    FixedBptt,
+    Model,
+    Optimizer,
+    Penalties,
+    Scoring,
+)
+
+NUMERICS_VERSION = 1
+"""Raised whenever the same spec, seed and corpus would give other numbers; part of every key."""
+
+
+class TrainSpec(Part):
+    """One trial of one model, whole: everything that decides its numbers but the corpus's text."""
+
+    corpus: Corpus
+    model: Model = Field(default=Model())
+    head: Head = Field(default=SoftmaxHead(kind="softmax"))
+    dropout: Dropout = Field(default=Dropout())
+    penalties: Penalties | None = Field(default=None)
+    bptt: Bptt = Field(default=FixedBptt(kind="fixed"))
+    optimizer: Optimizer
+    batch_size: PositiveInt = Field(default=20)
+    loss_reduction: Literal["mean", "sum_over_time"] = Field(
+        default="mean", description="over a window's tokens, or summed over its steps (Zaremba et al. 2014)"
+    )
+    epochs: PositiveInt
+    early_stop: PositiveInt | None = Field(default=None, description="epochs without a better validation loss")
+    finetune: Finetune | None = Field(default=None)
+    cache: Cache | None = Field(default=None)
+    scoring: Scoring = Field(default=Scoring())
+    seed: Seed = Field(default=1)
+
+    @model_validator(mode="after")
+    def _head_fits(self) -> Self:
+        for problem in misfits(self.head, self.model):
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _finetune_rate(self) -> Self:
+        if self.finetune is not None and self.finetune.learning_rate is None and self.optimizer.kind == "adam":
+            raise ValueError(
+                "finetune.learning_rate: averaged SGD cannot take over Adam's rate; give one (such as 30.0)"
+            )
+        return self
+
+    def stages(self) -> dict[str, TrainSpec]:
+        """The trial's stages in order: each name with the spec of a trial that ends there.
+
+        A stage's weights depend on nothing that comes later, so two trials whose specs agree up to a stage
+        share it: one of them trains it, the other reads it.
+        """
+        bare = self.model_copy(update={"finetune": None, "cache": None})
+        stages = {"train": bare}
+        if self.finetune is not None:
+            for k in range(1, self.finetune.repeats + 1):
+                stages[f"finetune-{k}"] = bare.model_copy(
+                    update={"finetune": self.finetune.model_copy(update={"repeats": k})}
+                )
+        if self.cache is not None:
+            stages["cache"] = self
+        return stages
+
+
+def explain(error: ValidationError) -> list[str]:
+    """What is wrong with a spec, a line each: dotted key, rule, what was got; of an unknown key the nearest one."""
+    schema = TrainSpec.model_json_schema()
+    known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
+    lines = []
+    for found in error.errors():
+        *above, last = [str(part) for part in found["loc"]] or [""]
+        line = f"{'.'.join((*above, last))}: {found['msg']}, got {found['input']!r}"
+        if found["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(last, known, n=1)
+            line = f"{'.'.join((*above, last))}: unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
+        lines.append(line)
+    return lines
+
+
+def trial_key(spec: TrainSpec, fingerprint: str) -> str:
+    """16 hexadecimal digits that name a trial: a hash of its spec, its corpus's text and the numerics version.
+
+    Values at their defaults are left out, so that a field added later, whose default keeps the old behaviour,
+    leaves old keys as they are. The corpus counts by its fingerprint, not by its name or place.
+    """
+    decides = spec.model_dump(mode="json", exclude_defaults=True)
+    decides["corpus"].pop("name")
+    decides.get("head", {}).get("codebook", {}).get("embeddings", {}).pop("path", None)  # its hash counts
+    payload = {"numerics": NUMERICS_VERSION, "corpus": fingerprint, "spec": decides}
+    return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def stage_keys(spec: TrainSpec, fingerprint: str) -> dict[str, str]:
+    """The key of the trial that ends at each stage; the last one is the trial's own key."""
+    return {name: trial_key(prefix, fingerprint) for name, prefix in spec.stages().items()}

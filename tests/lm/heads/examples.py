@@ -1,0 +1,84 @@
+"""An example of every kind of head, and what they are all tried on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lm.heads import OutputHead, Outputs, Words, build_head
+from lm.spec import Head, Model, TrainSpec
+
+T, B, V = 4, 3, 53
+EMBEDDING, HIDDEN, LAST = 16, 10, 16
+MODEL = Model(layers=2, embedding_size=EMBEDDING, hidden_size=(HIDDEN, LAST), tied=False)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A head as a sweep file would write it, by a name that tests show."""
+
+    name: str
+    head: dict[str, Any]
+    tied: bool = False
+    sampled: bool = False  # the training loss is an estimate that needs noise
+    exact: bool = True  # without noise, the training loss is the exact one
+    model: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Head:
+        model = MODEL.model_copy(update={"tied": self.tied, **self.model})
+        parts = {"corpus": {"name": "x"}, "epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}}
+        return TrainSpec.model_validate({"model": model.model_dump(), "head": self.head, **parts}).head
+
+
+EXAMPLES = [
+    Example("softmax", {"kind": "softmax"}),
+    Example("softmax-tied", {"kind": "softmax"}, tied=True),
+    Example("softmax-without-bias", {"kind": "softmax", "bias": False}),
+]
+
+
+def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
+
+
+def words(count: int = V) -> Words:
+    """Counts that fall like a natural text's, in no order of ids, one word never seen."""
+    counts_V = np.random.default_rng(5).permutation((1000 / np.arange(1, count + 1)).astype(np.int64))
+    counts_V[-1] = 0
+    return Words(counts_V)
+
+
+def build(example: Example, *, seed: int = 0, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> OutputHead:
+    """The example's head, its parameters spread out by `scale`; in float64 unless said otherwise."""
+    init = seeded(seed)
+    embedding_VE = nn.Parameter(torch.empty(V, EMBEDDING).uniform_(-0.5, 0.5, generator=init))
+    head = build_head(
+        example.spec,
+        sizes=(EMBEDDING, HIDDEN, LAST),
+        words=words(),
+        embedding_VE=embedding_VE,
+        tied=example.tied,
+        init=init,
+    )
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.add_(torch.empty(parameter.shape).uniform_(-0.5, 0.5, generator=init)).mul_(scale)
+    return head.to(dtype)
+
+
+def outputs(*, seed: int = 1, batch: int = B, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Outputs:
+    """Made-up outputs of the embedding and two layers; raw and dropped differ."""
+    noise = seeded(seed)
+    sizes = (EMBEDDING, HIDDEN, LAST)
+    raw = tuple(scale * torch.randn(T, batch, size, generator=noise).to(dtype) for size in sizes)
+    dropped = tuple(x * (torch.rand(x.shape, generator=noise) < 0.8) / 0.8 for x in raw)
+    return Outputs(raw, dropped)
+
+
+def targets(*, seed: int = 2, batch: int = B) -> Tensor:
+    return torch.randint(V, (T, batch), generator=seeded(seed))

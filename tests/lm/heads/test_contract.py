@@ -1,0 +1,166 @@
+"""What holds of every output head. An example of each kind is tried; a kind without one fails."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import pytest
+import torch
+from examples import EXAMPLES, LAST, MODEL, B, Example, T, V, build, outputs, seeded, targets
+from torch import Tensor
+
+from lm.heads import OutputHead, Outputs
+from lm.spec import Head, decoder_parameters
+
+every_head = pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
+tight = {"rtol": 0.0, "atol": 1e-12}
+
+
+def kinds() -> set[str]:
+    union, *_ = get_args(Head)
+    return {member.model_fields["kind"].annotation.__args__[0] for member in get_args(union)}
+
+
+def trained(head: OutputHead, given: Outputs, targets_TB: Tensor, seed: int = 3) -> Tensor:
+    """The whole training loss, one number."""
+    loss = head.training_loss(given, targets_TB, seeded(seed))
+    return loss.nats_TB.mean() + sum((term.mean() for term in loss.terms.values()), torch.zeros(()))
+
+
+def test_every_kind_has_an_example() -> None:
+    assert kinds() == {example.spec.kind for example in EXAMPLES}
+
+
+@every_head
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_it_is_a_distribution(example: Example, dtype: torch.dtype, within: float) -> None:
+    log_probabilities_TBV = build(example, dtype=dtype).scorer().log_probabilities(outputs(dtype=dtype))
+    assert log_probabilities_TBV.shape == (T, B, V) and log_probabilities_TBV.dtype == dtype
+    total_TB = log_probabilities_TBV.double().exp().sum(dim=-1)
+    torch.testing.assert_close(total_TB, torch.ones(T, B, dtype=torch.float64), rtol=0.0, atol=within)
+
+
+@every_head
+def test_the_targets_loss_is_read_from_that_distribution(example: Example) -> None:
+    scorer, given, targets_TB = build(example).scorer(), outputs(), targets()
+    expected_TB = -scorer.log_probabilities(given).gather(-1, targets_TB[..., None])[..., 0]
+    torch.testing.assert_close(scorer.target_nats(given, targets_TB), expected_TB, **tight)
+
+
+@every_head
+def test_a_training_loss_that_claims_to_be_exact_is(example: Example) -> None:
+    if not example.exact:
+        pytest.skip(f"{example.name} trains on another loss than its exact one")
+    head, given, targets_TB = build(example), outputs(), targets()
+    loss = head.training_loss(given, targets_TB, None)
+    torch.testing.assert_close(loss.nats_TB, head.scorer().target_nats(given, targets_TB), **tight)
+
+
+@every_head
+def test_terms_are_those_it_names(example: Example) -> None:
+    head, targets_TB = build(example), targets()
+    loss = head.training_loss(outputs(), targets_TB, seeded(3))
+    assert loss.nats_TB.shape == (T, B)
+    assert tuple(loss.terms) == head.term_names
+    assert all(term.shape in ((), (T, B)) for term in loss.terms.values())
+
+
+@every_head
+def test_gradients_equal_central_differences(example: Example) -> None:
+    """Of every parameter and of every layer's output, in a random direction each."""
+    head, targets_TB = build(example), targets()
+    given = outputs()
+    leaves = [x.requires_grad_() for x in given.dropped]
+    tensors = [*head.parameters(), *leaves]
+    gradients = torch.autograd.grad(trained(head, given, targets_TB), tensors, allow_unused=True)
+    step = 1e-6
+    for i, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        direction = torch.randn(tensor.shape, generator=seeded(10 + i), dtype=torch.float64)
+        values = []
+        with torch.no_grad():
+            for sign in (step, -2 * step):
+                tensor.add_(sign * direction)
+                values.append(trained(head, given, targets_TB))
+            tensor.add_(step * direction)
+        numeric = (values[0] - values[1]) / (2 * step)
+        analytic = torch.zeros(()) if gradient is None else (gradient * direction).sum()
+        torch.testing.assert_close(analytic.double(), numeric, rtol=1e-5, atol=1e-7, msg=lambda m, i=i: f"{i}: {m}")
+
+
+@every_head
+def test_weights_carry_the_whole_head(example: Example) -> None:
+    """Parameters copied to a head that began otherwise make it the same function, training loss included."""
+    head, other = build(example, seed=0), build(example, seed=1)
+    other.load_state_dict(head.state_dict())
+    given, targets_TB = outputs(), targets()
+    assert torch.equal(head.scorer().log_probabilities(given), other.scorer().log_probabilities(given))
+    assert torch.equal(trained(head, given, targets_TB), trained(other, given, targets_TB))
+
+
+@every_head
+def test_the_same_seed_gives_the_same_head_and_loss(example: Example) -> None:
+    losses = [trained(build(example, seed=4), outputs(), targets(), seed=5) for _ in range(2)]
+    assert torch.equal(*losses)
+
+
+@every_head
+def test_a_scorer_follows_the_weights(example: Example) -> None:
+    head, given = build(example), outputs()
+    before = head.scorer().log_probabilities(given)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.mul_(0.5)
+    assert not torch.allclose(before, head.scorer().log_probabilities(given))
+
+
+@every_head
+def test_extreme_scores_stay_finite(example: Example) -> None:
+    head, given, targets_TB = build(example, dtype=torch.float32, scale=60.0), outputs(dtype=torch.float32), targets()
+    for leaf in given.dropped:
+        leaf.requires_grad_()
+    loss = trained(head, given, targets_TB)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in head.parameters() if p.grad is not None)
+    assert torch.isfinite(head.scorer().target_nats(given, targets_TB)).all()
+
+
+@every_head
+def test_columns_do_not_see_each_other(example: Example) -> None:
+    """A batch of one is a column of a larger batch."""
+    head, given, targets_TB = build(example), outputs(), targets()
+    one = Outputs(tuple(x[:, 1:2] for x in given.raw), tuple(x[:, 1:2] for x in given.dropped))
+    scorer = head.scorer()
+    torch.testing.assert_close(
+        scorer.log_probabilities(one), scorer.log_probabilities(given)[:, 1:2], rtol=0.0, atol=1e-10
+    )
+    assert torch.isfinite(trained(head, one, targets_TB[:, 1:2]))
+
+
+@every_head
+def test_parameters_are_as_many_as_the_formula_says(example: Example) -> None:
+    model = MODEL.model_copy(update={"tied": example.tied, **example.model})
+    counted = sum(p.numel() for p in build(example).parameters()) - (V * LAST if example.tied else 0)
+    assert counted == decoder_parameters(model, example.spec, V)
+
+
+@every_head
+def test_measures_are_finite_numbers(example: Example) -> None:
+    head, given, targets_TB = build(example), outputs(), targets()
+    with torch.no_grad():
+        measures = head.measures(head.tallies(given, targets_TB), targets_TB.numel())
+    assert all(isinstance(value, float) and math.isfinite(value) for value in measures.values())
+
+
+@every_head
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_computes_the_same(example: Example) -> None:
+    head, given, targets_TB = build(example), outputs(), targets()
+    expected = head.scorer().log_probabilities(given)
+    moved = Outputs(tuple(x.cuda() for x in given.raw), tuple(x.cuda() for x in given.dropped))
+    on_gpu = head.cuda()
+    torch.testing.assert_close(on_gpu.scorer().log_probabilities(moved).cpu(), expected, rtol=0.0, atol=1e-10)
+    loss = on_gpu.training_loss(moved, targets_TB.cuda(), seeded(3, "cuda"))
+    assert torch.isfinite(loss.nats_TB).all()
