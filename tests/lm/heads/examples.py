@@ -39,6 +39,15 @@ EXAMPLES = [
     Example("softmax", {"kind": "softmax"}),
     Example("softmax-tied", {"kind": "softmax"}, tied=True),
     Example("softmax-without-bias", {"kind": "softmax", "bias": False}),
+    Example("adaptive", {"kind": "adaptive", "cutoffs": [5, 0.4], "divisor": 2.0}),
+    Example("classes-random", {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "random"}}),
+    Example(
+        "classes-unigram",
+        {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "unigram", "words_per_class": 4}},
+    ),
+    Example("classes-mass", {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "mass"}}),
+    Example("huffman", {"kind": "hierarchical", "tree": {"kind": "huffman"}}),
+    Example("differentiated", {"kind": "differentiated", "shares": [0.15, 0.35, 0.5], "sizes": [8, 5, 3]}),
 ]
 
 
