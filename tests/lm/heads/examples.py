@@ -39,6 +39,21 @@ EXAMPLES = [
     Example("softmax", {"kind": "softmax"}),
     Example("softmax-tied", {"kind": "softmax"}, tied=True),
     Example("softmax-without-bias", {"kind": "softmax", "bias": False}),
+    Example("mixture-doc", {"kind": "mixture", "experts": [2, 1, 3]}),
+    Example("mixture-mos-tied", {"kind": "mixture", "experts": [0, 0, 3]}, tied=True),
+    Example("mixture-one-expert", {"kind": "mixture", "experts": [0, 0, 1], "prior_penalty": 0.5}),
+    Example("mixture-dropped", {"kind": "mixture", "experts": [0, 2, 3], "dropout": 0.4}),
+    Example(
+        "mixture-dropped-independently",
+        {"kind": "mixture", "experts": [0, 2, 3], "dropout": 0.4, "mask": "independent"},
+    ),
+    Example("mixture-contexts", {"kind": "mixture", "experts": [1, 0, 3], "mixture": "contexts"}),
+    Example("mixture-uniform-gate", {"kind": "mixture", "experts": [0, 2, 2], "gate": "uniform"}),
+    Example("mixture-prior-code", {"kind": "mixture", "experts": [1, 2, 2], "prior_penalty": 0.1}),
+    Example(
+        "mixture-prior-paper",
+        {"kind": "mixture", "experts": [1, 2, 2], "prior_penalty": 0.1, "prior_penalty_form": "paper"},
+    ),
 ]
 
 
