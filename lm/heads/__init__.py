@@ -17,6 +17,7 @@ from lm.spec import (
     EcocHead,
     Head,
     HierarchicalHead,
+    HuffmanTree,
     MixtureHead,
     SampledHead,
     SoftmaxHead,
@@ -50,10 +51,11 @@ def build_head(
             from lm.heads.adaptive import Adaptive
 
             return Adaptive(spec, last, words, init)
-        case HierarchicalHead():
-            from lm.heads.hierarchical import Hierarchical
+        case HierarchicalHead(tree=tree):
+            from lm.heads.huffman import Huffman
+            from lm.heads.two_level import TwoLevel
 
-            return Hierarchical(spec, last, words, init)
+            return Huffman(last, words, init) if isinstance(tree, HuffmanTree) else TwoLevel(tree, last, words, init)
         case DifferentiatedHead():
             from lm.heads.differentiated import Differentiated
 

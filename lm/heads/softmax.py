@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.cross_entropy import linear_nats
 from lm.spec import SoftmaxHead
 
 
@@ -37,8 +38,8 @@ class Softmax(OutputHead):
 
     def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
         """Exact loss of every target (T, B), natural logarithm."""
-        logits_NV = self.logits(outputs).flatten(0, 1)
-        return F.cross_entropy(logits_NV, targets_TB.flatten(), reduction="none").view_as(targets_TB)
+        hidden_NH = outputs.dropped[-1].flatten(0, 1)
+        return linear_nats(hidden_NH, self.weight_VH, self.bias_V, targets_TB.flatten()).view_as(targets_TB)
 
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
         """The exact loss."""

@@ -39,6 +39,30 @@ EXAMPLES = [
     Example("softmax", {"kind": "softmax"}),
     Example("softmax-tied", {"kind": "softmax"}, tied=True),
     Example("softmax-without-bias", {"kind": "softmax", "bias": False}),
+    Example("adaptive", {"kind": "adaptive", "cutoffs": [5, 0.4], "divisor": 2.0}),
+    Example("classes-random", {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "random"}}),
+    Example(
+        "classes-unigram",
+        {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "unigram", "words_per_class": 4}},
+    ),
+    Example("classes-mass", {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "mass"}}),
+    Example("huffman", {"kind": "hierarchical", "tree": {"kind": "huffman"}}),
+    Example("differentiated", {"kind": "differentiated", "shares": [0.15, 0.35, 0.5], "sizes": [8, 5, 3]}),
+    Example("mixture-doc", {"kind": "mixture", "experts": [2, 1, 3]}),
+    Example("mixture-mos-tied", {"kind": "mixture", "experts": [0, 0, 3]}, tied=True),
+    Example("mixture-one-expert", {"kind": "mixture", "experts": [0, 0, 1], "prior_penalty": 0.5}),
+    Example("mixture-dropped", {"kind": "mixture", "experts": [0, 2, 3], "dropout": 0.4}),
+    Example(
+        "mixture-dropped-independently",
+        {"kind": "mixture", "experts": [0, 2, 3], "dropout": 0.4, "mask": "independent"},
+    ),
+    Example("mixture-contexts", {"kind": "mixture", "experts": [1, 0, 3], "mixture": "contexts"}),
+    Example("mixture-uniform-gate", {"kind": "mixture", "experts": [0, 2, 2], "gate": "uniform"}),
+    Example("mixture-prior-code", {"kind": "mixture", "experts": [1, 2, 2], "prior_penalty": 0.1}),
+    Example(
+        "mixture-prior-paper",
+        {"kind": "mixture", "experts": [1, 2, 2], "prior_penalty": 0.1, "prior_penalty_form": "paper"},
+    ),
 ]
 
 
