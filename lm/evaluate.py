@@ -74,7 +74,7 @@ def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> tuple[Toke
         targets_TB = text_RB[row + 1 : row + 1 + window]
         outputs, state = model(text_RB[row : row + len(targets_TB)], state)
         nats_TB[row : row + len(targets_TB)] = scorer.target_nats(outputs, targets_TB)
-        for name, tally in model.head.tallies(outputs, targets_TB).items():
+        for name, tally in model.head.tallies(scorer, outputs, targets_TB).items():
             tallies[name] = tallies[name] + tally if name in tallies else tally
     return in_text_order(nats_TB, text_RB), model.head.measures(tallies, nats_TB.numel())
 

@@ -62,8 +62,11 @@ class OutputHead(nn.Module, ABC):
     def scorer(self) -> Scorer:
         """The exact form for the weights as they now are; it must not outlive a change of them."""
 
-    def tallies(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
-        """Sums over the targets, one tensor a name, from which `measures` are computed; asked without gradient."""
+    def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
+        """Sums over the targets, one tensor a name, from which `measures` are computed; asked without gradient.
+
+        `scorer` is this head's own, for the weights as they now are.
+        """
         return {}
 
     def measures(self, tallies: Mapping[str, Tensor], tokens: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.dropout import keep_mask
-from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
 from lm.heads.cross_entropy import linear_nats
 from lm.spec import MixtureHead
 
@@ -97,7 +97,7 @@ class Mixture(OutputHead):
         """The head itself."""
         return self
 
-    def tallies(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
+    def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
         """The experts' weights summed over time, (B, J): columns apart, as the code's form of beta needs them."""
         return {"gate_BJ": self.log_gate(outputs).exp().sum(dim=0, dtype=torch.float64)}
 

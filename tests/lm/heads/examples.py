@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from handmade import random_code, rank_code
 from torch import Tensor, nn
 
+from lm.codebooks import Codebook
 from lm.heads import OutputHead, Outputs, Words, build_head
 from lm.spec import Head, Model, TrainSpec
 
@@ -27,12 +29,21 @@ class Example:
     sampled: bool = False  # the training loss is an estimate that needs noise
     exact: bool = True  # without noise, the training loss is the exact one
     model: dict[str, Any] = field(default_factory=dict)
+    codebook: Codebook | None = None
 
     @property
     def spec(self) -> Head:
         model = MODEL.model_copy(update={"tied": self.tied, **self.model})
         parts = {"corpus": {"name": "x"}, "epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}}
         return TrainSpec.model_validate({"model": model.model_dump(), "head": self.head, **parts}).head
+
+
+def ecoc(loss: str, codebook: Codebook, kind: str = "random", **options: Any) -> Example:
+    """An ecoc head on a hand-made code, which is told to be of that kind."""
+    code = {"kind": kind} if kind == "identity" else {"kind": kind, "bits": codebook.bits}
+    head = {"kind": "ecoc", "codebook": code, "loss": {"kind": loss, **options}}
+    name = "-".join(["ecoc", loss, kind, *map(str, options.values())])
+    return Example(name, head, exact=loss == "normalized", codebook=codebook)
 
 
 EXAMPLES = [
@@ -63,6 +74,15 @@ EXAMPLES = [
         "mixture-prior-paper",
         {"kind": "mixture", "experts": [1, 2, 2], "prior_penalty": 0.1, "prior_penalty_form": "paper"},
     ),
+    ecoc("bce", random_code(V, 21)),
+    ecoc("bce", random_code(V, 21), scale="mean"),
+    ecoc("bce", random_code(V, 21), scale="sum"),
+    ecoc("span_max", rank_code(V, 18), "unigram"),
+    ecoc("span_sum", rank_code(V, 18), "unigram"),
+    ecoc("ball_drop", random_code(V, 40)),
+    ecoc("ball_drop", rank_code(V, 18), "unigram", radius=3),
+    ecoc("normalized", random_code(V, 21)),
+    ecoc("normalized", rank_code(V, 18), "unigram"),
 ]
 
 
@@ -70,11 +90,11 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
     return torch.Generator(device).manual_seed(seed)
 
 
-def words(count: int = V) -> Words:
+def words(count: int = V, codebook: Codebook | None = None) -> Words:
     """Counts that fall like a natural text's, in no order of ids, one word never seen."""
     counts_V = np.random.default_rng(5).permutation((1000 / np.arange(1, count + 1)).astype(np.int64))
     counts_V[-1] = 0
-    return Words(counts_V)
+    return Words(counts_V, codebook)
 
 
 def build(example: Example, *, seed: int = 0, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> OutputHead:
@@ -84,7 +104,7 @@ def build(example: Example, *, seed: int = 0, dtype: torch.dtype = torch.float64
     head = build_head(
         example.spec,
         sizes=(EMBEDDING, HIDDEN, LAST),
-        words=words(),
+        words=words(codebook=example.codebook),
         embedding_VE=embedding_VE,
         tied=example.tied,
         init=init,

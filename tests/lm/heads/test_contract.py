@@ -149,7 +149,7 @@ def test_parameters_are_as_many_as_the_formula_says(example: Example) -> None:
 def test_measures_are_finite_numbers(example: Example) -> None:
     head, given, targets_TB = build(example), outputs(), targets()
     with torch.no_grad():
-        measures = head.measures(head.tallies(given, targets_TB), targets_TB.numel())
+        measures = head.measures(head.tallies(head.scorer(), given, targets_TB), targets_TB.numel())
     assert all(isinstance(value, float) and math.isfinite(value) for value in measures.values())
 
 

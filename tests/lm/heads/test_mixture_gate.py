@@ -85,9 +85,9 @@ def test_the_prior_penalty_is_of_the_training_gate(form: Any) -> None:
 def test_measures_are_of_the_whole_text() -> None:
     """However it is cut into windows; layers without experts have no weight to report."""
     head, given, targets_TB = mixture([1, 0, 3]), outputs(), targets()
-    whole = head.tallies(given, targets_TB)
+    whole = head.tallies(head, given, targets_TB)
     cut = [slice(0, 1), slice(1, T)]
-    parts = [head.tallies(Outputs((), tuple(x[rows] for x in given.dropped)), targets_TB[rows]) for rows in cut]
+    parts = [head.tallies(head, Outputs((), tuple(x[rows] for x in given.dropped)), targets_TB[rows]) for rows in cut]
     measures = head.measures({name: parts[0][name] + parts[1][name] for name in whole}, T * B)
     gate_TBJ = head.log_gate(given).detach().exp()
     assert measures == pytest.approx(

@@ -1,0 +1,30 @@
+"""A softmax of linear scores. T time, B batch, H size of the last layer, V vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from lm.heads.contract import Outputs
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScorer:
+    """The distribution softmax(W h + b) of the last layer's dropped output."""
+
+    weight_VH: Tensor
+    bias_V: Tensor
+
+    def log_probabilities(self, outputs: Outputs) -> Tensor:
+        """Log-probabilities (T, B, V), normalised over the vocabulary."""
+        return F.log_softmax(self._logits(outputs), dim=-1)
+
+    def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
+        """Exact loss of every target (T, B), natural logarithm."""
+        logits_NV = self._logits(outputs).flatten(0, 1)
+        return F.cross_entropy(logits_NV, targets_TB.flatten(), reduction="none").view_as(targets_TB)
+
+    def _logits(self, outputs: Outputs) -> Tensor:
+        return F.linear(outputs.dropped[-1], self.weight_VH, self.bias_V)
