@@ -1,40 +1,19 @@
-"""What a head costs, by formula: its own parameters, FLOPs a token, bytes. Torch-free.
+"""What a head costs, by formula. Torch-free: a record keeps it.
 
-FLOPs are those of matrix products, a multiply and an add each, as profilers count them; training is the forward pass
-and twice as much backward, plus what is computed again. Bytes are the most that a training step holds at once beyond
-its weights and what the layers hand it: large intermediate results, and gradients of weights.
+FLOPs are those of matrix products, a multiply and an add each, as profilers count them; a training step makes the
+forward pass and twice as much backward, and whatever is computed again. Bytes are of float32, the most that a step
+holds at once beyond the weights and what the layers hand over: large intermediate results, and the weights' gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lm.spec import (
-    AdaptiveHead,
-    DifferentiatedHead,
-    EcocHead,
-    Head,
-    HierarchicalHead,
-    MixtureHead,
-    Model,
-    NceLoss,
-    Part,
-    SampledHead,
-    SoftmaxHead,
-    code_bits,
-    decoder_parameters,
-    words_of,
-)
-
-Counts = NDArray[np.int64]
+from lm.spec import Model, Part
 
 
 class HeadCost(Part):
-    """A head's own parameters, FLOPs a token, and the most bytes a training step of it holds."""
+    """A head's own parameters (a shared embedding not counted), FLOPs a token, and the bytes of a training step."""
 
     parameters: int
     training_flops_per_token: float

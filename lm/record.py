@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
+from lm.costs import HeadCost
 from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
 
@@ -145,6 +146,7 @@ class Record(Part):
     spec: TrainSpec
     stages: tuple[StageResult, ...]
     parameters: int
+    head_cost: HeadCost | None = Field(default=None, description="by formula, for a window of the base length")
     corpus: CorpusFacts
     seconds: float
     tokens_per_second: float

@@ -246,6 +246,7 @@ def _settle(trial: TrialState, divergence: Divergence | None) -> None:
         spec=trial.spec,
         stages=tuple(trial.done),
         parameters=parameter_count(trial.spec.model, trial.spec.head, len(trial.corpus.vocabulary)),
+        head_cost=trial.model.head.cost(trial.spec.bptt.length * trial.spec.batch_size),
         corpus=trial.corpus.facts,
         seconds=seconds,
         tokens_per_second=last.tokens / last.seconds if last else 0.0,

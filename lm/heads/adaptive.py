@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.words import Words
 from lm.spec import AdaptiveHead, words_of
@@ -34,6 +35,8 @@ class Adaptive(OutputHead):
         ends = [words_of(cutoff, len(words)) for cutoff in spec.cutoffs]
         self.bounds = list(pairwise([*ends, len(words)]))
         self.head_words = ends[0]
+        falling_V = words.counts_V[words.by_frequency_V]
+        self.shares = [float(falling_V[low:high].sum() / falling_V.sum()) for low, high in self.bounds]
         self.head_weight_CH = _uniform(ends[0] + len(ends), size, init)
         projected = [int(size / spec.divisor**cluster) for cluster in range(1, len(ends) + 1)]
         self.projections_PH = nn.ParameterList(_uniform(count, size, init) for count in projected)
@@ -79,6 +82,21 @@ class Adaptive(OutputHead):
     def scorer(self) -> Adaptive:
         """The head itself."""
         return self
+
+    def cost(self, tokens: int) -> HeadCost:
+        """The head for every token, a cluster for the share of tokens that lie in it."""
+        entries, size = self.head_weight_CH.shape
+        flops, logits = entries * size, entries
+        for share, (projection_PH, cluster_WP) in zip(self.shares, self._clusters(), strict=True):
+            flops += share * (projection_PH.numel() + cluster_WP.numel())
+            logits += share * len(cluster_WP)
+        parameters = sum(p.numel() for p in self.parameters())
+        return HeadCost(
+            parameters=parameters,
+            training_flops_per_token=6 * flops,
+            evaluation_flops_per_token=2 * flops,
+            peak_bytes=4 * (3 * tokens * logits + parameters),
+        )
 
     def _clusters(self) -> Iterator[tuple[Tensor, Tensor]]:
         return zip(self.projections_PH, self.clusters_WP, strict=True)

@@ -30,6 +30,11 @@ class Codes(nn.Module):
         self.register_buffer("packed_VP", torch.tensor(codebook.packed), persistent=False)
         self.register_buffer("byte_signs", 2.0 * torch.tensor(bytes_as_bits) - 1.0, persistent=False)
 
+    @property
+    def words(self) -> int:
+        """The number of codewords."""
+        return len(self.packed_VP)
+
     def signs(self, words_X: Tensor) -> Tensor:
         """The words' codewords (X, C)."""
         return self._unpacked(self.packed_VP[words_X])

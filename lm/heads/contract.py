@@ -10,6 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from lm.costs import HeadCost
+
 
 @dataclass(frozen=True)
 class Outputs:
@@ -61,6 +63,10 @@ class OutputHead(nn.Module, ABC):
     @abstractmethod
     def scorer(self) -> Scorer:
         """The exact form for the weights as they now are; it must not outlive a change of them."""
+
+    @abstractmethod
+    def cost(self, tokens: int) -> HeadCost:
+        """What a window of so many tokens costs, by formula; its targets are as frequent as in the training text."""
 
     def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
         """Sums over the targets, one tensor a name, from which `measures` are computed; asked without gradient.

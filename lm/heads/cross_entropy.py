@@ -41,6 +41,15 @@ def linear_nats(
     return nats_N
 
 
+def linear_nats_cost(rows: int, size: int, vocabulary_size: int) -> tuple[float, float]:
+    """FLOPs of a training step of `linear_nats`, and the bytes of logits it holds at once, in float32."""
+    product, logits_bytes = 2 * rows * size * vocabulary_size, 4 * rows * vocabulary_size
+    chunks = -(-logits_bytes // CHUNK_BYTES)
+    if chunks <= 1:
+        return 3 * product, 3 * logits_bytes  # backward: their softmax, and the gradients of both
+    return 4 * product, logits_bytes / chunks
+
+
 class _ChunkedNats(torch.autograd.Function):
     """Keeps each row's highest score, and its sum of exponentials, in the place of its logits."""
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.words import Words
 from lm.spec import DifferentiatedHead, differentiated_ends
@@ -44,6 +45,16 @@ class Differentiated(OutputHead):
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
         """The exact loss."""
         return TrainingLoss(self.target_nats(outputs, targets_TB))
+
+    def cost(self, tokens: int) -> HeadCost:
+        """Each word costs its slice of the layer."""
+        flops, words = sum(block.numel() for block in self.blocks_WS), len(self.bias_V)
+        return HeadCost(
+            parameters=flops + words,
+            training_flops_per_token=6 * flops,
+            evaluation_flops_per_token=2 * flops,
+            peak_bytes=4 * (3 * tokens * words + flops + words),
+        )
 
     def scorer(self) -> Differentiated:
         """The head itself."""

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.heads.codes import Codes
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
+from lm.heads.cross_entropy import linear_nats_cost
 from lm.heads.decoders import decode_owner, middle_rank, nearest
 from lm.heads.linear_scorer import LinearScorer
 from lm.heads.spans import SpanTable
@@ -71,6 +73,33 @@ class Ecoc(OutputHead):
         """A softmax with the matrix (C - 1/2) W and the bias (C - 1/2) b, which cost 2 V C H operations once."""
         folded_XV = self.codes.products(torch.cat((self.weight_CH.t(), self.bias_C[None])))
         return LinearScorer(folded_XV[:-1].t(), folded_XV[-1])
+
+    def cost(self, tokens: int) -> HeadCost:
+        """A logistic unit a bit; for `normalized` the folding of the codebook and a softmax. Folding is not counted
+        where it is done once an evaluation.
+        """
+        (bits, size), words = self.weight_CH.shape, self.codes.words
+        parameters = bits * (size + 1)
+        trained, held = 6.0 * tokens * bits * size, 4 * 4.0 * tokens * bits
+        match self.loss:
+            case NormalizedLoss():
+                trained, held = linear_nats_cost(tokens, size, words)
+                trained += 6 * words * bits * (size + 1)
+                held += 4 * 2 * words * (size + 1)
+            case BallDropLoss():
+                held *= 2
+            case SpanMaxLoss() | SpanSumLoss():
+                assert self.spans is not None
+                # Two blocks a level of a span, each with all class bits.
+                held += 4 * 7 * tokens * 2 * self.spans.class_bits * (self.spans.class_bits + 1)
+            case _:
+                pass
+        return HeadCost(
+            parameters=parameters,
+            training_flops_per_token=trained / tokens,
+            evaluation_flops_per_token=2 * size * words,
+            peak_bytes=held + 4 * parameters,
+        )
 
     def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
         """Of every measure, its sum over the targets.

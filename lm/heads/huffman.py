@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.words import Words
 
@@ -66,6 +67,17 @@ class Huffman(OutputHead):
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
         """The exact loss."""
         return TrainingLoss(self.target_nats(outputs, targets_TB))
+
+    def cost(self, tokens: int) -> HeadCost:
+        """A product for each step of the longest path: shorter ones are padded."""
+        size, depth = self.weight_JH.shape[1], self.path_VD.shape[1]
+        parameters = sum(p.numel() for p in self.parameters())
+        return HeadCost(
+            parameters=parameters,
+            training_flops_per_token=6 * size * depth,
+            evaluation_flops_per_token=2 * size * depth,
+            peak_bytes=4 * (2 * tokens * depth * size + parameters),
+        )
 
     def scorer(self) -> Huffman:
         """The head itself."""

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.dropout import keep_mask
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
-from lm.heads.cross_entropy import linear_nats
+from lm.heads.cross_entropy import linear_nats, linear_nats_cost
 from lm.spec import MixtureHead
 
 
@@ -37,6 +38,7 @@ class Mixture(OutputHead):
         init: torch.Generator,
     ) -> None:
         super().__init__()
+        self.tied = tied_weight is not None
         self.spec = spec
         width, total = sizes[0], sum(spec.experts)
         layers = enumerate(zip(spec.experts, sizes, strict=True))
@@ -96,6 +98,22 @@ class Mixture(OutputHead):
     def scorer(self) -> Mixture:
         """The head itself."""
         return self
+
+    def cost(self, tokens: int) -> HeadCost:
+        """Experts, gate, and a softmax for each expert; contexts are mixed before a single one."""
+        (words, width), total = self.weight_VE.shape, sum(self.spec.experts)
+        softmaxes = 1 if self.spec.mixture == "contexts" else total
+        small = sum(p.numel() for p in self.experts.parameters() if p.dim() > 1)
+        small += 0 if self.gate_JH is None else self.gate_JH.numel()
+        small += 0 if softmaxes == total else total * width
+        trained, logits_bytes = linear_nats_cost(tokens * softmaxes, width, words)
+        own = sum(p.numel() for p in self.parameters())
+        return HeadCost(
+            parameters=own - (self.weight_VE.numel() if self.tied else 0),
+            training_flops_per_token=trained / tokens + 6 * small,
+            evaluation_flops_per_token=2 * (softmaxes * width * words + small),
+            peak_bytes=logits_bytes + 4 * own + 4 * 3 * tokens * total * width,
+        )
 
     def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
         """The experts' weights summed over time, (B, J): columns apart, as the code's form of beta needs them."""

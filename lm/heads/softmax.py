@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
-from lm.heads.cross_entropy import linear_nats
+from lm.heads.cross_entropy import linear_nats, linear_nats_cost
 from lm.spec import SoftmaxHead
 
 
@@ -23,6 +24,7 @@ class Softmax(OutputHead):
         init: torch.Generator,
     ) -> None:
         super().__init__()
+        self.tied = tied_weight is not None
         if tied_weight is None:
             tied_weight = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1, generator=init))
         self.weight_VH = tied_weight
@@ -44,6 +46,17 @@ class Softmax(OutputHead):
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
         """The exact loss."""
         return TrainingLoss(self.target_nats(outputs, targets_TB))
+
+    def cost(self, tokens: int) -> HeadCost:
+        """One product with the whole vocabulary."""
+        (words, size), biases = self.weight_VH.shape, 0 if self.bias_V is None else len(self.bias_V)
+        trained, logits_bytes = linear_nats_cost(tokens, size, words)
+        return HeadCost(
+            parameters=biases + (0 if self.tied else words * size),
+            training_flops_per_token=trained / tokens,
+            evaluation_flops_per_token=2 * size * words,
+            peak_bytes=logits_bytes + 4 * (words * size + biases),
+        )
 
     def scorer(self) -> Softmax:
         """The head itself."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.words import Words
 from lm.spec import TwoLevelTree
@@ -34,6 +35,8 @@ class TwoLevel(OutputHead):
         super().__init__()
         order_V, size_C = assign(spec, words)
         self.sizes = size_C.tolist()
+        mass_C = np.add.reduceat(words.counts_V[order_V], np.cumsum(size_C) - size_C)
+        self.mean_size = float((mass_C * size_C).sum() / mass_C.sum())
         row_V = np.argsort(order_V)
         buffers = {
             "row_V": row_V,
@@ -83,6 +86,19 @@ class TwoLevel(OutputHead):
     def scorer(self) -> TwoLevel:
         """The head itself."""
         return self
+
+    def cost(self, tokens: int) -> HeadCost:
+        """A softmax over classes and one over a class, padded to the largest where the weights are gathered."""
+        (classes, size), largest = self.class_weight_CH.shape, max(self.sizes)
+        gathered = tokens * largest <= len(self.leaf_weight_VH)
+        leaves = largest if gathered else self.mean_size
+        parameters = sum(p.numel() for p in self.parameters())
+        return HeadCost(
+            parameters=parameters,
+            training_flops_per_token=6 * size * (classes + leaves),
+            evaluation_flops_per_token=2 * size * (classes + leaves),
+            peak_bytes=4 * (3 * tokens * classes + (2 * tokens * largest * size if gathered else 0) + parameters),
+        )
 
     def _gathered_nats(self, hidden_NH: Tensor, class_N: Tensor, position_N: Tensor) -> Tensor:
         """Loss of each target within its class: the rows of its class copied, short classes padded."""

@@ -22,7 +22,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import Tensor
 
-from lm.costs import head_cost
 from lm.data import load
 from lm.epochs import _step
 from lm.heads import Outputs
@@ -41,8 +40,8 @@ class Timed:
         corpus = load(spec.corpus)
         self.tokens = spec.bptt.length * spec.batch_size
         words = words_for(spec, corpus)
-        self.cost = head_cost(spec.head, spec.model, words.counts_V, tokens=self.tokens)
         model = build_model(spec, words, CPU)
+        self.cost = model.head.cost(self.tokens)
         at = Position("train", 0, 0, 0, math.nan, math.inf, 0, 0.0)
         self.stage = begin_stage(spec, model, CPU, at)
         text = torch.from_numpy(corpus.train[: self.tokens + spec.batch_size].copy()).long().view(-1, spec.batch_size)
