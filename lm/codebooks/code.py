@@ -52,8 +52,8 @@ class Codebook:
     def fingerprint(self) -> str:
         """16 hexadecimal digits that name the codebook's content."""
         digest = hashlib.sha256(f"{len(self)} {self.bits}".encode())
-        digest.update(np.ascontiguousarray(self.packed))
+        digest.update(np.ascontiguousarray(self.packed).data)
         if self.spans is not None:
-            digest.update(np.ascontiguousarray(self.spans.order_V))
-            digest.update(np.ascontiguousarray(self.spans.bounds))
+            digest.update(np.ascontiguousarray(self.spans.order_V).data)
+            digest.update(np.ascontiguousarray(self.spans.bounds).data)
         return digest.hexdigest()[:16]
