@@ -2,6 +2,6 @@
 
 from lm.codebooks.build import build_codebook
 from lm.codebooks.code import Codebook, Spans
-from lm.codebooks.store import load_codebook, save_codebook
+from lm.codebooks.store import save_codebook
 
-__all__ = ["Codebook", "Spans", "build_codebook", "load_codebook", "save_codebook"]
+__all__ = ["Codebook", "Spans", "build_codebook", "save_codebook"]

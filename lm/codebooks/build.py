@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import assert_never
 
 import numpy as np
@@ -29,17 +31,19 @@ from lm.spec import (
 )
 
 
-def build_codebook(spec: CodebookSpec, corpus: EncodedCorpus) -> Codebook:
+def build_codebook(spec: CodebookSpec, corpus: EncodedCorpus, copies: Iterable[Path] = ()) -> Codebook:
     """The codebook of a corpus's words, built once and kept in the cache directory.
 
-    ValueError where the spec does not fit the vocabulary, or its word vectors are not what it says.
+    The first of `copies` that was built from the same spec and text comes before that: word vectors of two machines
+    may differ in rounding, and weights are worth nothing with another codebook. ValueError where the spec does not fit
+    the vocabulary, or its word vectors are not what it says.
     """
     words = len(corpus.vocabulary)
     if words < 2:
         raise ValueError(f"a code needs at least two words, corpus {corpus.name!r} has {words}")
     for problem in vocabulary_misfits(EcocHead(kind="ecoc", codebook=spec), words):
         raise ValueError(problem)
-    return stored_codebook(spec, corpus, partial(_construct, spec, corpus))
+    return stored_codebook(spec, corpus, copies, partial(_construct, spec, corpus))
 
 
 def _construct(spec: CodebookSpec, corpus: EncodedCorpus) -> Codebook:

@@ -14,12 +14,16 @@ SMOOTHING = 0.75
 def ppmi_svd(text: NDArray[np.int32], words: int, window: int, size: int) -> NDArray[np.float32]:
     """Vectors U sqrt(S) (V, E) of the truncated SVD U S V' of the text's positive pointwise mutual information.
 
-    Levy, Goldberg & Dagan (2015), sections 2 and 3. No more than V - 1 sizes can be had.
+    Levy, Goldberg & Dagan (2015), sections 2 and 3. No more than V - 1 sizes can be had. ValueError where no two words
+    are together more often than by chance.
     """
     size = min(size, words - 1)
     ppmi_VV = ppmi(cooccurrences(text, words, window))
+    if not ppmi_VV.nnz:
+        raise ValueError("word vectors: no two words of the training text are together more often than by chance")
     # A fixed start and signs: the same vectors each time on one machine, and up to rounding on another.
-    left_VE, values_E, _ = svds(ppmi_VV, k=size, v0=np.ones(words), return_singular_vectors="u")
+    start_V = np.random.default_rng(0).standard_normal(words)
+    left_VE, values_E, _ = svds(ppmi_VV, k=size, v0=start_V, return_singular_vectors="u")
     signs_E = np.sign(left_VE[np.abs(left_VE).argmax(axis=0), np.arange(size)])
     embedding_VE: NDArray[np.float32] = (left_VE * (signs_E * np.sqrt(values_E)))[:, ::-1].astype(np.float32)
     return np.ascontiguousarray(embedding_VE)
@@ -41,7 +45,7 @@ def ppmi(counts_VV: sparse.csr_array) -> sparse.csr_array:
     word, context = pairs.coords
     total_V = counts_VV.sum(axis=1)
     smoothed_V = counts_VV.sum(axis=0) ** SMOOTHING
-    values = np.log(pairs.data / total_V[word] / (smoothed_V / smoothed_V.sum())[context])
+    values = np.log(pairs.data / total_V[word] / smoothed_V[context] * smoothed_V.sum())
     ppmi_VV = sparse.csr_array((np.maximum(values, 0.0), (word, context)), shape=counts_VV.shape)
     ppmi_VV.eliminate_zeros()
     return ppmi_VV

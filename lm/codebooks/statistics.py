@@ -31,6 +31,7 @@ class CodebookStatistics:
 
     words: int
     bits: int
+    pairs: int
     minimum_distance: int
     mean_distance: float
     lowest_column_mean: float
@@ -62,6 +63,7 @@ def codebook_statistics(
     return CodebookStatistics(
         words=words,
         bits=codebook.bits,
+        pairs=pairs,
         minimum_distance=minimum_distance(codebook),
         mean_distance=float(distance_P.mean()),
         lowest_column_mean=float(mean_C.min()),

@@ -10,7 +10,8 @@ import hashlib
 import json
 import logging
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,78 +27,65 @@ from lm.spec import CodebookSpec, Embeddings
 CONSTRUCTION = 1
 """Raised whenever the same spec and text would give another codebook or other vectors."""
 
+_WAIT_SECONDS = 3600.0
+
 Arrays = dict[str, Any]  # of NumPy's
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def stored_codebook(spec: CodebookSpec, corpus: EncodedCorpus, make: Callable[[], Codebook]) -> Codebook:
-    """The codebook kept of this spec and text; made and kept where there is none."""
-    return _stored("codebooks", spec, corpus, make, _arrays_of, _codebook_of)
-
-
-def stored_vectors(spec: Embeddings, corpus: EncodedCorpus, make: Callable[[], Vectors]) -> Vectors:
-    """The word vectors kept of this spec and text; made and kept where there are none."""
-    return _stored("vectors", spec, corpus, make, lambda vectors: {"vectors": vectors}, lambda found: found["vectors"])
-
-
-def save_codebook(path: Path, codebook: Codebook) -> None:
-    """Write a codebook atomically."""
-    _write(path, _arrays_of(codebook))
-
-
-def load_codebook(path: Path) -> Codebook:
-    """Read a codebook; ValueError where the file is damaged or no codebook."""
-    return _read(path, _codebook_of)
-
-
-def _stored(
-    kind: str,
-    spec: CodebookSpec | Embeddings,
-    corpus: EncodedCorpus,
-    make: Callable[[], T],
-    to_arrays: Callable[[T], Arrays],
-    from_arrays: Callable[[Arrays], T],
-) -> T:
-    def read(path: Path) -> T | None:
-        if not path.exists():
-            return None
-        try:
-            return _read(path, from_arrays)
-        except ValueError as error:
-            _log.warning("%s; making it again", error)
-            return None
-
+def stored_codebook(
+    spec: CodebookSpec, corpus: EncodedCorpus, copies: Iterable[Path], make: Callable[[], Codebook]
+) -> Codebook:
+    """The codebook of this spec and text: the first of the copies that is one, else the cache's, made where needed."""
+    origin = _origin(spec, corpus)
+    for path in copies:
+        copy = _read(path, _codebook_of)
+        if copy is not None and copy.origin == origin:
+            return copy
     return kept(
-        cache_folder() / kind / f"{_key(spec, corpus)}.npz",
-        kind,
-        read=read,
-        make=make,
-        write=lambda path, made: _write(path, to_arrays(made)),
-        wait_seconds=3600.0,
+        cache_folder() / "codebooks" / f"{origin}.v{CONSTRUCTION}.npz",
+        "codebooks",
+        read=lambda path: _read(path, _codebook_of),
+        make=lambda: replace(make(), origin=origin),
+        write=save_codebook,
+        wait_seconds=_WAIT_SECONDS,
     )
 
 
-def _key(spec: CodebookSpec | Embeddings, corpus: EncodedCorpus) -> str:
-    decides = spec.model_dump(mode="json", exclude={"path": True, "embeddings": {"path"}})
-    digest = hashlib.sha256(json.dumps([CONSTRUCTION, decides, corpus.vocabulary], sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(corpus.train, dtype="<i4").data)
-    return digest.hexdigest()[:32]
+def stored_vectors(spec: Embeddings, corpus: EncodedCorpus, make: Callable[[], Vectors]) -> Vectors:
+    """The cache's word vectors of this spec and text, made where needed."""
+    return kept(
+        cache_folder() / "vectors" / f"{_origin(spec, corpus)}.v{CONSTRUCTION}.npz",
+        "word vectors",
+        read=lambda path: _read(path, lambda arrays: arrays["vectors"]),
+        make=make,
+        write=lambda path, vectors: _write(path, {"vectors": vectors}),
+        wait_seconds=_WAIT_SECONDS,
+    )
 
 
-def _arrays_of(codebook: Codebook) -> Arrays:
-    arrays = {"packed": codebook.packed, "bits": np.array(codebook.bits)}
+def save_codebook(path: Path, codebook: Codebook) -> None:
+    """Write a codebook, whole or not at all."""
+    arrays = {"packed": codebook.packed, "bits": codebook.bits, "origin": codebook.origin or ""}
     if (spans := codebook.spans) is not None:
-        arrays |= {"class_bits": np.array(spans.class_bits), "order": spans.order_V, "bounds": spans.bounds}
-    return arrays
+        arrays |= {"class_bits": spans.class_bits, "order": spans.order_V, "bounds": spans.bounds}
+    _write(path, arrays)
 
 
 def _codebook_of(arrays: Arrays) -> Codebook:
     spans = None
     if "class_bits" in arrays:
         spans = Spans(int(arrays["class_bits"]), arrays["order"], arrays["bounds"])
-    return Codebook(arrays["packed"], int(arrays["bits"]), spans)
+    return Codebook(arrays["packed"], int(arrays["bits"]), spans, str(arrays["origin"]) or None)
+
+
+def _origin(spec: CodebookSpec | Embeddings, corpus: EncodedCorpus) -> str:
+    decides = spec.model_dump(mode="json", exclude={"path": True, "embeddings": {"path"}})
+    digest = hashlib.sha256(json.dumps([decides, corpus.vocabulary], sort_keys=True).encode())
+    digest.update(np.ascontiguousarray(corpus.train, dtype="<i4").data)
+    return digest.hexdigest()[:32]
 
 
 def _write(path: Path, arrays: Arrays) -> None:
@@ -105,9 +93,13 @@ def _write(path: Path, arrays: Arrays) -> None:
         np.savez(file, **arrays)
 
 
-def _read(path: Path, from_arrays: Callable[[Arrays], T]) -> T:
+def _read(path: Path, from_arrays: Callable[[Arrays], T]) -> T | None:
+    """What an archive holds, None where there is none or it is damaged."""
+    if not path.exists():
+        return None
     try:
         with np.load(path) as archive:
             return from_arrays(dict(archive))
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged ({type(error).__name__}: {error})") from error
+        _log.warning("%s is damaged (%s: %s); passing it over", path, type(error).__name__, error)
+        return None
