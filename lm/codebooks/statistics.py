@@ -52,8 +52,8 @@ def codebook_statistics(
 ) -> CodebookStatistics:
     """The statistics of a code of two words or more; V^2 C multiplications and V C^2.
 
-    With word vectors also Spearman's correlation of their cosine with the negative distance. The column correlation is
-    the largest absolute one of two columns that are not constant.
+    With word vectors also Spearman's correlation of their cosine with the negative distance, unless one of them is the
+    same for all pairs. The column correlation is the largest absolute one of two columns that are not constant.
     """
     words, rng = len(codebook), np.random.default_rng(seed)
     left_P = rng.integers(words, size=pairs)
@@ -134,8 +134,10 @@ def _rank_correlation(
     left_P: NDArray[np.int64],
     right_P: NDArray[np.int64],
     distance_P: NDArray[np.int64],
-) -> float:
+) -> float | None:
     norm_V = np.linalg.norm(embedding_VE, axis=1, keepdims=True)
     unit_VE = embedding_VE / np.where(norm_V == 0, 1.0, norm_V)
     cosine_P = np.einsum("pe,pe->p", unit_VE[left_P], unit_VE[right_P])
+    if not np.ptp(cosine_P) or not np.ptp(distance_P):
+        return None
     return float(spearmanr(cosine_P, -distance_P).statistic)

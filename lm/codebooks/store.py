@@ -98,7 +98,7 @@ def _read(path: Path, from_arrays: Callable[[Arrays], T]) -> T | None:
     if not path.exists():
         return None
     try:
-        with np.load(path) as archive:
+        with path.open("rb") as file, np.load(file) as archive:
             return from_arrays(dict(archive))
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         _log.warning("%s is damaged (%s: %s); passing it over", path, type(error).__name__, error)
