@@ -1,4 +1,4 @@
-"""Command line: train and evaluate one model, look after corpora."""
+"""Command line: train and evaluate one model, look at codebooks, look after corpora."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 import yaml
 from pydantic import ValidationError
 
+from lm.codebooks.commands import codebook
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.record import Record, Score, read_record
@@ -95,6 +96,9 @@ def evaluate(
         _refuse(str(error))
     for name, score in scores.items():
         _print_score(name, score)
+
+
+app.command("codebook")(codebook)
 
 
 def _print_record(record: Record, folder: Path) -> None:

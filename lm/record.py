@@ -4,6 +4,7 @@ runs/<key>/record.json                     written last: where it stands, the tr
            curve.parquet                   one row an Evaluation
            tokens/<stage>.<split>.parquet  position, token id and loss (nats, float32) of every predicted token
            weights/<stage>.safetensors     the weights that validation chose at the end of the stage
+           codebook.npz                    of an ECOC head, which its weights mean nothing without
            checkpoints/                    only while the trial is under way
 """
 
@@ -147,6 +148,7 @@ class Record(Part):
     stages: tuple[StageResult, ...]
     parameters: int
     head_cost: HeadCost | None = Field(default=None, description="by formula, for a window of the base length")
+    codebook: str | None = Field(default=None, description="fingerprint of the codebook that the weights belong to")
     corpus: CorpusFacts
     seconds: float
     tokens_per_second: float
@@ -215,6 +217,11 @@ def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
 def weights_path(folder: Path, stage: str) -> Path:
     """Where a stage's chosen weights lie."""
     return folder / "weights" / f"{stage}.safetensors"
+
+
+def codebook_path(folder: Path) -> Path:
+    """Where a trial with an ECOC head keeps its codebook."""
+    return folder / "codebook.npz"
 
 
 def copy_stage(source: Path, folder: Path, stage: str) -> None:

@@ -21,14 +21,17 @@ def rescore(
     """Scores by name: `valid` and `test` as the spec scores them; with a cache also the one-column passes.
 
     The cache's values, where it lists several, are chosen on validation and named in the score's key. Raises
-    ValueError if the corpus at hand is not the record's.
+    ValueError if the corpus or the codebook at hand is not the record's.
     """
     torch.set_num_threads(threads)
     chosen = choose_device(device)
     corpus = load(record.spec.corpus)
     if corpus.fingerprint != record.corpus.fingerprint:
         raise ValueError(f"corpus {corpus.name} is {corpus.fingerprint}, the record's is {record.corpus.fingerprint}")
-    model = load_model(record.spec, folder, words_for(record.spec, corpus), chosen)
+    words = words_for(record.spec, corpus, folder)
+    if words.codebook is not None and words.codebook.fingerprint != record.codebook:
+        raise ValueError(f"{folder}: its weights need codebook {record.codebook}, not {words.codebook.fingerprint}")
+    model = load_model(record.spec, folder, words, chosen)
     scoring = record.spec.scoring
     scores: dict[str, Score] = {}
     for split, text, count in (

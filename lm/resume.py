@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import torch
 
 from lm.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint
 from lm.data import EncodedCorpus
+from lm.heads import Words
 from lm.model import LanguageModel
 from lm.record import Evaluation, StageResult, copy_stage, read_curve, read_record, weights_path, write_curve
 from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys
 from lm.stage import DivergedError, Stage, from_checkpoint, to_checkpoint
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -24,6 +28,7 @@ class TrialState:
     corpus: EncodedCorpus
     device: torch.device
     threads: int
+    words: Words
     model: LanguageModel
     keys: dict[str, str]
     done: list[StageResult] = field(default_factory=list)
@@ -34,12 +39,18 @@ class TrialState:
         """The trial's own key, that of its last stage."""
         return self.keys[list(self.keys)[-1]]
 
+    @property
+    def codebook(self) -> str | None:
+        """The fingerprint of the head's codebook, None where it has none."""
+        return None if self.words.codebook is None else self.words.codebook.fingerprint
+
 
 def save(trial: TrialState, stage: Stage) -> None:
     """Write a checkpoint of the trial in this stage."""
     checkpoint = to_checkpoint(stage)
     state = checkpoint.state | {
         "key": trial.key,
+        "codebook": trial.codebook,
         "done": [result.model_dump_json() for result in trial.done],
     }
     save_checkpoint(trial.out, Checkpoint(checkpoint.weights, state))
@@ -52,6 +63,8 @@ def resume(trial: TrialState) -> Stage | None:
         return None
     if checkpoint.state["key"] != trial.key:
         raise ValueError(f"{trial.out}: its checkpoint is of trial {checkpoint.state['key']}, this spec is {trial.key}")
+    if (codebook := checkpoint.state.get("codebook")) != trial.codebook:
+        raise ValueError(f"{trial.out}: its checkpoint needs codebook {codebook}, the one at hand is {trial.codebook}")
     stage = from_checkpoint(trial.spec, trial.model, trial.device, checkpoint)
     trial.done = [StageResult.model_validate_json(text) for text in checkpoint.state["done"]]
     trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]
@@ -74,6 +87,9 @@ def take_over(trial: TrialState, source: Path) -> None:
         names.append(divergence.stage)
     else:
         divergence = None
+    if names and record.codebook != trial.codebook:
+        _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
+        return
     for name in names:
         copy_stage(source, trial.out, name)
     trial.done = shared

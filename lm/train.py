@@ -17,6 +17,7 @@ from lm import provenance
 from lm.cache import score_with_cache
 from lm.checkout import commit
 from lm.checkpoint import load_weights, remove_checkpoints, save_weights
+from lm.codebooks import build_codebook, save_codebook
 from lm.data import EncodedCorpus, fingerprint_of, load
 from lm.data.batches import columns
 from lm.epochs import run_stage
@@ -31,6 +32,7 @@ from lm.record import (
     Record,
     Split,
     StageResult,
+    codebook_path,
     read_record,
     token_nats_path,
     weights_path,
@@ -38,7 +40,7 @@ from lm.record import (
     write_record,
 )
 from lm.resume import TrialState, resume, save, take_over
-from lm.spec import NUMERICS_VERSION, TrainSpec, parameter_count, stage_keys, trial_key, vocabulary_misfits
+from lm.spec import NUMERICS_VERSION, EcocHead, TrainSpec, parameter_count, stage_keys, trial_key, vocabulary_misfits
 from lm.stage import DivergedError, Position, Stage, begin_stage
 
 CHECKPOINT_SECONDS = 600.0
@@ -75,9 +77,12 @@ def train(
             return
         (out / "record.json").unlink(missing_ok=True)  # of a failure, which this attempt takes back
         corpus = load(spec.corpus)
-        model = build_model(spec, words_for(spec, corpus), chosen)
+        words = words_for(spec, corpus, out, resume_from)
+        if words.codebook is not None:
+            save_codebook(codebook_path(out), words.codebook)
+        model = build_model(spec, words, chosen)
         keys = stage_keys(spec, corpus.fingerprint)
-        trial = TrialState(spec, out, corpus, chosen, threads, model, keys)
+        trial = TrialState(spec, out, corpus, chosen, threads, words, model, keys)
         yield from _train_all(trial, resume_from, checkpoint_seconds)
 
 
@@ -112,11 +117,18 @@ def choose_device(name: str) -> torch.device:
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
-def words_for(spec: TrainSpec, corpus: EncodedCorpus) -> Words:
-    """What the spec's head may know of the corpus's words; ValueError where it does not fit their number."""
+def words_for(spec: TrainSpec, corpus: EncodedCorpus, *folders: Path | None) -> Words:
+    """What the spec's head may know of the corpus's words; ValueError where it does not fit their number.
+
+    Its codebook, where it needs one, is the first that a trial keeps in one of the folders, built where none does.
+    """
     for problem in vocabulary_misfits(spec.head, len(corpus.vocabulary)):
         raise ValueError(problem)
-    return Words(np.bincount(corpus.train, minlength=len(corpus.vocabulary)))
+    codebook = None
+    if isinstance(spec.head, EcocHead):
+        copies = [codebook_path(folder) for folder in folders if folder is not None]
+        codebook = build_codebook(spec.head.codebook, corpus, copies)
+    return Words(np.bincount(corpus.train, minlength=len(corpus.vocabulary)), codebook)
 
 
 def build_model(spec: TrainSpec, words: Words, device: torch.device) -> LanguageModel:
@@ -247,6 +259,7 @@ def _settle(trial: TrialState, divergence: Divergence | None) -> None:
         stages=tuple(trial.done),
         parameters=parameter_count(trial.spec.model, trial.spec.head, len(trial.corpus.vocabulary)),
         head_cost=trial.model.head.cost(trial.spec.bptt.length * trial.spec.batch_size),
+        codebook=trial.codebook,
         corpus=trial.corpus.facts,
         seconds=seconds,
         tokens_per_second=last.tokens / last.seconds if last else 0.0,

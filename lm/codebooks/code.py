@@ -30,11 +30,15 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """V distinct codewords of C bits, packed eight to a byte, the first bit of a word the highest of its first byte."""
+    """V distinct codewords of C bits, packed eight to a byte, the first bit of a word the highest of its first byte.
+
+    `origin` is a digest of the spec and the text it was built from, no part of its content.
+    """
 
     packed: NDArray[np.uint8]  # (V, ceil(C / 8))
     bits: int
     spans: Spans | None = None
+    origin: str | None = None
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -52,8 +56,8 @@ class Codebook:
     def fingerprint(self) -> str:
         """16 hexadecimal digits that name the codebook's content."""
         digest = hashlib.sha256(f"{len(self)} {self.bits}".encode())
-        digest.update(np.ascontiguousarray(self.packed))
+        digest.update(np.ascontiguousarray(self.packed).data)
         if self.spans is not None:
-            digest.update(np.ascontiguousarray(self.spans.order_V))
-            digest.update(np.ascontiguousarray(self.spans.bounds))
+            digest.update(np.ascontiguousarray(self.spans.order_V).data)
+            digest.update(np.ascontiguousarray(self.spans.bounds).data)
         return digest.hexdigest()[:16]

@@ -6,7 +6,6 @@ is the vocabulary; the schema's metadata holds the vocabulary rule and a SHA-256
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import logging
 from collections.abc import Callable
@@ -14,40 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from filelock import FileLock
 
 from lm.data.corpora import cache_folder
 from lm.data.encode import Encoding
 from lm.files import atomic
+from lm.kept import kept
 
 FORMAT = 1
 """Part of the file's name; raised whenever the layout or the meaning of the ids changes."""
-
-_WAIT_SECONDS = 600.0
-"""Longer than any encoding takes: a lock held longer belongs to a machine that died on a shared disk."""
 
 _log = logging.getLogger(__name__)
 
 
 def stored(fingerprint: str, make: Callable[[], Encoding]) -> Encoding:
-    """The encoding kept under this fingerprint; the first process makes and keeps it, others meanwhile wait.
-
-    Never fails for the cache's sake: where it cannot be written, that is logged once and the encoding is made.
-    """
+    """The encoding kept under this fingerprint; made and kept where there is none."""
     path = cache_folder() / "encoded" / f"{fingerprint}.v{FORMAT}.arrow"
-    if (kept := _read(path)) is not None:
-        return kept
-    made: Encoding | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock"), timeout=_WAIT_SECONDS):
-            if (kept := _read(path)) is not None:
-                return kept
-            made = make()
-            _write(path, made)
-    except (OSError, NotImplementedError) as error:  # NotImplementedError: a disk that knows no locks
-        _say_once(f"encoded corpora are not kept in {path.parent} ({type(error).__name__}: {error})")
-    return made or make()
+    return kept(path, "encoded corpora", read=_read, make=make, write=_write, wait_seconds=600.0)
 
 
 def _write(path: Path, encoding: Encoding) -> None:
@@ -86,8 +67,3 @@ def _digest(encoding: Encoding) -> str:
         digest.update(len(ids).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(ids, dtype="<i4").data)
     return digest.hexdigest()
-
-
-@functools.cache
-def _say_once(message: str) -> None:
-    _log.warning(message)

@@ -86,7 +86,7 @@ class Adaptive(OutputHead):
     def cost(self, tokens: int) -> HeadCost:
         """The head for every token, a cluster for the share of tokens that lie in it."""
         entries, size = self.head_weight_CH.shape
-        flops, logits = entries * size, entries
+        flops, logits = float(entries * size), float(entries)
         for share, (projection_PH, cluster_WP) in zip(self.shares, self._clusters(), strict=True):
             flops += share * (projection_PH.numel() + cluster_WP.numel())
             logits += share * len(cluster_WP)

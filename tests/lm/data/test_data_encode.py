@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_corpus import TOY, write_texts
 
-from lm.data import load, store
+from lm.data import load
 from lm.data.encode import encode
 from lm.data.text import lines_of
+from lm.kept import say_once
 from lm.spec import Corpus
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=4)
@@ -86,7 +87,7 @@ def test_a_cache_that_cannot_be_written_is_said_once(
 ) -> None:
     (places / "file").write_text("not a folder")
     monkeypatch.setenv("LM_CACHE", str(places / "file"))
-    store._say_once.cache_clear()
+    say_once.cache_clear()
     corpus = Corpus(name=str(write_texts(places / "mine", TOY)))
     with caplog.at_level(logging.WARNING):
         assert np.array_equal(load(corpus).train, load(corpus).train)
