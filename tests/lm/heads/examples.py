@@ -35,10 +35,22 @@ class Example:
         return TrainSpec.model_validate({"model": model.model_dump(), "head": self.head, **parts}).head
 
 
+def sampled(name: str, loss: dict[str, Any], *, tied: bool = False) -> Example:
+    return Example(name, {"kind": "sampled", "loss": loss}, tied, sampled=True, exact=False)
+
+
 EXAMPLES = [
     Example("softmax", {"kind": "softmax"}),
     Example("softmax-tied", {"kind": "softmax"}, tied=True),
     Example("softmax-without-bias", {"kind": "softmax", "bias": False}),
+    sampled("sampled-softmax", {"kind": "softmax", "samples": 0.5}),
+    sampled("sampled-softmax-tied", {"kind": "softmax", "proposal": "log_uniform", "correct_target": True}, tied=True),
+    sampled(
+        "sampled-softmax-without-replacement",
+        {"kind": "softmax", "samples": 20, "proposal": "uniform", "replacement": False},
+    ),
+    sampled("nce", {"kind": "nce", "samples": 20}),
+    sampled("nce-tied", {"kind": "nce", "log_partition": 3.0}, tied=True),
 ]
 
 
