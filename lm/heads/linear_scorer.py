@@ -19,12 +19,13 @@ class LinearScorer:
 
     def log_probabilities(self, outputs: Outputs) -> Tensor:
         """Log-probabilities (T, B, V), normalised over the vocabulary."""
-        return F.log_softmax(self._logits(outputs), dim=-1)
+        return F.log_softmax(self.logits(outputs), dim=-1)
 
     def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
         """Exact loss of every target (T, B), natural logarithm."""
-        logits_NV = self._logits(outputs).flatten(0, 1)
+        logits_NV = self.logits(outputs).flatten(0, 1)
         return F.cross_entropy(logits_NV, targets_TB.flatten(), reduction="none").view_as(targets_TB)
 
-    def _logits(self, outputs: Outputs) -> Tensor:
+    def logits(self, outputs: Outputs) -> Tensor:
+        """Unnormalised scores (T, B, V)."""
         return F.linear(outputs.dropped[-1], self.weight_VH, self.bias_V)

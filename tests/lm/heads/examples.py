@@ -46,6 +46,10 @@ def ecoc(loss: str, codebook: Codebook, kind: str = "random", **options: Any) ->
     return Example(name, head, exact=loss == "normalized", codebook=codebook)
 
 
+def sampled(name: str, loss: dict[str, Any], *, tied: bool = False) -> Example:
+    return Example(name, {"kind": "sampled", "loss": loss}, tied, sampled=True, exact=False)
+
+
 EXAMPLES = [
     Example("softmax", {"kind": "softmax"}),
     Example("softmax-tied", {"kind": "softmax"}, tied=True),
@@ -83,6 +87,14 @@ EXAMPLES = [
     ecoc("ball_drop", rank_code(V, 18), "unigram", radius=3),
     ecoc("normalized", random_code(V, 21)),
     ecoc("normalized", rank_code(V, 18), "unigram"),
+    sampled("sampled-softmax", {"kind": "softmax", "samples": 0.5}),
+    sampled("sampled-softmax-tied", {"kind": "softmax", "proposal": "log_uniform", "correct_target": True}, tied=True),
+    sampled(
+        "sampled-softmax-without-replacement",
+        {"kind": "softmax", "samples": 20, "proposal": "uniform", "replacement": False},
+    ),
+    sampled("nce", {"kind": "nce", "samples": 20}),
+    sampled("nce-tied", {"kind": "nce", "log_partition": 3.0}, tied=True),
 ]
 
 
