@@ -26,6 +26,7 @@ class Example:
     tied: bool = False
     sampled: bool = False  # the training loss is an estimate that needs noise
     exact: bool = True  # without noise, the training loss is the exact one
+    cut: tuple[str, ...] = ()  # parameters whose gradient is cut somewhere by design; the head's own test holds it
     model: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -35,10 +36,18 @@ class Example:
         return TrainSpec.model_validate({"model": model.model_dump(), "head": self.head, **parts}).head
 
 
+def _augmented(kind: str, **options: Any) -> dict[str, Any]:
+    return {"kind": "softmax", "augmented": {"kind": kind, "temperature": 3.0, **options}}
+
+
 EXAMPLES = [
     Example("softmax", {"kind": "softmax"}),
     Example("softmax-tied", {"kind": "softmax"}, tied=True),
     Example("softmax-without-bias", {"kind": "softmax", "bias": False}),
+    Example("softmax-augmented", _augmented("added", bias="exclude"), cut=("embedding_VE",)),
+    Example("softmax-augmented-flow", _augmented("added", target_gradient="flow")),
+    Example("softmax-blended-tied", _augmented("blended", share=0.3), tied=True, exact=False, cut=("weight_VH",)),
+    Example("softmax-blended-flow", _augmented("blended", share=0.3, target_gradient="flow"), exact=False),
 ]
 
 
@@ -53,10 +62,22 @@ def words(count: int = V) -> Words:
     return Words(counts_V)
 
 
-def build(example: Example, *, seed: int = 0, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> OutputHead:
+def embedding(init: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(torch.empty(V, EMBEDDING).uniform_(-0.5, 0.5, generator=init))
+
+
+def build(
+    example: Example,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    scale: float = 1.0,
+    embedding_VE: nn.Parameter | None = None,
+) -> OutputHead:
     """The example's head, its parameters spread out by `scale`; in float64 unless said otherwise."""
     init = seeded(seed)
-    embedding_VE = nn.Parameter(torch.empty(V, EMBEDDING).uniform_(-0.5, 0.5, generator=init))
+    if embedding_VE is None:
+        embedding_VE = embedding(init)
     head = build_head(
         example.spec,
         sizes=(EMBEDDING, HIDDEN, LAST),
