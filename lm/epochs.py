@@ -55,7 +55,7 @@ def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], 
 
 
 def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: float) -> None:
-    """One window: forward, backward, clip, update, average; nothing is read from the device."""
+    """One window: forward, backward, clip, update, normalise, average; nothing is read from the device."""
     at, model, penalties = stage.at, stage.model, stage.spec.penalties
     outputs, hidden = model(input_TB, stage.hidden, stage.noise)
     stage.hidden = [tuple(part.detach() for part in layer) for layer in hidden]
@@ -75,6 +75,7 @@ def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: flo
     for group in stage.optimizer.param_groups:
         group["lr"] = learning_rate
     stage.optimizer.step()
+    model.normalise_embedding()
     at.step += 1
     at.stage_steps += 1
     at.epoch_steps += 1
@@ -178,7 +179,7 @@ def _apply_rule(stage: Stage, valid: float) -> None:
         case SgdDecay():
             at.learning_rate = decayed_rate(optimizer, at.stage_epochs)
         case SgdPlateau():
-            if valid > at.best_nats:
+            if at.best_epoch < at.epoch:
                 at.learning_rate /= optimizer.divisor
         case Sgd() | Adam():
             pass

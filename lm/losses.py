@@ -1,8 +1,13 @@
-"""Penalties added to the training loss: means of squares, as in the authors' code. T time, B batch, H layer size."""
+"""Losses as functions of tensors: penalties, means of squares as in the authors' code, and the soft target's.
+
+T time, B batch, H layer size, V vocabulary.
+"""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def activation(dropped_TBH: Tensor) -> Tensor:
@@ -16,3 +21,15 @@ def temporal_activation(raw_TBH: Tensor) -> Tensor:
     Looks only inside the window, which must have at least two steps.
     """
     return (raw_TBH[1:] - raw_TBH[:-1]).square().mean()
+
+
+def soft_target(scores_TBV: Tensor, likeness_TBV: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
+    """KL divergence (T, B) of softmax(scores / temperature) from the target softmax(likeness / temperature), in nats.
+
+    J^aug of Inan et al. 2016, section 3, where `likeness` holds the inner products of the target's embedding with all.
+    At high temperature it is a small difference of nearly equal numbers: computed in `dtype` it is rounded by 1e-6
+    in float32, whatever its own size.
+    """
+    target_TBV = F.log_softmax(likeness_TBV / temperature, dim=-1, dtype=dtype)
+    predicted_TBV = F.log_softmax(scores_TBV / temperature, dim=-1, dtype=dtype)
+    return (target_TBV.exp() * (target_TBV - predicted_TBV)).sum(dim=-1)

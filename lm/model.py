@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from lm.dropout import embed, locked_dropout
+from lm.dropout import embed, keep_mask, locked_dropout
 from lm.heads import Outputs, Words, build_head
 from lm.recurrent import RecurrentLayer, State
 from lm.spec import Dropout, Head, Model
@@ -19,6 +21,7 @@ class LanguageModel(nn.Module):
     def __init__(self, model: Model, head: Head, dropout: Dropout, words: Words, init: torch.Generator) -> None:
         super().__init__()
         self.dropout = dropout
+        self.embedding_norm = model.embedding_norm
         self.output_size = model.hidden_sizes[-1]
         embedding_VE = torch.empty(len(words), model.embedding_size).uniform_(-0.1, 0.1, generator=init)
         self.embedding_VE = nn.Parameter(embedding_VE)
@@ -34,6 +37,11 @@ class LanguageModel(nn.Module):
             tied=model.tied,
             init=init,
         )
+        if model.init_range is not None:
+            with torch.no_grad():
+                for parameter in self.parameters():
+                    parameter.uniform_(-model.init_range, model.init_range, generator=init)
+        self.normalise_embedding()
 
     def initial_state(self, batch: int) -> list[State]:
         """Every layer's zero state."""
@@ -53,13 +61,31 @@ class LanguageModel(nn.Module):
         dropped: list[Tensor] = [hidden]
         carried: list[State] = []
         for layer, layer_state in zip(self._layers(), state, strict=True):
-            output_TBH, last = layer(hidden, layer_state, noise)
             probability = drop.output if len(raw) == len(self.layers) else drop.between
-            hidden = locked_dropout(output_TBH, probability, noise)
+            if drop.shared_mask and noise is not None and probability > 0.0:
+                mask_BH = keep_mask((tokens_TB.shape[1], layer.size), probability, hidden, noise)
+                output_TBH, last = layer(hidden, layer_state, noise, mask_BH)
+                hidden = output_TBH * mask_BH
+            else:
+                output_TBH, last = layer(hidden, layer_state, noise)
+                hidden = locked_dropout(output_TBH, probability, noise)
             raw.append(output_TBH)
             dropped.append(hidden)
             carried.append(last)
         return Outputs(tuple(raw), tuple(dropped)), carried
+
+    @torch.no_grad()
+    def normalise_embedding(self) -> None:
+        """Scale every word's vector, or every dimension of the embedding, to length 1 where the spec asks for it."""
+        match self.embedding_norm:
+            case "free":
+                pass
+            case "word":
+                F.normalize(self.embedding_VE, dim=1, out=self.embedding_VE)
+            case "dimension":
+                F.normalize(self.embedding_VE, dim=0, out=self.embedding_VE)
+            case _:
+                assert_never(self.embedding_norm)
 
     def weights(self) -> dict[str, Tensor]:
         """Every parameter by name, a tied one once, detached but sharing memory."""

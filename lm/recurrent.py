@@ -4,6 +4,7 @@ T time, B batch, I input size, H output size, G gates (4 for an LSTM, 3 for a GR
 
 Modules such as `nn.LSTM` keep a private list of the weights that the kernel reads, so that a dropped matrix written
 to an attribute may never reach it. Here there is no such list: what `forward` passes is what the kernel gets.
+No kernel masks the state between two steps; for that alone there is a loop over time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Literal, assert_never
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lm.dropout import drop_weights
 
@@ -52,14 +54,18 @@ class RecurrentLayer(nn.Module):
         count = {"lstm": 2, "gru": 1}[self.cell]
         return tuple(self.input_weight_GHI.new_zeros(1, batch, self.size) for _ in range(count))
 
-    def forward(self, input_TBI: Tensor, state: State, noise: torch.Generator | None) -> tuple[Tensor, State]:
-        """The outputs (T, B, H) and the last state; weights are dropped where there is `noise`."""
-        weights = [
-            self.input_weight_GHI,
-            drop_weights(self.recurrent_weight_GHH, self.weight_drop, noise),
-            self.input_bias_GH,
-            self.recurrent_bias_GH,
-        ]
+    def forward(
+        self, input_TBI: Tensor, state: State, noise: torch.Generator | None, mask_BH: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """The outputs (T, B, H) and the last state, neither masked; weights are dropped where there is `noise`.
+
+        A mask multiplies h at each step on its way into the recurrent matrix, the same for the whole window
+        (Gal & Ghahramani 2016; Inan et al. 2016, section 5).
+        """
+        recurrent_weight_GHH = drop_weights(self.recurrent_weight_GHH, self.weight_drop, noise)
+        if mask_BH is not None:
+            return self._step_by_step(input_TBI, state, recurrent_weight_GHH, mask_BH)
+        weights = [self.input_weight_GHI, recurrent_weight_GHH, self.input_bias_GH, self.recurrent_bias_GH]
         # has_biases, num_layers, dropout, train, bidirectional, batch_first; cuDNN keeps what backward needs if train.
         options = (True, 1, 0.0, torch.is_grad_enabled(), False, False)
         match self.cell:
@@ -69,5 +75,31 @@ class RecurrentLayer(nn.Module):
             case "gru":
                 output_TBH, hidden = torch.gru(input_TBI, state[0], weights, *options)
                 return output_TBH, (hidden,)
+            case _:
+                assert_never(self.cell)
+
+    def _step_by_step(
+        self, input_TBI: Tensor, state: State, recurrent_weight_GHH: Tensor, mask_BH: Tensor
+    ) -> tuple[Tensor, State]:
+        """The fused kernels' recurrence with the mask in it; the inputs of all steps are multiplied at once."""
+        weight_HGH, hidden_BH, outputs = recurrent_weight_GHH.t(), state[0][0], []
+        match self.cell:
+            case "lstm":
+                memory_BH = state[1][0]
+                bias_GH = self.input_bias_GH + self.recurrent_bias_GH
+                for input_BGH in F.linear(input_TBI, self.input_weight_GHI, bias_GH):
+                    i, f, g, o = torch.addmm(input_BGH, hidden_BH * mask_BH, weight_HGH).chunk(4, dim=1)
+                    memory_BH = f.sigmoid() * memory_BH + i.sigmoid() * g.tanh()
+                    hidden_BH = o.sigmoid() * memory_BH.tanh()
+                    outputs.append(hidden_BH)
+                return torch.stack(outputs), (hidden_BH[None], memory_BH[None])
+            case "gru":
+                for input_BGH in F.linear(input_TBI, self.input_weight_GHI, self.input_bias_GH):
+                    recurrent_BGH = torch.addmm(self.recurrent_bias_GH, hidden_BH * mask_BH, weight_HGH)
+                    (r_in, z_in, n_in), (r, z, n) = input_BGH.chunk(3, dim=1), recurrent_BGH.chunk(3, dim=1)
+                    new_BH = torch.addcmul(n_in, (r_in + r).sigmoid(), n).tanh()
+                    hidden_BH = torch.lerp(new_BH, hidden_BH, (z_in + z).sigmoid())
+                    outputs.append(hidden_BH)
+                return torch.stack(outputs), (hidden_BH[None],)
             case _:
                 assert_never(self.cell)

@@ -42,7 +42,7 @@ def build_head(
     last, tied_weight = sizes[-1], embedding_VE if tied else None
     match spec:
         case SoftmaxHead():
-            return Softmax(spec, last, len(words), tied_weight, init)
+            return Softmax(spec, last, len(words), tied_weight, init, embedding_VE=embedding_VE)
         case MixtureHead():
             from lm.heads.mixture import Mixture
 

@@ -93,11 +93,12 @@ class Sampled(OutputHead):
     def cost(self, tokens: int) -> HeadCost:
         """A product with the sampled words in training, with all of them in evaluation; the targets' own is not one."""
         (words, size), drawn = self.weight_VH.shape, self.samples
+        held = 2 if isinstance(self.loss, NceLoss) else 3  # the target's score among the samples' is a copy
         return HeadCost(
             parameters=words + (0 if self.tied else words * size),
             training_flops_per_token=6 * size * drawn,
             evaluation_flops_per_token=2 * size * words,
-            peak_bytes=4 * (4 * tokens * drawn + words * (size + 1)),
+            peak_bytes=4 * (held * tokens * drawn + words * (size + 1)),
         )
 
     def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:

@@ -1,6 +1,8 @@
-"""One softmax over the vocabulary. T time, B batch, H size of the last layer, V vocabulary."""
+"""One softmax over the vocabulary. T time, B batch, E embedding, H size of the last layer, V vocabulary."""
 
 from __future__ import annotations
+
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -9,11 +11,15 @@ from torch.nn import functional as F
 from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.cross_entropy import linear_nats, linear_nats_cost
-from lm.spec import SoftmaxHead
+from lm.losses import soft_target
+from lm.spec import AddedAugmentedLoss, AugmentedLoss, BlendedAugmentedLoss, SoftmaxHead
 
 
 class Softmax(OutputHead):
-    """logits = D h + b, where D is the embedding itself if tied (Inan et al. 2016; Press & Wolf 2017)."""
+    """logits = D h + b, where D is the embedding itself if tied (Inan et al. 2016; Press & Wolf 2017).
+
+    An augmented loss acts on training alone, and compares words by the undropped embedding, tied or not.
+    """
 
     def __init__(
         self,
@@ -22,6 +28,8 @@ class Softmax(OutputHead):
         vocabulary_size: int,
         tied_weight: nn.Parameter | None,
         init: torch.Generator,
+        *,
+        embedding_VE: nn.Parameter,
     ) -> None:
         super().__init__()
         self.tied = tied_weight is not None
@@ -29,6 +37,10 @@ class Softmax(OutputHead):
             tied_weight = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1, generator=init))
         self.weight_VH = tied_weight
         self.bias_V = nn.Parameter(torch.zeros(vocabulary_size)) if spec.bias else None
+        self.augmented = spec.augmented
+        if spec.augmented is not None:
+            self.embedding_VE = embedding_VE
+            self.term_names = ("augmented",)
 
     def logits(self, outputs: Outputs) -> Tensor:
         """Unnormalised scores (T, B, V) from the last layer's dropped output."""
@@ -44,13 +56,47 @@ class Softmax(OutputHead):
         return linear_nats(hidden_NH, self.weight_VH, self.bias_V, targets_TB.flatten()).view_as(targets_TB)
 
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
-        """The exact loss."""
-        return TrainingLoss(self.target_nats(outputs, targets_TB))
+        """The exact loss; where it is augmented, what the spec makes of it and of the KL from the soft target.
+
+        Kind `added`: the exact loss, and the term weight x temperature x KL. Kind `blended`: `nats_TB` is what is
+        trained of the exact loss, (1 - share) of it, and the term share x temperature^2 x V x KL.
+        """
+        if self.augmented is None:
+            return TrainingLoss(self.target_nats(outputs, targets_TB))
+        nats_TB, divergence_TB = self._both_losses(self.augmented, outputs, targets_TB)
+        match self.augmented:
+            case AddedAugmentedLoss(weight=weight, temperature=temperature):
+                return TrainingLoss(nats_TB, {"augmented": weight * temperature * divergence_TB})
+            case BlendedAugmentedLoss(share=share, temperature=temperature):
+                scale = share * temperature**2 * len(self.embedding_VE)
+                return TrainingLoss((1.0 - share) * nats_TB, {"augmented": scale * divergence_TB})
+            case _:
+                assert_never(self.augmented)
+
+    def _both_losses(self, spec: AugmentedLoss, outputs: Outputs, targets_TB: Tensor) -> tuple[Tensor, Tensor]:
+        """The exact loss and the KL (T, B) from one product of logits, both at least in float32."""
+        # A blended KL is scaled by temperature^2 x V, millions: the rounding of float32 would come out as whole nats.
+        embedding_VE = self.embedding_VE.detach() if spec.target_gradient == "stop" else self.embedding_VE
+        wide = torch.promote_types(self.weight_VH.dtype, torch.float32)
+        precise = torch.float64 if spec.kind == "blended" else wide
+        with torch.autocast(self.weight_VH.device.type, enabled=False):
+            embedding_VE = embedding_VE.to(wide)
+            likeness_TBV = F.linear(F.embedding(targets_TB, embedding_VE), embedding_VE)
+            scores_TBV = F.linear(outputs.dropped[-1].to(wide), self.weight_VH.to(wide))
+            logits_TBV = scores_TBV if self.bias_V is None else scores_TBV + self.bias_V.to(wide)
+            softened_TBV = logits_TBV if spec.bias == "include" else scores_TBV
+            nats_N = F.cross_entropy(logits_TBV.flatten(0, 1), targets_TB.flatten(), reduction="none")
+            return nats_N.view_as(targets_TB), soft_target(softened_TBV, likeness_TBV, spec.temperature, precise)
 
     def cost(self, tokens: int) -> HeadCost:
-        """One product with the whole vocabulary."""
+        """One product with the whole vocabulary, and one of embeddings where the loss is augmented."""
         (words, size), biases = self.weight_VH.shape, 0 if self.bias_V is None else len(self.bias_V)
         trained, logits_bytes = linear_nats_cost(tokens, size, words)
+        if self.augmented is not None:
+            # Never chunked. As counted: so many tensors of the logits' size, half of the blended ones in float64.
+            products = 4 if self.augmented.target_gradient == "stop" else 6
+            trained = 2 * tokens * size * words * products
+            logits_bytes = 4 * tokens * words * (9 if self.augmented.kind == "added" else 14)
         return HeadCost(
             parameters=biases + (0 if self.tied else words * size),
             training_flops_per_token=trained / tokens,

@@ -26,9 +26,10 @@ class Corpus(Part):
 class Model(Part):
     """A stack of recurrent layers. With one `hidden_size`, a tied model's last layer has the embedding's size.
 
-    A list gives every layer's size. `init_range` draws every weight uniformly within it; without one the
+    A list gives every layer's size. `init_range` draws every weight and bias uniformly within it; without one the
     embedding is drawn within 0.1, layers within 1 / sqrt(size). `embedding_norm` keeps every word's vector, or
-    every dimension of the embedding, at length 1 after each step (Inan et al. 2016, section 5.1).
+    every dimension of the embedding, at length 1 from the start and after each step (Inan et al. 2016, section 5.1);
+    a running average of such steps is left as it is, a little shorter.
     """
 
     cell: Literal["lstm", "gru"] = Field(default="lstm")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from lm.dropout import drop_weights, embed, locked_dropout
 from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer
-from lm.spec import Dropout, Model, SoftmaxHead
+from lm.spec import AddedAugmentedLoss, Dropout, Model, SoftmaxHead
 
 HEAD = SoftmaxHead(kind="softmax")
 V, T, B = 13, 8, 3
@@ -79,17 +79,19 @@ def test_every_mask_in_its_place(cell: str, device: torch.device) -> None:
     tokens_TB = text().to(device)[:-1]
     outputs, carried = model(tokens_TB, model.initial_state(B), seeded(4, device))
     noise = seeded(4, device)
-    hidden = locked_dropout(embed(tokens_TB, model.embedding_VE, 0.2, noise), 0.3, noise)
-    for k, layer in enumerate(model.layers):
+    embedded = embed(tokens_TB, model.embedding_VE, 0.2, noise)
+    hidden = locked_dropout(embedded, 0.3, noise)
+    assert torch.equal(outputs.raw[0], embedded) and torch.equal(outputs.dropped[0], hidden)
+    for k, layer in enumerate(model.layers, 1):
         assert isinstance(layer, RecurrentLayer)
         recurrent = drop_weights(layer.recurrent_weight_GHH, 0.6, noise)
         weights = (layer.input_weight_GHI, recurrent, layer.input_bias_GH, layer.recurrent_bias_GH)
         raw, last = references.run(cell, hidden, layer.initial_state(B), weights)
-        hidden = locked_dropout(raw, 0.5 if k == 2 else 0.4, noise)
+        hidden = locked_dropout(raw, 0.5 if k == 3 else 0.4, noise)
         torch.testing.assert_close(outputs.raw[k], raw)
         torch.testing.assert_close(outputs.dropped[k], hidden)
-        torch.testing.assert_close(carried[k], last)
-        torch.testing.assert_close(carried[k][0][0], outputs.raw[k][-1])
+        torch.testing.assert_close(carried[k - 1], last)
+        torch.testing.assert_close(carried[k - 1][0][0], outputs.raw[k][-1])
     torch.testing.assert_close(model.head.logits(outputs), hidden @ model.embedding_VE.T + model.head.bias_V)
 
 
@@ -131,6 +133,17 @@ def test_initial_weights() -> None:
     assert bounds == pytest.approx([80**-0.5, 50**-0.5], rel=0.01)  # the last layer's range is wider
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_one_range_for_every_weight(tied: bool) -> None:
+    shape = Model(layers=2, embedding_size=50, hidden_size=50, tied=tied, init_range=0.04)
+    model = LanguageModel(shape, HEAD, Dropout(), even(400), seeded(0))
+    for weight in model.weights().values():
+        assert 0.037 < weight.abs().max() <= 0.04 and weight.mean().abs() < 0.01
+    again, other = (LanguageModel(shape, HEAD, Dropout(), even(400), seeded(seed)).weights() for seed in (0, 1))
+    assert all(torch.equal(weight, again[name]) for name, weight in model.weights().items())
+    assert not any(torch.equal(weight, other[name]) for name, weight in model.weights().items())
+
+
 def test_same_seed_same_weights_and_masks() -> None:
     shape, drop = Model(layers=2, embedding_size=5, hidden_size=6), Dropout(weight=0.5, input=0.5)
     first, second, other = build(shape, drop, 3), build(shape, drop, 3), build(shape, drop, 4)
@@ -155,6 +168,15 @@ def test_tied_matrices_are_one_storage() -> None:
     untied = build(UNTIED)
     assert untied.head.weight_VH.data_ptr() != untied.embedding_VE.data_ptr()
     assert len(untied.weights()) == 2 * 4 + 3
+
+
+@pytest.mark.parametrize("shape", [TIED, UNTIED], ids=["tied", "untied"])
+def test_an_augmented_head_has_no_weights_of_its_own(shape: Model) -> None:
+    """It sees the model's embedding, wherever that is moved."""
+    augmented = SoftmaxHead(kind="softmax", augmented=AddedAugmentedLoss(kind="added"))
+    model = build(shape, head=augmented).double()
+    assert model.weights().keys() == build(shape).weights().keys()
+    assert model.head.embedding_VE is model.embedding_VE
 
 
 def test_a_tied_head_scores_by_likeness_to_the_embedding() -> None:

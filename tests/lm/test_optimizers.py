@@ -11,29 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import AVERAGING, even, tiny_spec
+from stages import begin, texts, window
+from tiny import AVERAGING, tiny_spec
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lm.epochs
-from lm.data import load
-from lm.data.batches import columns
 from lm.optimizers import RunningAverage, build_optimizer, triggered
 from lm.spec import Adam, NtAsgd, Sgd, TrainSpec, Trigger
-from lm.stage import Position, Stage, begin_stage
-from lm.train import build_model
-
-CPU = torch.device("cpu")
-
-
-def begin(spec: TrainSpec, vocabulary: int = 24, stage: str = "train", device: torch.device = CPU) -> Stage:
-    at = Position(stage, 0, 0, 0, math.nan, math.inf, 0, 0.0)
-    return begin_stage(spec, build_model(spec, even(vocabulary), device), device, at)
-
-
-def texts(spec: TrainSpec, device: torch.device = CPU) -> tuple[Tensor, Tensor]:
-    corpus = load(spec.corpus)
-    return columns(corpus.train, spec.batch_size, device), columns(corpus.valid, spec.scoring.valid_columns, device)
+from lm.stage import Stage
 
 
 def raw_weights_each_epoch(spec: TrainSpec) -> tuple[Stage, list[dict[str, Tensor]]]:
@@ -175,11 +161,6 @@ def test_evaluating_never_changes_training(corpus_folder: Path, monkeypatch: pyt
     assert equal(scored.model.weights(), blind.model.weights())
     assert equal(scored.average.weights, blind.average.weights)
     assert torch.equal(scored.noise.get_state(), blind.noise.get_state())
-
-
-def window(spec: TrainSpec, steps: int = 12) -> tuple[Tensor, Tensor]:
-    text_RB = texts(spec)[0][: steps + 1]
-    return text_RB[:-1], text_RB[1:]
 
 
 def gradients_of(stage: Stage, input_TB: Tensor, targets_TB: Tensor) -> dict[str, Tensor]:

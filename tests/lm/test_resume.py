@@ -137,8 +137,16 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
             "bptt": {"kind": "fixed", "length": 12},
         },
         {"model": {"layers": 1, "embedding_size": 6, "hidden_size": 9, "tied": False}, "early_stop": 1},
+        {
+            "model": {"layers": 2, "embedding_size": 6, "hidden_size": 6, "init_range": 0.1, "embedding_norm": "word"},
+            "head": {"kind": "softmax", "bias": False, "augmented": {"kind": "added"}},
+            "dropout": {"input": 0.2, "between": 0.2, "output": 0.2, "shared_mask": True},
+            "optimizer": {"kind": "sgd_decay", "learning_rate": 1.0, "decay": 0.5, "full_epochs": 1, "restart": 2},
+            "loss_reduction": "sum_over_time",
+        },
+        {"optimizer": {"kind": "sgd_plateau", "learning_rate": 20.0}},  # its second epoch is worse than its first
     ],
-    ids=["adam", "sgd_halving", "gru", "untied"],
+    ids=["adam", "sgd_halving", "gru", "untied", "augmented, in two sessions", "sgd_plateau"],
 )
 def test_other_trials_killed(corpus_folder: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     spec = tiny_spec(corpus_folder, **changes)

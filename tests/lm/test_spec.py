@@ -32,6 +32,13 @@ def test_published_parameter_totals(vocabulary: int, embedding: int, total: int)
     assert parameter_count(Model(embedding_size=embedding), HEAD, vocabulary) == total
 
 
+@pytest.mark.parametrize(("tied", "bias", "total"), [(False, True, 66_034_000), (True, False, 51_024_000)])
+def test_parameter_totals_of_tying(tied: bool, bias: bool, total: int) -> None:
+    """The large models of Inan et al. 2016: 66M, and 51M where embeddings are reused."""
+    model = Model(layers=2, embedding_size=1500, hidden_size=1500, tied=tied)
+    assert parameter_count(model, SoftmaxHead(kind="softmax", bias=bias), 10_000) == total
+
+
 @st.composite
 def models(draw: st.DrawFn) -> Model:
     layers, tied = draw(st.integers(1, 3)), draw(st.booleans())
@@ -61,8 +68,9 @@ def test_layer_sizes() -> None:
     assert Model(layers=2, embedding_size=7, hidden_size=(5, 7)).hidden_sizes == (5, 7)
     with pytest.raises(ValidationError, match="lists 2 sizes for layers = 3"):
         Model(hidden_size=(5, 400))
+    listed = SMALL | {"model": {"layers": 2, "hidden_size": [5, 5]}}
     with pytest.raises(ValidationError, match="5 is not embedding_size = 400"):
-        Model(layers=2, hidden_size=(5, 5))
+        TrainSpec.model_validate(listed)
 
 
 @pytest.mark.parametrize(

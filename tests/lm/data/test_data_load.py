@@ -123,6 +123,25 @@ def test_a_cut_takes_training_tokens_only(toy: str, places: Path) -> None:
             ask(Corpus(name=toy, train_tokens=13))
 
 
+def test_a_cut_may_begin_anywhere(toy: str, places: Path) -> None:
+    """Two halves are the whole, once; nothing but the training text changes."""
+    write_texts(places / "lm_data" / toy, TOY)
+    whole = load(Corpus(name=toy))
+    halves = [load(Corpus(name=toy, train_tokens=6, train_start=start)) for start in (0, 6)]
+    assert np.array_equal(np.concatenate([half.train for half in halves]), whole.train)
+    assert all(half.vocabulary == whole.vocabulary and np.array_equal(half.valid, whole.valid) for half in halves)
+    assert "trained on 6 tokens from token 6 of 12 tokens" in halves[1].facts.vocabulary_rule
+    rest = load(Corpus(name=toy, train_start=8))
+    assert np.array_equal(rest.train, whole.train[8:]) and rest.facts.train_tokens == 4
+    for options, asked in (
+        ({"train_start": 6, "train_tokens": 7}, "train_tokens 7 from train_start 6"),
+        ({"train_start": 12}, "train_start 12"),
+    ):
+        for ask in (load, fingerprint_of):
+            with pytest.raises(CorpusError, match=f"{asked} is more than the 12 training tokens of 'toy'"):
+                ask(Corpus(name=toy, **options))
+
+
 def test_pydoc_is_the_same_every_time_and_needs_nothing(places: Path) -> None:
     corpus = load(Corpus(name="pydoc"))
     sizes = [len(ids) for ids in (corpus.train, corpus.valid, corpus.test)]

@@ -28,6 +28,7 @@ class Example:
     tied: bool = False
     sampled: bool = False  # the training loss is an estimate that needs noise
     exact: bool = True  # without noise, the training loss is the exact one
+    cut: tuple[str, ...] = ()  # parameters whose gradient is cut somewhere by design; the head's own test holds it
     model: dict[str, Any] = field(default_factory=dict)
     codebook: Codebook | None = None
 
@@ -48,6 +49,10 @@ def ecoc(loss: str, codebook: Codebook, kind: str = "random", **options: Any) ->
 
 def sampled(name: str, loss: dict[str, Any], *, tied: bool = False) -> Example:
     return Example(name, {"kind": "sampled", "loss": loss}, tied, sampled=True, exact=False)
+
+
+def _augmented(kind: str, **options: Any) -> dict[str, Any]:
+    return {"kind": "softmax", "augmented": {"kind": kind, "temperature": 3.0, **options}}
 
 
 EXAMPLES = [
@@ -95,6 +100,10 @@ EXAMPLES = [
     ),
     sampled("nce", {"kind": "nce", "samples": 20}),
     sampled("nce-tied", {"kind": "nce", "log_partition": 3.0}, tied=True),
+    Example("softmax-augmented", _augmented("added", bias="exclude"), cut=("embedding_VE",)),
+    Example("softmax-augmented-flow", _augmented("added", target_gradient="flow")),
+    Example("softmax-blended-tied", _augmented("blended", share=0.3), tied=True, exact=False, cut=("weight_VH",)),
+    Example("softmax-blended-flow", _augmented("blended", share=0.3, target_gradient="flow"), exact=False),
 ]
 
 
@@ -109,10 +118,22 @@ def words(count: int = V, codebook: Codebook | None = None) -> Words:
     return Words(counts_V, codebook)
 
 
-def build(example: Example, *, seed: int = 0, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> OutputHead:
+def embedding(init: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(torch.empty(V, EMBEDDING).uniform_(-0.5, 0.5, generator=init))
+
+
+def build(
+    example: Example,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    scale: float = 1.0,
+    embedding_VE: nn.Parameter | None = None,
+) -> OutputHead:
     """The example's head, its parameters spread out by `scale`; in float64 unless said otherwise."""
     init = seeded(seed)
-    embedding_VE = nn.Parameter(torch.empty(V, EMBEDDING).uniform_(-0.5, 0.5, generator=init))
+    if embedding_VE is None:
+        embedding_VE = embedding(init)
     head = build_head(
         example.spec,
         sizes=(EMBEDDING, HIDDEN, LAST),

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 import torch
-from examples import EXAMPLES, LAST, MODEL, B, Example, T, V, build, outputs, seeded, targets
+from examples import EXAMPLES, MODEL, B, Example, T, V, build, embedding, outputs, seeded, targets
 from torch import Tensor
 
 from lm.heads import OutputHead, Outputs
@@ -68,11 +68,12 @@ def test_terms_are_those_it_names(example: Example) -> None:
 
 @every_head
 def test_gradients_equal_central_differences(example: Example) -> None:
-    """Of every parameter and of every layer's output, in a random direction each."""
+    """Of every parameter that is not cut off and of every layer's output, in a random direction each."""
     head, targets_TB = build(example), targets()
     given = outputs()
     leaves = [x.requires_grad_() for x in given.dropped]
-    tensors = [*head.parameters(), *leaves]
+    assert set(example.cut) <= dict(head.named_parameters()).keys()
+    tensors = [*(p for name, p in head.named_parameters() if name not in example.cut), *leaves]
     gradients = torch.autograd.grad(trained(head, given, targets_TB), tensors, allow_unused=True)
     step = 1e-6
     for i, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
@@ -141,8 +142,9 @@ def test_columns_do_not_see_each_other(example: Example) -> None:
 @every_head
 def test_parameters_are_as_many_as_the_formula_says(example: Example) -> None:
     model = MODEL.model_copy(update={"tied": example.tied, **example.model})
-    counted = sum(p.numel() for p in build(example).parameters()) - (V * LAST if example.tied else 0)
-    assert counted == decoder_parameters(model, example.spec, V)
+    embedding_VE = embedding(seeded(0))
+    added = [p for p in build(example, embedding_VE=embedding_VE).parameters() if p is not embedding_VE]
+    assert sum(p.numel() for p in added) == decoder_parameters(model, example.spec, V)
 
 
 @every_head
