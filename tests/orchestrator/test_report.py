@@ -30,6 +30,7 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
         "question": "Which parts carry the perplexity?",
         "scale": "laptop",
         "published_scale": False,
+        "baseline": "full",
         "trials": trials,
         "records": Records(tmp / "runs"),
         "published": PAPERS,
@@ -132,6 +133,14 @@ def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -
     assert answer(write(tmp_path, sweep(full=[60.0, 61.0]))) == (
         "At scale laptop, full reaches test perplexity 60.50 ± 0.71 (2 seeds), and nothing is compared with it."
     )
+
+
+def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[70.0, 70.2], softmax=[60.0, 60.2]), baseline="softmax")
+    assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
+    assert re.search(r"^\| full .*\| \*\*hurts\*\* \|", text, re.MULTILINE)
+    assert answer(text).startswith("At scale laptop, test perplexity is higher with full")
+    assert "than with softmax (95%" in answer(text) and "A difference is to `softmax`" in text
 
 
 def test_the_baseline_must_be_there(tmp_path: Path, sweep: Sweep) -> None:
