@@ -41,7 +41,14 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers, about evenly spaced on a log scale; a plain log axis may show none within a factor of ten."""
-    steps: tuple[tuple[float, ...], ...] = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(np.arange(1, 10, 0.5)))
+    steps: tuple[tuple[float, ...], ...] = (
+        (1,),
+        (1, 3),
+        (1, 2, 5),
+        (1, 1.5, 2, 3, 5, 7),
+        (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+        tuple(np.arange(1, 10, 0.5)),
+    )
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in steps:
         rounds = [factor * 10.0**decade for decade in decades for factor in factors]
