@@ -11,6 +11,8 @@ from orchestrator.wording import Markdown, counted, difference_decimals, escape,
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
+_LISTED = 8
+"""So many variants of one verdict are listed; of more, their number and the range of their differences."""
 
 
 def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str) -> Markdown:
@@ -93,13 +95,16 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
 
 
 def _decided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
-    def names(verdict: str) -> list[str]:
+    def names(verdict: str) -> str:
         found = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         found.sort(key=lambda row: abs(row.effect.nats if row.effect else 0.0), reverse=True)
-        return [f"{escape(row.variant)} ({_rounded(row)})" for row in found]
+        if len(found) <= _LISTED:
+            return listed([f"{escape(row.variant)} ({_rounded(row)})" for row in found])
+        ends = (f"{_rounded(row)} with {escape(row.variant)}" for row in (found[-1], found[0]))
+        return f"{len(found)} changes (from {' to '.join(ends)})"
 
     higher, lower = names("hurts"), names("helps")
-    parts = [f"{word} with {listed(found)}" for word, found in (("higher", higher), ("lower", lower)) if found]
+    parts = [f"{word} with {found}" for word, found in (("higher", higher), ("lower", lower)) if found]
     if not parts:
         return []
     return [

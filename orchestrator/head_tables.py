@@ -64,7 +64,6 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
         if words is None or is_adaptive(group):
             continue
         own = decoder_parameters(spec.model, spec.head, words)
-        untied = decoder_parameters(spec.model.model_copy(update={"tied": False}), spec.head, words)
         decoders.add((spec.head, own))
         records = [outcome.record for outcome in group if outcome.final and outcome.record]
         if records:
@@ -72,7 +71,7 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
                 HeadRow(
                     variant=variant,
                     kind=spec.head.kind,
-                    head=in_words(spec.head) + (", tied" if own < untied else ""),
+                    head=in_words(spec.head) + (", tied" if spec.model.tied else ""),
                     decoder_parameters=own,
                     seeds=len(group),
                     complete=len(records),

@@ -12,10 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from lm.files import write_text
 from lm.spec import TrainSpec
 from orchestrator import answer, csv_tables, tables
+from orchestrator.head_section import head_section
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
-from orchestrator.tables import AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
+from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
 from orchestrator.wording import (
     NOTHING,
@@ -30,8 +31,9 @@ from orchestrator.wording import (
     spread,
 )
 
-RECALLED = "†"
+RECALLED_MARK = "†"
 _LONGEST_REASON = 300
+_LONGEST_NOTE = 200
 Cells = dict[str, object]
 
 
@@ -60,6 +62,8 @@ def write_report(
     comparison = tables.compare_variants(outcomes, baseline)
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     line = published[baseline].valid if published_scale and baseline in published else None
+    if line is not None and line.certainty == tables.RECALLED:
+        line = None  # a picture's line has no room for a doubt
     page = _environment().get_template("report.md.jinja")
     text = page.render(
         name=name,
@@ -74,14 +78,18 @@ def write_report(
         ],
         convention=answer.convention_sentence(outcomes),
         published_note=_published_note(rows, published_note, published_scale),
+        published_notes=_published_notes(rows) if published_scale else [],
         provenance=provenance(outcomes, scale),
         command=fenced(command, "sh"),
         **_tables(outcomes, rows, baseline),
         **_pictures(outcomes, baseline, folder, line),
+        **head_section(outcomes, baseline, folder),
         **_specs(outcomes[baseline][0].trial.spec),
     )
     write_text(folder / "table.csv", csv_tables.table_csv(rows))
     write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
+    if (measures := csv_tables.measures_csv(outcomes)) is not None:
+        write_text(folder / "measures.csv", measures)
     write_text(folder / "report.md", text)
     return folder / "report.md"
 
@@ -123,7 +131,7 @@ def _row_cells(row: AblationRow, baseline: str) -> Cells:
         "difference": Markdown(shown),
         "verdict": answer.verdict_cell(row, baseline),
         "published": f"{_printed(row.published_valid)} / {_printed(row.published_test)}",
-        "published_difference": NOTHING if row.published_difference is None else signed(row.published_difference, 1),
+        "published_difference": _printed_difference(row.published_difference),
     }
 
 
@@ -215,15 +223,39 @@ def _published_note(rows: Sequence[AblationRow], note: str, published_scale: boo
             "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "
             "with ours; at most the order of the differences can."
         )
-    if any(number.certainty == "recalled" for number in numbers):
-        sentences.append(f"{RECALLED} from memory, not checked against the paper.")
+    if any(number.certainty == tables.RECALLED for number in numbers):
+        sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")
     return Markdown(" ".join(sentences))
+
+
+def _published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
+    """The notes on the published numbers, each once, with the numbers that it is about."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for split, number in (("validation", row.published_valid), ("test", row.published_test)):
+            if number is not None and number.note is not None:
+                about.setdefault(number.note, []).append(f"{row.variant} ({split})")
+    return [
+        Markdown(
+            f"{listed([escape(place) for place in places])}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"
+        )
+        for note, places in about.items()
+    ]
 
 
 def _printed(number: PublishedNumber | None) -> str:
     if number is None:
         return NOTHING
-    return published(number.perplexity) + (RECALLED if number.certainty == "recalled" else "")
+    deviation = "" if number.std is None else f" ± {published(number.std)}"
+    return published(number.perplexity) + deviation + _mark(number.certainty == tables.RECALLED)
+
+
+def _printed_difference(difference: PublishedDifference | None) -> str:
+    return NOTHING if difference is None else signed(difference.perplexity, 1) + _mark(difference.recalled)
+
+
+def _mark(recalled: bool) -> str:
+    return RECALLED_MARK if recalled else ""
 
 
 def _spread(value: Spread | None) -> str:

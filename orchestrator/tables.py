@@ -14,17 +14,28 @@ from orchestrator import statistics
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
 
+RECALLED = "recalled"
+"""The certainty of a published number that nobody has looked up."""
+
 
 class PublishedNumber(Protocol):
-    """A perplexity that a paper prints; `certainty` `recalled` is one that nobody has looked up."""
+    """A perplexity that a paper prints."""
 
     @property
     def perplexity(self) -> float:
         """As printed."""
 
     @property
+    def std(self) -> float | None:
+        """Its standard deviation, where printed."""
+
+    @property
     def certainty(self) -> str:
         """How it is known."""
+
+    @property
+    def note(self) -> str | None:
+        """What a reader of the number should know."""
 
 
 class Published(Protocol):
@@ -37,6 +48,14 @@ class Published(Protocol):
     @property
     def test(self) -> PublishedNumber | None:
         """Test perplexity."""
+
+
+@dataclass(frozen=True)
+class PublishedDifference:
+    """A published test perplexity less the baseline's; `recalled` where either is."""
+
+    perplexity: float
+    recalled: bool
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,7 @@ class AblationRow:
     interval_in_perplexity: Interval | None
     published_valid: PublishedNumber | None
     published_test: PublishedNumber | None
-    published_difference: float | None
+    published_difference: PublishedDifference | None
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,12 @@ def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str)
 def is_adaptive(group: Sequence[Outcome]) -> bool:
     """Whether the variant's scores come from a model that adapts to the text it is scored on."""
     return group[0].trial.spec.cache is not None
+
+
+def incomplete_seeds(group: Sequence[Outcome]) -> str:
+    """How many seeds of a variant are not complete, and why: `1 of 3 seeds diverged`."""
+    statuses = Counter(outcome.status for outcome in group if outcome.final is None)
+    return ", ".join(f"{count} of {len(group)} seeds {status}" for status, count in statuses.items())
 
 
 def ablation_table(
@@ -204,9 +229,8 @@ def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | Non
     if variant in comparison.effects:
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
-    statuses = Counter(outcome.status for outcome in group if outcome.final is None)
-    reason = ", ".join(f"{count} of {len(group)} seeds {status}" for status, count in statuses.items())
-    return Effect(float(_test_nats(group).mean()) - comparison.baseline_nats, None, "not decided", reason)
+    change = float(_test_nats(group).mean()) - comparison.baseline_nats
+    return Effect(change, None, "not decided", incomplete_seeds(group))
 
 
 def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tuple[float | None, Interval | None]:
@@ -220,12 +244,15 @@ def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tupl
     return change, Interval(low, high)
 
 
-def _published_difference(group: Sequence[Outcome], baseline: str, published: Mapping[str, Published]) -> float | None:
+def _published_difference(
+    group: Sequence[Outcome], baseline: str, published: Mapping[str, Published]
+) -> PublishedDifference | None:
     variant = group[0].trial.variant
     ours, base = published.get(variant), published.get(baseline)
     if variant == baseline or is_adaptive(group) or not (ours and base and ours.test and base.test):
         return None
-    return round(ours.test.perplexity - base.test.perplexity, 6)
+    recalled = RECALLED in (ours.test.certainty, base.test.certainty)
+    return PublishedDifference(round(ours.test.perplexity - base.test.perplexity, 6), recalled)
 
 
 def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[tuple[str, ...]]:

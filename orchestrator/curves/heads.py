@@ -44,7 +44,7 @@ def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> None:
             _dress_across(axes, places)
         _dress_up(left, ranked)
         left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-        right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         left.set_xlabel("parameters of the decoder itself")
         right.set_xlabel("seconds of training")
         left.set_ylabel("test perplexity (log scale)")
@@ -77,7 +77,11 @@ def _shape(marker: str, colour: str) -> dict[str, object]:
 def _keys(rows: Sequence[HeadRow], labels: Sequence[str] | None, baseline: str) -> list[Line2D]:
     """The legend: numbers with their names, or the kinds of head; and how the baseline is marked."""
     ring = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "markeredgecolor": "black"}
-    keys = [Line2D([], [], linestyle="none", label=f"baseline: {plain(baseline, 24)}", **ring)]  # type: ignore[arg-type]
+    keys = [
+        Line2D([], [], linestyle="none", label=f"baseline: {plain(row.variant, 24)}", **ring)  # type: ignore[arg-type]
+        for row in rows
+        if row.variant == baseline
+    ]
     if labels is None:
         kinds = [kind for kind in MARKERS if any(row.kind == kind for row in rows)]
         named = [(kind, kind) for kind in kinds if len(kinds) > 1]
@@ -92,8 +96,8 @@ def _dress_across(axes: Axes, places: Sequence[Reach]) -> None:
     least = min((place.low for place in places if place.low > 0), default=1.0)
     if high > _DECADE * least:
         if low > 0:
-            axes.set_xscale("log")
             axes.set_xlim(least / (high / least) ** 0.12, high * (high / least) ** 0.12)
+            axes.set_xscale("log")
         else:
             axes.set_xscale("symlog", linthresh=least, linscale=0.5)
             axes.set_xlim(-0.3 * least, high * (high / least) ** 0.12)
@@ -112,12 +116,12 @@ def _dress_across(axes: Axes, places: Sequence[Reach]) -> None:
 def _dress_up(axes: Axes, rows: Sequence[HeadRow]) -> None:
     low = min(row.test_perplexity.low for row in rows)
     high = max(row.test_perplexity.high for row in rows)
-    margin = max((high / low) ** 0.1, 1.01)
-    axes.set_yscale("log")
+    margin = min(max((high / low) ** 0.1, 1.01), 10.0)
     axes.set_ylim(low / margin, high * margin)
+    axes.set_yscale("log")
     axes.yaxis.set_major_locator(FixedLocator(ticks(low / margin, high * margin)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def _short(value: float) -> str:

@@ -177,7 +177,8 @@ def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Li
             shape = {"marker": marker, "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
             keys.append(Line2D([], [], linestyle="none", label=label, **shape))  # type: ignore[arg-type]
     if published is not None:
-        label = f"published, full model: {published:g}"
+        name = next((plain(variant.name, 24) for variant in variants if variant.baseline), "baseline")
+        label = f"published, {name}: {published:g}"
         keys.append(Line2D([], [], color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label))
     return keys
 

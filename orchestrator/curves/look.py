@@ -54,7 +54,7 @@ def ticks(low: float, high: float) -> list[float]:
         rounds = [factor * 10.0**decade for decade in decades for factor in factors]
         inside = sorted(value for value in rounds if low <= value <= high)
         if len(inside) >= 4:
-            return inside
+            return inside[:: 1 + len(inside) // 9]
     return [float(tick) for tick in MaxNLocator(nbins=6).tick_values(low, high) if low <= tick <= high]
 
 

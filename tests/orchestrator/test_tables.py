@@ -16,6 +16,7 @@ from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.records import Records
 from orchestrator.tables import (
     AblationRow,
+    PublishedDifference,
     ablation_table,
     cache_table,
     compare_variants,
@@ -30,6 +31,8 @@ from tests.factories import CACHE, CORPUS, begin, make_trial, settle
 class Number:
     perplexity: float
     certainty: str = "seed"
+    std: float | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def test_means_are_of_perplexities_and_differences_of_losses(tmp_path: Path) -> 
 
 def test_published_numbers_stand_beside_with_their_difference(tmp_path: Path) -> None:
     _, rows = read(tmp_path, two_variants(tmp_path, [60.0], [70.0]))
-    assert rows["no weight drop"].published_difference == 11.6
+    assert rows["no weight drop"].published_difference == PublishedDifference(11.6, recalled=False)
     assert rows["no weight drop"].published_valid is None
     assert rows["full"].published_difference is None
 
