@@ -251,7 +251,10 @@ def _printed(number: PublishedNumber | None) -> str:
 
 
 def _printed_difference(difference: PublishedDifference | None) -> str:
-    return NOTHING if difference is None else signed(difference.perplexity, 1) + _mark(difference.recalled)
+    if difference is None:
+        return NOTHING
+    decimals = len(published(difference.perplexity).partition(".")[2])
+    return signed(difference.perplexity, decimals) + _mark(difference.recalled)
 
 
 def _mark(recalled: bool) -> str:

@@ -13,6 +13,7 @@ from lm.record import Score, StageResult
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
+from orchestrator.wording import counted
 
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""
@@ -139,7 +140,8 @@ def is_adaptive(group: Sequence[Outcome]) -> bool:
 def incomplete_seeds(group: Sequence[Outcome]) -> str:
     """How many seeds of a variant are not complete, and why: `1 of 3 seeds diverged`."""
     statuses = Counter(outcome.status for outcome in group if outcome.final is None)
-    return ", ".join(f"{count} of {len(group)} seeds {status}" for status, count in statuses.items())
+    seeds = counted(len(group), "seed")
+    return ", ".join(f"{count} of {seeds} {status}" for status, count in statuses.items())
 
 
 def ablation_table(

@@ -100,7 +100,7 @@ def test_without_one_whole_variant_there_is_a_table_and_no_picture(tmp_path: Pat
 
 def test_the_heads_own_measures_stand_apart_from_perplexity(tmp_path: Path) -> None:
     text = write(tmp_path, heads(tmp_path / "runs"), baseline="softmax")
-    found = section(text, "Measures of the heads' own")
+    found = section(text, "What heads measure of themselves")
     page = render(text)
     assert all(len(set(rows)) == 1 for rows in page.tables)
     # exp of 40 nats is past showing, and no other variant has that measure.
@@ -123,7 +123,7 @@ def test_a_loss_that_is_large_for_one_variant_only_is_not_written_out(tmp_path: 
     trials = heads(tmp_path / "runs")
     other = make_trial("other", head=ECOC, model=UNTIED, epochs=9)
     settle(tmp_path / "runs", other, 99.0, measures={"bits_nats_per_token": 2.0})
-    found = section(write(tmp_path, [*trials, other], baseline="softmax"), "Measures of the heads' own")
+    found = section(write(tmp_path, [*trials, other], baseline="softmax"), "What heads measure of themselves")
     assert "| ecoc | 5.000 | 148.4 | 40.00 | 10⁶ or more | 0.1235 |" in found
     assert "| other | – | – | 2.000 | 7.389 | – |" in found
 

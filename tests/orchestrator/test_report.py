@@ -200,13 +200,13 @@ def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_differ
 ) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
     base = Paper(None, Number(57.3, std=0.2))
-    papers = {"full": base, "b": Paper(None, Number(68.9, "recalled")), "c": Paper(None, Number(77.0))}
+    papers = {"full": base, "b": Paper(None, Number(68.9, "recalled")), "c": Paper(None, Number(77.04))}
     text = write(tmp_path, trials, published=papers)
     assert "| – / 57.3 ± 0.2 | – |" in text
     assert "| – / 68.9† | +11.6† |" in text
-    assert "| – / 77.0 | +19.7 |" in text
+    assert "| – / 77.04 | +19.74 |" in text
     recalled = {"full": Paper(None, Number(57.3, "recalled")), "c": papers["c"]}
-    assert "| – / 77.0 | +19.7† |" in write(tmp_path, trials, published=recalled)
+    assert "| – / 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
 
 
 def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, sweep: Sweep) -> None:
