@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison
-from orchestrator.sweep import BASELINE
 from orchestrator.tables import AblationRow
 from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, spread
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
+_LISTED = 8
+"""So many variants of one verdict are listed; of more, their number and the range of their differences."""
 
 
-def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str) -> Markdown:
+def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str) -> Markdown:
     """One sentence that the numbers support, and nothing more."""
-    sentence = _answer(rows, comparison)
+    sentence = _answer(rows, comparison, baseline)
     return Markdown(f"At scale {escape(scale)}, {sentence}.")
 
 
@@ -32,25 +33,25 @@ def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{note}")
 
 
-def verdict_cell(row: AblationRow) -> Markdown:
+def verdict_cell(row: AblationRow, baseline: str) -> Markdown:
     """The verdict as the table shows it, with the reason where there is none."""
-    if row.variant == BASELINE:
+    if row.variant == baseline:
         return Markdown("baseline")
     if row.adaptive:
         return Markdown("adaptive, not compared")
     if row.effect is None:
-        why = "no seed is complete" if row.complete == 0 else f"{escape(BASELINE)} is not complete"
+        why = "no seed is complete" if row.complete == 0 else f"{escape(baseline)} is not complete"
         return Markdown(f"not decided ({why})")
     if row.effect.reason is None:
         return Markdown(row.effect.verdict if row.effect.verdict == "not decided" else f"**{row.effect.verdict}**")
     return Markdown(f"not decided ({row.effect.reason})")
 
 
-def noise_sentence(comparison: Comparison | None) -> Markdown:
+def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
     """What the intervals assume, in figures; why there are none where there are none."""
     noise = comparison.noise if comparison else None
     if noise is None:
-        return Markdown("No interval is given: " + _why_no_interval(comparison) + ".")
+        return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
     low, high, pooled = (_percent(value) for value in (noise.smallest, noise.largest, noise.deviation))
     return Markdown(
         f"The intervals (Dunnett 1955) assume that seeds are normal and independent, also between variants that share "
@@ -75,41 +76,44 @@ def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown
     )
 
 
-def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
-    base = next(row for row in rows if row.variant == BASELINE)
-    name = escape(BASELINE)
+def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline: str) -> str:
+    base = next(row for row in rows if row.variant == baseline)
+    name = escape(baseline)
     if not any(row.complete for row in rows):
         return "nothing is complete yet, so there is no answer"
     if comparison is None:
         return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
-    others = [row for row in rows if row.variant != BASELINE and not row.adaptive]
+    others = [row for row in rows if row.variant != baseline and not row.adaptive]
     if not others:
         assert base.test is not None
         test = spread(base.test.mean, base.test.deviation)
         return (
             f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
         )
-    parts = [*_decided(others), *_undecided(others)]
+    parts = [*_decided(others, baseline), *_undecided(others, baseline)]
     return "; ".join(parts)
 
 
-def _decided(rows: Sequence[AblationRow]) -> list[str]:
-    def names(verdict: str) -> list[str]:
+def _decided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
+    def names(verdict: str) -> str:
         found = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         found.sort(key=lambda row: abs(row.effect.nats if row.effect else 0.0), reverse=True)
-        return [f"{escape(row.variant)} ({_rounded(row)})" for row in found]
+        if len(found) <= _LISTED:
+            return listed([f"{escape(row.variant)} ({_rounded(row)})" for row in found])
+        ends = (f"{_rounded(row)} with {escape(row.variant)}" for row in (found[-1], found[0]))
+        return f"{len(found)} changes (from {' to '.join(ends)})"
 
     higher, lower = names("hurts"), names("helps")
-    parts = [f"{word} with {listed(found)}" for word, found in (("higher", higher), ("lower", lower)) if found]
+    parts = [f"{word} with {found}" for word, found in (("higher", higher), ("lower", lower)) if found]
     if not parts:
         return []
     return [
-        f"test perplexity is {' and '.join(parts)} than with {escape(BASELINE)} "
+        f"test perplexity is {' and '.join(parts)} than with {escape(baseline)} "
         f"(95% simultaneous intervals over {_seeds(rows)} exclude zero)"
     ]
 
 
-def _undecided(rows: Sequence[AblationRow]) -> list[str]:
+def _undecided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
     def having(reason: str | None) -> list[AblationRow]:
         return [
             row for row in rows if row.effect and row.effect.verdict == "not decided" and row.effect.reason == reason
@@ -124,7 +128,7 @@ def _undecided(rows: Sequence[AblationRow]) -> list[str]:
         contain = contain.format(_named(still_open))
         parts.append(f"{_seeds(still_open)} decide nothing: the 95% simultaneous {contain} zero")
     if same := having(IDENTICAL):
-        parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(BASELINE)} in every seed")
+        parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(baseline)} in every seed")
     if single := having(ONE_SEED):
         parts.append(f"with one seed nothing is decided about {_named(single)}, since the seed noise is unknown")
     if still := having(NO_NOISE):
@@ -152,9 +156,9 @@ def _rounded(row: AblationRow) -> str:
     return signed(row.change_in_perplexity, difference_decimals(row.interval_in_perplexity))
 
 
-def _why_no_interval(comparison: Comparison | None) -> str:
+def _why_no_interval(comparison: Comparison | None, baseline: str) -> str:
     if comparison is None:
-        return f"the baseline {escape(BASELINE)} is not complete"
+        return f"the baseline {escape(baseline)} is not complete"
     reasons = {effect.reason for effect in comparison.effects.values() if effect.reason is not None}
     return listed(sorted(reasons)) or "no variant is complete"
 

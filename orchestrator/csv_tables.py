@@ -22,6 +22,25 @@ def trials_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:
     return _csv([_flat_trial(outcome) for outcome in flat(outcomes)])
 
 
+def measures_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str | None:
+    """`measures.csv`: one line for each of a head's own measures of each stage and split; None without any."""
+    rows = [
+        {
+            "variant": outcome.trial.variant,
+            "seed": outcome.trial.seed,
+            "stage": stage.name,
+            "split": split,
+            "measure": name,
+            "value": value,
+        }
+        for outcome in flat(outcomes)
+        for stage in (outcome.record.stages if outcome.record else ())
+        for split, measures in stage.measures.items()
+        for name, value in measures.items()
+    ]
+    return _csv(rows) if rows else None
+
+
 def _flat_row(row: AblationRow) -> dict[str, object]:
     effect = row.effect
     ends = effect.interval if effect else None
@@ -47,7 +66,7 @@ def _flat_row(row: AblationRow) -> dict[str, object]:
         "reason": effect and effect.reason,
         "published_valid_perplexity": row.published_valid and row.published_valid.perplexity,
         "published_test_perplexity": row.published_test and row.published_test.perplexity,
-        "published_test_difference": row.published_difference,
+        "published_test_difference": row.published_difference and row.published_difference.perplexity,
     }
 
 

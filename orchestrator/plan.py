@@ -13,7 +13,7 @@ from lm.data import fingerprint_of, vocabulary_size_of
 from lm.files import write_text
 from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
 from orchestrator.records import Records
-from orchestrator.sweep import BASELINE, ScaledSweep, Variant
+from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
 
 NAMED_PARAMETER_CHANGE = 0.01
@@ -29,9 +29,11 @@ def plan(sweep: ScaledSweep) -> list[Trial]:
     the trial with which it shares the most stages. CorpusError where a corpus's fingerprint cannot be had.
     """
     facts = _Facts()
-    base = sweep.baseline.spec
-    base_parameters = facts.parameters(base)
-    changes = {v.name: _change(v, base, facts.parameters(v.spec), base_parameters) for v in sweep.variants}
+    base, *others = sweep.variants
+    base_parameters = facts.parameters(base.spec)
+    changes = {base.name: "the base itself"} | {
+        v.name: _change(base.spec, v.spec, base_parameters, facts.parameters(v.spec)) for v in others
+    }
     trials: list[Trial] = []
     for seed in sweep.seeds:
         trained: dict[str, list[str]] = {}  # key -> keys of all stages
@@ -148,10 +150,8 @@ class _Facts:
         return parameter_count(spec.model, spec.head, self._of(spec.corpus).vocabulary_size)
 
 
-def _change(variant: Variant, base: TrainSpec, parameters: int, base_parameters: int) -> str:
-    if variant.name == BASELINE:
-        return "the base itself"
-    words = list(differences(base, variant.spec))
+def _change(base: TrainSpec, spec: TrainSpec, base_parameters: int, parameters: int) -> str:
+    words = list(differences(base, spec))
     if abs(parameters - base_parameters) > NAMED_PARAMETER_CHANGE * base_parameters:
         words.append(f"parameters {millions(base_parameters)} -> {millions(parameters)}")
     return "; ".join(words)

@@ -10,12 +10,13 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
+from lm.spec import TrainSpec
 from orchestrator import answer, csv_tables, tables
+from orchestrator.head_section import head_section
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
-from orchestrator.sweep import BASELINE
-from orchestrator.tables import AblationRow, CacheRow, Published, PublishedNumber, Spread, StageRow
+from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
 from orchestrator.wording import (
     NOTHING,
@@ -30,8 +31,9 @@ from orchestrator.wording import (
     spread,
 )
 
-RECALLED = "†"
+RECALLED_MARK = "†"
 _LONGEST_REASON = 300
+_LONGEST_NOTE = 200
 Cells = dict[str, object]
 
 
@@ -41,6 +43,7 @@ def write_report(
     question: str,
     scale: str,
     published_scale: bool,
+    baseline: str,
     trials: Sequence[Trial],
     records: Records,
     published: Mapping[str, Published],
@@ -54,31 +57,39 @@ def write_report(
     this scale; elsewhere the page warns where they stand. ValueError where no trial belongs to the baseline.
     """
     outcomes = read_outcomes(trials, records)
-    if BASELINE not in outcomes:
-        raise ValueError(f"a report compares with the variant {BASELINE!r}, got {sorted(outcomes)}")
-    comparison = tables.compare_variants(outcomes)
-    rows = tables.ablation_table(outcomes, comparison, published)
-    line = published[BASELINE].valid if published_scale and BASELINE in published else None
+    if baseline not in outcomes:
+        raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
+    comparison = tables.compare_variants(outcomes, baseline)
+    rows = tables.ablation_table(outcomes, comparison, published, baseline)
+    line = published[baseline].valid if published_scale and baseline in published else None
+    if line is not None and line.certainty == tables.RECALLED:
+        line = None  # a picture's line has no room for a doubt
     page = _environment().get_template("report.md.jinja")
     text = page.render(
         name=name,
         question=question,
         scale=scale,
-        baseline=BASELINE,
-        answer=answer.answer(rows, comparison, scale),
+        baseline=baseline,
+        answer=answer.answer(rows, comparison, scale, baseline),
         standing=answer.standing(outcomes),
-        noise=answer.noise_sentence(comparison),
-        equal_variants=[Markdown(listed([escape(n) for n in names])) for names in tables.equal_variants(outcomes)],
+        noise=answer.noise_sentence(comparison, baseline),
+        equal_variants=[
+            Markdown(listed([escape(n) for n in names])) for names in tables.equal_variants(outcomes, baseline)
+        ],
         convention=answer.convention_sentence(outcomes),
         published_note=_published_note(rows, published_note, published_scale),
+        published_notes=_published_notes(rows) if published_scale else [],
         provenance=provenance(outcomes, scale),
         command=fenced(command, "sh"),
-        **_tables(outcomes, rows),
-        **_pictures(outcomes, folder, line),
-        **_specs(outcomes),
+        **_tables(outcomes, rows, baseline),
+        **_pictures(outcomes, baseline, folder, line),
+        **head_section(outcomes, baseline, folder),
+        **_specs(outcomes[baseline][0].trial.spec),
     )
     write_text(folder / "table.csv", csv_tables.table_csv(rows))
     write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
+    if (measures := csv_tables.measures_csv(outcomes)) is not None:
+        write_text(folder / "measures.csv", measures)
     write_text(folder / "report.md", text)
     return folder / "report.md"
 
@@ -95,10 +106,10 @@ def _environment() -> Environment:
     )
 
 
-def _tables(outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow]) -> Cells:
+def _tables(outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow], baseline: str) -> Cells:
     trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
     return {
-        "rows": [_row_cells(row) for row in rows],
+        "rows": [_row_cells(row, baseline) for row in rows],
         "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
         "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
         "trials": trials,
@@ -106,7 +117,7 @@ def _tables(outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[Ablation
     }
 
 
-def _row_cells(row: AblationRow) -> Cells:
+def _row_cells(row: AblationRow, baseline: str) -> Cells:
     shown = NOTHING
     if row.change_in_perplexity is not None:
         shown = difference(row.change_in_perplexity, row.interval_in_perplexity)
@@ -118,9 +129,9 @@ def _row_cells(row: AblationRow) -> Cells:
         "test": _spread(row.test),
         "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
         "difference": Markdown(shown),
-        "verdict": answer.verdict_cell(row),
+        "verdict": answer.verdict_cell(row, baseline),
         "published": f"{_printed(row.published_valid)} / {_printed(row.published_test)}",
-        "published_difference": NOTHING if row.published_difference is None else signed(row.published_difference, 1),
+        "published_difference": _printed_difference(row.published_difference),
     }
 
 
@@ -162,7 +173,7 @@ def _trial_cells(outcome: Outcome) -> Cells:
 
 
 def _pictures(
-    outcomes: Mapping[str, tuple[Outcome, ...]], folder: Path, published_line: PublishedNumber | None
+    outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, folder: Path, published_line: PublishedNumber | None
 ) -> Cells:
     # matplotlib takes most of a second to import, and only a report needs it.
     from orchestrator import curves
@@ -170,7 +181,7 @@ def _pictures(
     drawn = [
         curves.VariantCurves(
             name=variant,
-            baseline=variant == BASELINE,
+            baseline=variant == baseline,
             complete=all(o.final for o in group),
             seeds=tuple(o.curve for o in group if o.curve),
         )
@@ -193,8 +204,7 @@ def _pictures(
     }
 
 
-def _specs(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Cells:
-    base = outcomes[BASELINE][0].trial.spec
+def _specs(base: TrainSpec) -> Cells:
     whole = base.model_dump(mode="json", exclude={"seed"})
     return {
         "base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml"),
@@ -213,15 +223,42 @@ def _published_note(rows: Sequence[AblationRow], note: str, published_scale: boo
             "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "
             "with ours; at most the order of the differences can."
         )
-    if any(number.certainty == "recalled" for number in numbers):
-        sentences.append(f"{RECALLED} from memory, not checked against the paper.")
+    if any(number.certainty == tables.RECALLED for number in numbers):
+        sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")
     return Markdown(" ".join(sentences))
+
+
+def _published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
+    """The notes on the published numbers, each once, with the numbers that it is about."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for split, number in (("validation", row.published_valid), ("test", row.published_test)):
+            if number is not None and number.note is not None:
+                about.setdefault(number.note, []).append(f"{row.variant} ({split})")
+    return [
+        Markdown(
+            f"{listed([escape(place) for place in places])}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"
+        )
+        for note, places in about.items()
+    ]
 
 
 def _printed(number: PublishedNumber | None) -> str:
     if number is None:
         return NOTHING
-    return published(number.perplexity) + (RECALLED if number.certainty == "recalled" else "")
+    deviation = "" if number.std is None else f" ± {published(number.std)}"
+    return published(number.perplexity) + deviation + _mark(number.certainty == tables.RECALLED)
+
+
+def _printed_difference(difference: PublishedDifference | None) -> str:
+    if difference is None:
+        return NOTHING
+    decimals = len(published(difference.perplexity).partition(".")[2])
+    return signed(difference.perplexity, decimals) + _mark(difference.recalled)
+
+
+def _mark(recalled: bool) -> str:
+    return RECALLED_MARK if recalled else ""
 
 
 def _spread(value: Spread | None) -> str:

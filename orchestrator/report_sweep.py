@@ -21,6 +21,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], record
         question=sweep.question,
         scale=sweep.scale,
         published_scale=sweep.published_scale,
+        baseline=sweep.baseline.name,
         trials=trials,
         records=records,
         published=published,

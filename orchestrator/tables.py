@@ -13,19 +13,30 @@ from lm.record import Score, StageResult
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
-from orchestrator.sweep import BASELINE
+from orchestrator.wording import counted
+
+RECALLED = "recalled"
+"""The certainty of a published number that nobody has looked up."""
 
 
 class PublishedNumber(Protocol):
-    """A perplexity that a paper prints; `certainty` `recalled` is one that nobody has looked up."""
+    """A perplexity that a paper prints."""
 
     @property
     def perplexity(self) -> float:
         """As printed."""
 
     @property
+    def std(self) -> float | None:
+        """Its standard deviation, where printed."""
+
+    @property
     def certainty(self) -> str:
         """How it is known."""
+
+    @property
+    def note(self) -> str | None:
+        """What a reader of the number should know."""
 
 
 class Published(Protocol):
@@ -38,6 +49,14 @@ class Published(Protocol):
     @property
     def test(self) -> PublishedNumber | None:
         """Test perplexity."""
+
+
+@dataclass(frozen=True)
+class PublishedDifference:
+    """A published test perplexity less the baseline's; `recalled` where either is."""
+
+    perplexity: float
+    recalled: bool
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,7 @@ class AblationRow:
     interval_in_perplexity: Interval | None
     published_valid: PublishedNumber | None
     published_test: PublishedNumber | None
-    published_difference: float | None
+    published_difference: PublishedDifference | None
 
 
 @dataclass(frozen=True)
@@ -96,21 +115,21 @@ class CacheRow:
     test: Spread
 
 
-def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Comparison | None:
+def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Comparison | None:
     """Test losses of every variant against the baseline's; None unless the baseline has all its seeds.
 
     A variant with a seed that diverged, failed or is unfinished is not compared, since the seeds that survive are
     not a fair sample. Adaptive variants are left out.
     """
-    baseline = outcomes[BASELINE]
-    if not all(outcome.final for outcome in baseline):
+    base = outcomes[baseline]
+    if not all(outcome.final for outcome in base):
         return None
     whole = {
         variant: _test_nats(group)
         for variant, group in outcomes.items()
-        if variant != BASELINE and not is_adaptive(group) and all(outcome.final for outcome in group)
+        if variant != baseline and not is_adaptive(group) and all(outcome.final for outcome in group)
     }
-    return statistics.compare(_test_nats(baseline), whole)
+    return statistics.compare(_test_nats(base), whole)
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:
@@ -118,13 +137,23 @@ def is_adaptive(group: Sequence[Outcome]) -> bool:
     return group[0].trial.spec.cache is not None
 
 
+def incomplete_seeds(group: Sequence[Outcome]) -> str:
+    """How many seeds of a variant are not complete, and why: `1 of 3 seeds diverged`."""
+    statuses = Counter(outcome.status for outcome in group if outcome.final is None)
+    seeds = counted(len(group), "seed")
+    return ", ".join(f"{count} of {seeds} {status}" for status, count in statuses.items())
+
+
 def ablation_table(
-    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, published: Mapping[str, Published]
+    outcomes: Mapping[str, tuple[Outcome, ...]],
+    comparison: Comparison | None,
+    published: Mapping[str, Published],
+    baseline: str,
 ) -> list[AblationRow]:
     """One row a variant, in the order of the plan."""
     rows = []
     for variant, group in outcomes.items():
-        effect = None if variant == BASELINE or is_adaptive(group) else _effect(variant, group, comparison)
+        effect = None if variant == baseline or is_adaptive(group) else _effect(variant, group, comparison)
         change, interval = _in_perplexity(effect, comparison)
         final = [outcome.final for outcome in group if outcome.final]
         paper = published.get(variant)
@@ -143,7 +172,7 @@ def ablation_table(
                 interval_in_perplexity=interval,
                 published_valid=paper.valid if paper else None,
                 published_test=paper.test if paper else None,
-                published_difference=_published_difference(variant, is_adaptive(group), published),
+                published_difference=_published_difference(group, baseline, published),
             )
         )
     return rows
@@ -202,9 +231,8 @@ def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | Non
     if variant in comparison.effects:
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
-    statuses = Counter(outcome.status for outcome in group if outcome.final is None)
-    reason = ", ".join(f"{count} of {len(group)} seeds {status}" for status, count in statuses.items())
-    return Effect(float(_test_nats(group).mean()) - comparison.baseline_nats, None, "not decided", reason)
+    change = float(_test_nats(group).mean()) - comparison.baseline_nats
+    return Effect(change, None, "not decided", incomplete_seeds(group))
 
 
 def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tuple[float | None, Interval | None]:
@@ -218,14 +246,18 @@ def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tupl
     return change, Interval(low, high)
 
 
-def _published_difference(variant: str, adaptive: bool, published: Mapping[str, Published]) -> float | None:
-    ours, base = published.get(variant), published.get(BASELINE)
-    if variant == BASELINE or adaptive or ours is None or base is None or ours.test is None or base.test is None:
+def _published_difference(
+    group: Sequence[Outcome], baseline: str, published: Mapping[str, Published]
+) -> PublishedDifference | None:
+    variant = group[0].trial.variant
+    ours, base = published.get(variant), published.get(baseline)
+    if variant == baseline or is_adaptive(group) or not (ours and base and ours.test and base.test):
         return None
-    return round(ours.test.perplexity - base.test.perplexity, 6)
+    recalled = RECALLED in (ours.test.certainty, base.test.certainty)
+    return PublishedDifference(round(ours.test.perplexity - base.test.perplexity, 6), recalled)
 
 
-def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[tuple[str, ...]]:
+def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[tuple[str, ...]]:
     """Variants that have the very same test loss in every seed: what tells them apart never took effect.
 
     Those equal to the baseline are left out; the comparison says that of each.
@@ -235,7 +267,7 @@ def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[tuple[st
         losses = tuple(_test_nats(group).tolist())
         if len(losses) == len(group) and not is_adaptive(group):
             alike.setdefault(losses, []).append(variant)
-    return [tuple(names) for names in alike.values() if len(names) > 1 and BASELINE not in names]
+    return [tuple(names) for names in alike.values() if len(names) > 1 and baseline not in names]
 
 
 def _test_nats(group: Sequence[Outcome]) -> statistics.Array:

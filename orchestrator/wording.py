@@ -45,6 +45,14 @@ def number(value: float, decimals: int = 2) -> str:
     return f"{rounded:.{max(decimals, 0)}f}".replace("-", MINUS)
 
 
+def significant(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits; a larger one whole, with its thousands apart."""
+    if not math.isfinite(value) or abs(value) >= 1e12:
+        return number(value)
+    text = f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value + 0.0:#.{digits}g}".rstrip(".")
+    return text.replace("-", MINUS)
+
+
 def signed(value: float, decimals: int = 2) -> str:
     """A difference: as `number`, with a plus where it is above zero after rounding."""
     text = number(value, decimals)

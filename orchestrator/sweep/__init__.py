@@ -3,7 +3,6 @@
 from orchestrator.sweep.problems import SweepError
 from orchestrator.sweep.read import read_sweep
 from orchestrator.sweep.types import (
-    BASELINE,
     PUBLISHED_SCALE,
     Component,
     Resources,
@@ -14,7 +13,6 @@ from orchestrator.sweep.types import (
 )
 
 __all__ = [
-    "BASELINE",
     "PUBLISHED_SCALE",
     "Component",
     "Resources",

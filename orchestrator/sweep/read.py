@@ -15,7 +15,7 @@ from orchestrator.published import check_reference
 from orchestrator.sweep.lines import read_lines
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
-from orchestrator.sweep.types import BASELINE, PUBLISHED_SCALE, Change, Sweep
+from orchestrator.sweep.types import PUBLISHED_SCALE, Change, Sweep
 
 # Takes the place of what a wrong file lacks, so that the rest of it can be checked as well.
 _STAND_IN: dict[str, Any] = {
@@ -128,9 +128,10 @@ def _published_problems(sweep: Sweep, folder: FilePath) -> Iterator[Problem]:
 
 
 def _name_problems(sweep: Sweep) -> Iterator[Problem]:
-    taken = {BASELINE: "the base itself"} | {
-        f"no {name}": f"component {name!r} taken away" for name in sweep.components
-    }
+    taken = {f"no {name}": f"component {name!r} taken away" for name in sweep.components}
+    if sweep.baseline in taken:
+        yield Problem(("baseline",), f"the name {sweep.baseline!r} is taken: it is {taken[sweep.baseline]}")
+    taken[sweep.baseline] = "the base itself"
     for name in sweep.variants:
         if name in taken:
             yield Problem(("variants", name), f"the name {name!r} is taken: it is {taken[name]}")
@@ -160,14 +161,14 @@ def _expansion_problems(sweep: Sweep, broken: Set[str]) -> Iterator[Problem]:
 
 
 def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: Set[str]) -> Iterator[Problem]:
-    seen = {effective(base): BASELINE}
+    seen = {effective(base): sweep.baseline}
     for change in sweep.changes(scale_name):
         spec, wrong = override(base, _judgeable(change.overrides, doubtful))
         yield from (problem.under(*change.place) for problem in wrong)
         if wrong or any(_within(key, path) or _within(path, key) for key in change.overrides for path in doubtful):
             continue
         same = seen.get(effective(spec))
-        if same == BASELINE:
+        if same == sweep.baseline:
             yield Problem(change.place, _nothing(change, base))
         elif same is not None:
             yield Problem(change.place, f"{change.variant!r} is the same spec as {same!r}")

@@ -12,7 +12,6 @@ from lm.spec import Part, TrainSpec
 from orchestrator.sweep.override import override
 from orchestrator.sweep.problems import NAME, SLUG, Path, SweepError, nearest
 
-BASELINE = "full"
 PUBLISHED_SCALE = "paper"
 
 
@@ -113,6 +112,7 @@ class Sweep(Part):
     name: Slug
     question: str = Field(min_length=1)
     published: References = Field(default=(), description="tables of sweeps/published/, such as awd_lstm.table4")
+    baseline: Name = Field(default="full", description="the base's name among the variants")
     base: TrainSpec = Field(description="one training spec, whole; seeds are listed below it")
     components: dict[Name, Component] = Field(default={})
     design: Literal["leave_one_out", "none"] = Field(default="leave_one_out")
@@ -148,7 +148,7 @@ class Sweep(Part):
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""
         scale = self.scale(scale_name)
         base = _changed(self.base, scale.base)
-        variants = [Variant(BASELINE, base, False)]
+        variants = [Variant(self.baseline, base, False)]
         for change in self.changes(scale_name):
             if self.design == "leave_one_out" or not change.is_component:
                 variants.append(Variant(change.variant, _changed(base, change.overrides), change.is_component))

@@ -52,8 +52,10 @@ def curve_measures(evaluation: Evaluation, record: Record | None) -> list[Measur
     at = int(time.time() * 1000)
     if record is not None:
         at = finished_milliseconds(record) - int(1000 * max(0.0, record.seconds - evaluation.seconds))
-    numbers = {name: float(getattr(evaluation, name)) for name in ("valid_perplexity", *_CURVE)}
-    return [Measure(name, value, evaluation.epoch, at) for name, value in numbers.items() if math.isfinite(value)]
+    metrics = evaluation.as_metrics()
+    terms = [name for name in metrics if name.startswith("term.")]
+    numbers = [(name, float(metrics[name])) for name in ("valid_perplexity", *terms, *_CURVE)]
+    return [Measure(name, value, evaluation.epoch, at) for name, value in numbers if math.isfinite(value)]
 
 
 def final_measures(record: Record) -> list[Measure]:
@@ -102,7 +104,9 @@ def finished_milliseconds(record: Record) -> int:
 
 
 def _scores(stage: StageResult) -> dict[str, float]:
-    return {
+    """A stage's perplexities, and what its head measures of itself, by split: `test.marginal_nats_per_token`."""
+    own = {f"{split}.{name}": value for split, found in stage.measures.items() for name, value in found.items()}
+    return own | {
         "valid_perplexity": stage.valid.perplexity,
         "valid_perplexity_reference": stage.valid.perplexity_reference,
         "test_perplexity": stage.test.perplexity,

@@ -11,8 +11,7 @@ import matplotlib as mpl
 import pytest
 
 from lm.record import Evaluation
-from orchestrator import curves
-from orchestrator.curves import VariantCurves, draw_overview, draw_variants
+from orchestrator.curves import VariantCurves, draw_overview, draw_variants, learning
 from tests.factories import FULL, make_curve
 
 
@@ -58,7 +57,7 @@ def test_high_first_epochs_are_cut_off_and_said(tmp_path: Path) -> None:
 def test_the_range_holds_every_end_and_a_published_line_but_no_ruin() -> None:
     low_end, ruin = (flat(60.0),), (flat(9e8),)
     both = [VariantCurves("full", True, True, low_end), VariantCurves("ruin", False, True, ruin)]
-    window = curves._window(both, 55.0)
+    window = learning._window(both, 55.0)
     assert window.low < 55.0
     assert 60.0 < window.high < 600.0
     assert window.cut == 8
@@ -66,7 +65,7 @@ def test_the_range_holds_every_end_and_a_published_line_but_no_ruin() -> None:
 
 def test_the_mean_ends_where_the_first_seed_ends() -> None:
     full = variant("full", 60.0, 62.0, epochs=5)
-    epochs, mean = curves._mean(full.seeds)
+    epochs, mean = learning._mean(full.seeds)
     assert epochs == [1, 2, 3, 4, 5]
     first, second = (seed[2].valid_perplexity for seed in full.seeds)
     assert mean[2] == pytest.approx((first + second) / 2)
@@ -74,7 +73,7 @@ def test_the_mean_ends_where_the_first_seed_ends() -> None:
 
 def test_the_switch_to_averaging_and_fine_tuning_are_marked() -> None:
     seed = make_curve(FULL, 60.0)
-    assert [(seed[k].epoch, marker) for k, marker in curves._events(seed)] == [(9, "o"), (13, "D")]
+    assert [(seed[k].epoch, marker) for k, marker in learning._events(seed)] == [(9, "o"), (13, "D")]
 
 
 @pytest.mark.parametrize("value", [1.0, 59.99, 60.0, 173.2, 3e5])

@@ -37,6 +37,12 @@ def test_every_variant_with_every_seed_the_baseline_first(tmp_path: Path) -> Non
     assert len({trial.key for trial in trials}) == len(trials)
 
 
+def test_the_base_is_called_what_the_sweep_calls_it(tmp_path: Path) -> None:
+    trials = planned(tmp_path, edited("name: toy", "name: toy\nbaseline: LSTM"))
+    assert (trials[0].variant, trials[0].change) == ("LSTM", "the base itself")
+    assert "full" not in by_variant(trials)
+
+
 def test_a_key_is_that_of_spec_and_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "fingerprint_of", lambda corpus: "abc")
     monkeypatch.setattr(planning, "vocabulary_size_of", lambda corpus: 10)

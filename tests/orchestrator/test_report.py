@@ -30,6 +30,7 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
         "question": "Which parts carry the perplexity?",
         "scale": "laptop",
         "published_scale": False,
+        "baseline": "full",
         "trials": trials,
         "records": Records(tmp / "runs"),
         "published": PAPERS,
@@ -39,7 +40,7 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
         **how,
     }
     with contextlib.ExitStack() as stack:
-        for drawing in () if pictures else ("draw_overview", "draw_variants"):
+        for drawing in () if pictures else ("draw_overview", "draw_variants", "draw_heads"):
             stack.enter_context(mock.patch(f"orchestrator.curves.{drawing}", return_value=None))
         path = write_report(**settings)  # type: ignore[arg-type]
     assert path == settings["folder"] / "report.md"  # type: ignore[operator]
@@ -95,6 +96,14 @@ def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: 
     )
 
 
+def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: Path, sweep: Sweep) -> None:
+    worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
+    assert answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse))) == (
+        "At scale laptop, test perplexity is higher with 9 changes (from +10.00 with head 0 to +90.0 with head 8) and "
+        "lower with better (−10.00) than with full (95% simultaneous intervals over 2 seeds exclude zero)."
+    )
+
+
 def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
     assert answer(text) == (
@@ -132,6 +141,14 @@ def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -
     assert answer(write(tmp_path, sweep(full=[60.0, 61.0]))) == (
         "At scale laptop, full reaches test perplexity 60.50 ± 0.71 (2 seeds), and nothing is compared with it."
     )
+
+
+def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[70.0, 70.2], softmax=[60.0, 60.2]), baseline="softmax")
+    assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
+    assert re.search(r"^\| full .*\| \*\*hurts\*\* \|", text, re.MULTILINE)
+    assert answer(text).startswith("At scale laptop, test perplexity is higher with full")
+    assert "than with softmax (95%" in answer(text) and "A difference is to `softmax`" in text
 
 
 def test_the_baseline_must_be_there(tmp_path: Path, sweep: Sweep) -> None:
@@ -176,6 +193,44 @@ def test_published_numbers_are_placed(tmp_path: Path, sweep: Sweep) -> None:
     assert "† from memory" in elsewhere
     assert "another scale" not in write(tmp_path, trials, published_scale=True)
     assert "No published numbers belong to these variants." in write(tmp_path, trials, published={})
+
+
+def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_difference(
+    tmp_path: Path, sweep: Sweep
+) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
+    base = Paper(None, Number(57.3, std=0.2))
+    papers = {"full": base, "b": Paper(None, Number(68.9, "recalled")), "c": Paper(None, Number(77.04))}
+    text = write(tmp_path, trials, published=papers)
+    assert "| – / 57.3 ± 0.2 | – |" in text
+    assert "| – / 68.9† | +11.6† |" in text
+    assert "| – / 77.04 | +19.74 |" in text
+    recalled = {"full": Paper(None, Number(57.3, "recalled")), "c": papers["c"]}
+    assert "| – / 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
+
+
+def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    for certainty, line in (("seed", 57.0), ("code", 57.0), ("recalled", None)):
+        with mock.patch("orchestrator.curves.draw_overview", return_value=None) as drawing:
+            papers = {"full": Paper(Number(57.0, certainty), None)}
+            write(tmp_path, trials, published=papers, published_scale=True, pictures=True)
+        assert drawing.call_args.args[2] == line
+
+
+def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
+    papers = {
+        "full": Paper(Number(60.0, note="a | misprint"), Number(57.3, note="a | misprint")),
+        "b": Paper(None, Number(68.9, note="long " * 60)),
+        "c": Paper(None, Number(77.0)),
+    }
+    text = write(tmp_path, trials, published=papers, published_scale=True)
+    assert "- full (validation) and full (test): a \\| misprint\n- b (test): long long" in text
+    assert "long …\n" in text
+    render(text)
+    assert "Notes on the published numbers" not in write(tmp_path, trials, published=papers)
+    assert "Notes on the published numbers" not in write(tmp_path, trials, published_scale=True)
 
 
 @dataclass

@@ -1,8 +1,10 @@
-"""What needs no running Ray: the order of trials, and Ray's quiet."""
+"""The order of trials, what comes through Ray, and Ray's quiet."""
 
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -58,6 +60,55 @@ def test_a_source_that_left_no_record_keeps_its_followers_for_the_next_round(gra
 def test_a_trial_reaches_the_worker_whole(grant: Grant) -> None:
     sent = trial("a", starts_from="b")
     assert unpack(pack(sent)) == sent
+
+
+# In a process of its own, since Ray reads its environment once, when it loads.
+THROUGH_RAY = """
+import math, sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from orchestrator.schedule.bridge import Events, Queue
+from orchestrator.schedule.session import session_folder, start_ray
+import ray
+from ray import tune
+from orchestrator.quiet import quiet
+from orchestrator.work import Grant
+from tests.orchestrator.test_schedule import trial
+from tests.tracking_factories import point
+
+terms = [{"augmented": 0.5, "a/b.c": 1e-300}, {}, {"augmented": math.inf}]
+sent = [replace(point(epoch), terms=found) for epoch, found in enumerate(terms, 1)]
+grant = Grant(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+
+def trainable(config):
+    for evaluation in sent:
+        tune.report(asdict(evaluation))
+
+class Heard:
+    points = []
+    def started(self, trial): pass
+    def settled(self, trial, record): pass
+    def evaluated(self, trial, evaluation): self.points.append(evaluation)
+
+trials = [trial("a")]
+with session_folder() as session, quiet(False):
+    start_ray(session, None, False)
+    tune.Tuner(
+        trainable,
+        tune_config=tune.TuneConfig(search_alg=Queue(trials, grant), num_samples=-1),
+        run_config=tune.RunConfig(
+            storage_path=str(session / "tune"), verbose=0, callbacks=[Events(trials, grant, Heard(), set())]
+        ),
+    ).fit()
+    ray.shutdown()
+assert Heard.points == sent, Heard.points
+"""
+
+
+def test_an_evaluation_comes_whole_through_ray(grant: Grant) -> None:
+    line = [sys.executable, "-c", THROUGH_RAY, str(grant.runs)]
+    run = subprocess.run(line, check=False, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 def test_lines_of_the_raylet_are_dropped_and_no_others() -> None:

@@ -16,6 +16,7 @@ from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.records import Records
 from orchestrator.tables import (
     AblationRow,
+    PublishedDifference,
     ablation_table,
     cache_table,
     compare_variants,
@@ -30,6 +31,8 @@ from tests.factories import CACHE, CORPUS, begin, make_trial, settle
 class Number:
     perplexity: float
     certainty: str = "seed"
+    std: float | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ PAPERS = {"full": Paper(Number(60.0), Number(57.3)), "no weight drop": Paper(Non
 
 def read(runs: Path, trials: list[Trial]) -> tuple[dict[str, tuple[Outcome, ...]], dict[str, AblationRow]]:
     outcomes = read_outcomes(trials, Records(runs))
-    rows = ablation_table(outcomes, compare_variants(outcomes), PAPERS)
+    rows = ablation_table(outcomes, compare_variants(outcomes, "full"), PAPERS, "full")
     return outcomes, {row.variant: row for row in rows}
 
 
@@ -70,7 +73,7 @@ def test_means_are_of_perplexities_and_differences_of_losses(tmp_path: Path) -> 
 
 def test_published_numbers_stand_beside_with_their_difference(tmp_path: Path) -> None:
     _, rows = read(tmp_path, two_variants(tmp_path, [60.0], [70.0]))
-    assert rows["no weight drop"].published_difference == 11.6
+    assert rows["no weight drop"].published_difference == PublishedDifference(11.6, recalled=False)
     assert rows["no weight drop"].published_valid is None
     assert rows["full"].published_difference is None
 
@@ -93,7 +96,7 @@ def test_survivors_are_not_judged(tmp_path: Path, status: str, reason: str) -> N
 def test_an_incomplete_baseline_is_compared_with_nothing(tmp_path: Path) -> None:
     trials = [*two_variants(tmp_path, [60.0, 60.1], [70.0, 70.1]), make_trial("full", 3)]
     outcomes, rows = read(tmp_path, trials)
-    assert compare_variants(outcomes) is None
+    assert compare_variants(outcomes, "full") is None
     assert rows["no weight drop"].effect is None
     assert rows["no weight drop"].change_in_perplexity is None
 
@@ -136,7 +139,7 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     for trial in cached:
         settle(tmp_path, trial, 50.0)
     outcomes, rows = read(tmp_path, [*trials, *cached])
-    comparison = compare_variants(outcomes)
+    comparison = compare_variants(outcomes, "full")
     assert comparison is not None and list(comparison.effects) == ["no weight drop"]
     assert rows["cache"].adaptive and rows["cache"].effect is None
     (row,) = cache_table(outcomes)
@@ -173,4 +176,5 @@ def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None
             trials.append(make_trial(variant, seed, **update))
             settle(tmp_path, trials[-1], test + offset)
     outcomes = read_outcomes(trials, Records(tmp_path))
-    assert equal_variants(outcomes) == [("no fine-tuning", "no NT-ASGD")]
+    assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")]
+    assert equal_variants(outcomes, "no NT-ASGD") == []

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from orchestrator.statistics import Interval
-from orchestrator.wording import difference, duration, escape, fenced, listed, number, published, signed, spread
+from orchestrator.wording import (
+    difference,
+    duration,
+    escape,
+    fenced,
+    listed,
+    number,
+    published,
+    signed,
+    significant,
+    spread,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +59,13 @@ def test_a_difference_never_hides_which_side_of_zero_it_lies(
 def test_zero_has_no_sign() -> None:
     assert [signed(0.001), signed(-0.001), signed(0.0)] == ["0.00"] * 3
     assert number(-3.0) == "−3.00"
+
+
+def test_significant_digits_of_small_and_large_numbers() -> None:
+    assert [significant(value) for value in (0.123456, 5.0, 80.3, 1234.56, 123456.7, -0.5, -0.0, math.inf)] == [
+        *("0.1235", "5.000", "80.30", "1,235", "123,457", "−0.5000", "0.000", "∞")
+    ]
+    assert [significant(value, 3) for value in (99.96, 105.0, 12.34)] == ["100", "105", "12.3"]
 
 
 def test_published_figures_keep_their_digits() -> None:

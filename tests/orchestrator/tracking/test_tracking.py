@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lm.record import write_curve
 from orchestrator.records import Records
 from orchestrator.tracking.store import Store
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, eventually, expected, process_environment
@@ -75,6 +76,29 @@ def test_a_sweep_is_a_parent_with_a_run_for_each_trial(records: Records, report:
     assert sorted(artifacts) == ["report/curves.png", "report/report.md"]
     assert (Path("mlartifacts") / "parts" / parent.info.run_id).is_dir()
     assert not Path("mlruns").exists()
+
+
+def test_what_a_head_adds_to_its_loss_and_measures_of_itself_is_there(records: Records) -> None:
+    mirror = tracker([BARE], records)
+    points = [point(epoch, terms={"augmented": 0.5 / epoch, "load balance": 2.0}) for epoch in (1, 2)]
+    mirror.started(BARE)
+    for evaluation in points:
+        mirror.evaluated(BARE, evaluation)
+    whole = record(BARE)
+    own = {"valid": {"marginal_nats_per_token": 4.5}, "test": {"marginal_nats_per_token": 4.25}}
+    stages = [stage.model_copy(update={"measures": own}) for stage in whole.stages]
+    settled = whole.model_copy(update={"stages": tuple(stages)})
+    leave(records, BARE, settled)
+    write_curve(records.folder(BARE.key), points)
+    mirror.settled(BARE, settled)
+    mirror.finish(None, "complete")
+    seen = Seen()
+    name = (BARE.variant, BARE.seed)
+    assert seen.history(name, "term.augmented") == [(1, 0.5), (2, 0.25)]
+    assert seen.history(name, "term.load balance") == [(1, 2.0), (2, 2.0)]
+    metrics = seen.nested[name].data.metrics
+    assert metrics["train/valid.marginal_nats_per_token"] == 4.5
+    assert metrics["final/test.marginal_nats_per_token"] == 4.25
 
 
 def test_scales_have_parents_of_their_own(records: Records) -> None:

@@ -1,29 +1,23 @@
-"""Learning curves as SVG and PNG; the only door to matplotlib. The same curves give the same bytes."""
+"""Learning curves: all variants in one picture, and a panel for each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from lm.files import atomic
 from lm.record import Evaluation, perplexity
+from orchestrator.curves.look import COLOURS, GREY, look, plain, save, ticks
 
-# Paul Tol's "muted" scheme: nine colours told apart with every common kind of colour blindness. Four dash
-# patterns, a number coprime to nine, keep 36 variants distinct and the first ones readable in grey.
-_COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#DDCC77")
+# A number of dash patterns coprime to the colours' keeps 36 variants distinct and the first ones readable in grey.
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-_GREY = "#8c8c8c"
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
     top, None where there are none.
     """
     window = _window(variants, published)
-    with _look():
+    with look():
         figure = Figure(figsize=(9.6, 4.8), layout="constrained")
         axes = figure.add_subplot()
         ordered = sorted(variants, key=lambda variant: (variant.complete, _lowest_perplexity(variant)), reverse=True)
@@ -77,7 +71,7 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
         title = "lowest point, mean over seeds"
         figure.legend(handles=handles, loc="outside right upper", title=title, alignment="left")
         axes.legend(handles=_keys(variants, published), loc="upper right", fontsize=8)
-        _save(figure, folder, "overview")
+        save(figure, folder, "overview")
     return _cut_sentence(window)
 
 
@@ -88,15 +82,15 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> None:
     columns = min(3, len(variants))
     rows = math.ceil(len(variants) / columns)
     baseline = next((variant for variant in variants if variant.baseline), None)
-    with _look():
+    with look():
         figure = Figure(figsize=(3.2 * columns, 2.2 * rows + 0.5), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, variant in zip(panels.flat, variants, strict=False):
             if baseline is not None and not variant.baseline:
-                axes.plot(*_mean(baseline.seeds), color=_GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
+                axes.plot(*_mean(baseline.seeds), color=GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
             line = lines[variant.name]
             _draw_variant(axes, variant, _Line(line.colour, "-", 1.4))
-            axes.set_title(_plain(variant.name, 40), loc="left", fontsize=9, fontweight="bold")
+            axes.set_title(plain(variant.name, 40), loc="left", fontsize=9, fontweight="bold")
             _dress(axes, window)
         for axes in panels.flat[len(variants) :]:
             axes.set_visible(False)
@@ -105,7 +99,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> None:
             axes.tick_params(labelbottom=True)
         figure.supxlabel("epoch", fontsize=9)
         figure.supylabel("validation perplexity (log scale)", fontsize=9)
-        _save(figure, folder, "variants")
+        save(figure, folder, "variants")
 
 
 def _window(variants: Sequence[VariantCurves], published: float | None) -> _Range:
@@ -176,14 +170,15 @@ def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Li
     thin = any(len(variant.seeds) > 1 for variant in variants)
     keys = []
     if thin:
-        keys.append(Line2D([], [], color=_GREY, linewidth=2.2, label="mean over seeds"))
-        keys.append(Line2D([], [], color=_GREY, linewidth=0.6, label="one seed"))
+        keys.append(Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds"))
+        keys.append(Line2D([], [], color=GREY, linewidth=0.6, label="one seed"))
     for marker, label in (("o", "averaging begins"), ("D", "fine-tuning begins")):
         if marker in shapes:
-            shape = {"marker": marker, "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": _GREY}
+            shape = {"marker": marker, "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
             keys.append(Line2D([], [], linestyle="none", label=label, **shape))  # type: ignore[arg-type]
     if published is not None:
-        label = f"published, full model: {published:g}"
+        name = next((plain(variant.name, 24) for variant in variants if variant.baseline), "baseline")
+        label = f"published, {name}: {published:g}"
         keys.append(Line2D([], [], color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label))
     return keys
 
@@ -194,20 +189,13 @@ def _handle(label: str, line: _Line) -> Line2D:
 
 def _label(variant: VariantCurves) -> str:
     if not variant.complete:
-        return f"{_plain(variant.name, 32)} (not complete)"
+        return f"{plain(variant.name, 32)} (not complete)"
     lowest = _lowest_perplexity(variant)
-    return f"{lowest:.{2 if lowest < 100 else 1}f}  {_plain(variant.name, 32)}"
+    return f"{lowest:.{2 if lowest < 100 else 1}f}  {plain(variant.name, 32)}"
 
 
 def _lowest_perplexity(variant: VariantCurves) -> float:
     return float(np.mean([min(_points(seed)[1]) for seed in variant.seeds]))
-
-
-def _plain(name: str, limit: int) -> str:
-    """A name as one short line of literal text; matplotlib would hide a legend entry with a leading `_`."""
-    line = " ".join(name.split())
-    line = line if len(line) <= limit else line[: limit - 1] + "…"
-    return "\u200b" + line if line.startswith("_") else line
 
 
 def _lines(variants: Iterable[VariantCurves]) -> dict[str, _Line]:
@@ -216,7 +204,7 @@ def _lines(variants: Iterable[VariantCurves]) -> dict[str, _Line]:
         if variant.baseline:
             lines[variant.name] = _Line("black", "-", 2.4)
         else:
-            lines[variant.name] = _Line(_COLOURS[others % 9], _DASHES[others % 4], 1.9)
+            lines[variant.name] = _Line(COLOURS[others % 9], _DASHES[others % 4], 1.9)
             others += 1
     return lines
 
@@ -224,40 +212,10 @@ def _lines(variants: Iterable[VariantCurves]) -> dict[str, _Line]:
 def _dress(axes: Axes, window: _Range) -> None:
     axes.set_yscale("log")
     axes.set_ylim(window.low, window.high)
-    axes.yaxis.set_major_locator(FixedLocator(_ticks(window.low, window.high)))
+    axes.yaxis.set_major_locator(FixedLocator(ticks(window.low, window.high)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers, about evenly spaced on a log scale; a plain log axis may show none within a factor of ten."""
-    steps: tuple[tuple[float, ...], ...] = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(np.arange(1, 10, 0.5)))
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for factors in steps:
-        ticks = [factor * 10.0**decade for decade in decades for factor in factors]
-        inside = sorted(tick for tick in ticks if low <= tick <= high)
-        if len(inside) >= 4:
-            return inside
-    return [float(tick) for tick in MaxNLocator(nbins=6).tick_values(low, high) if low <= tick <= high]
-
-
-@contextmanager
-def _look() -> Iterator[None]:
-    """Matplotlib's own defaults, whatever the user's file says, with ours on top."""
-    with style.context("default", after_reset=True):
-        mpl.rcParams["svg.hashsalt"] = "report"
-        mpl.rcParams["text.parse_math"] = False
-        mpl.rcParams["legend.frameon"] = False
-        mpl.rcParams["font.size"] = 9
-        yield
-
-
-def _save(figure: Figure, folder: Path, name: str) -> None:
-    with atomic(folder / f"{name}.svg") as path:
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    with atomic(folder / f"{name}.png") as path:
-        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})

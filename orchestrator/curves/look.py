@@ -1,0 +1,65 @@
+"""How every picture looks, and how it is written: the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import style
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from lm.files import atomic
+
+# Paul Tol's "muted" scheme: nine colours told apart with every common kind of colour blindness.
+COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#DDCC77")
+GREY = "#8c8c8c"
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Matplotlib's own defaults, whatever the user's file says, with ours on top."""
+    with style.context("default", after_reset=True):
+        mpl.rcParams["svg.hashsalt"] = "report"
+        mpl.rcParams["text.parse_math"] = False
+        mpl.rcParams["legend.frameon"] = False
+        mpl.rcParams["font.size"] = 9
+        yield
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Write the figure as SVG and as PNG."""
+    with atomic(folder / f"{name}.svg") as path:
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    with atomic(folder / f"{name}.png") as path:
+        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers, about evenly spaced on a log scale; a plain log axis may show none within a factor of ten."""
+    steps: tuple[tuple[float, ...], ...] = (
+        (1,),
+        (1, 3),
+        (1, 2, 5),
+        (1, 1.5, 2, 3, 5, 7),
+        (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+        tuple(np.arange(1, 10, 0.5)),
+    )
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in steps:
+        rounds = [factor * 10.0**decade for decade in decades for factor in factors]
+        inside = sorted(value for value in rounds if low <= value <= high)
+        if len(inside) >= 4:
+            return inside[:: 1 + len(inside) // 9]
+    return [float(tick) for tick in MaxNLocator(nbins=6).tick_values(low, high) if low <= tick <= high]
+
+
+def plain(name: str, limit: int) -> str:
+    """A name as one short line of literal text; matplotlib would hide a legend entry with a leading `_`."""
+    line = " ".join(name.split())
+    line = line if len(line) <= limit else line[: limit - 1] + "…"
+    return "\u200b" + line if line.startswith("_") else line
