@@ -8,8 +8,15 @@ from typing import assert_never
 import torch
 from torch import nn
 
+from lm.heads.adaptive import Adaptive
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
+from lm.heads.differentiated import Differentiated
+from lm.heads.ecoc import Ecoc
+from lm.heads.huffman import Huffman
+from lm.heads.mixture import Mixture
+from lm.heads.sampled import Sampled
 from lm.heads.softmax import Softmax
+from lm.heads.two_level import TwoLevel
 from lm.heads.words import Words
 from lm.spec import (
     AdaptiveHead,
@@ -44,29 +51,16 @@ def build_head(
         case SoftmaxHead():
             return Softmax(spec, last, len(words), tied_weight, init, embedding_VE=embedding_VE)
         case MixtureHead():
-            from lm.heads.mixture import Mixture
-
             return Mixture(spec, sizes, len(words), tied_weight, init)
         case AdaptiveHead():
-            from lm.heads.adaptive import Adaptive
-
             return Adaptive(spec, last, words, init)
         case HierarchicalHead(tree=tree):
-            from lm.heads.huffman import Huffman
-            from lm.heads.two_level import TwoLevel
-
             return Huffman(last, words, init) if isinstance(tree, HuffmanTree) else TwoLevel(tree, last, words, init)
         case DifferentiatedHead():
-            from lm.heads.differentiated import Differentiated
-
             return Differentiated(spec, last, words, init)
         case SampledHead():
-            from lm.heads.sampled import Sampled
-
             return Sampled(spec, last, words, tied_weight, init)
         case EcocHead():
-            from lm.heads.ecoc import Ecoc
-
             return Ecoc(spec, last, words, init)
         case _:
             assert_never(spec)
