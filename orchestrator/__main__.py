@@ -129,14 +129,16 @@ def status(file: SweepFile, scale: ScaleName = None, runs: RunsFolder = Path("ru
 
 def open_sweep(file: Path, scale: str | None) -> ScaledSweep:
     """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, where it is wrong."""
+    from lm.data import CorpusError
     from orchestrator.machine import default_scale
-    from orchestrator.sweep import SweepError, read_sweep
+    from orchestrator.sweep import SweepError, check_vocabularies, read_sweep
 
     try:
         sweep = read_sweep(file)
         name, why = (scale, "as asked") if scale is not None else default_scale(sweep)
         scaled = sweep.at(name)
-    except SweepError as error:
+        check_vocabularies(scaled, file)
+    except (SweepError, CorpusError) as error:
         wrong(str(error))
     typer.echo(f"{sweep.name} at scale {name} ({why}): {sweep.question}")
     return scaled

@@ -116,7 +116,7 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
         elif old != new and isinstance(old, Part) and new is None:
             yield f"no {prefix}{name}"
         elif old != new and isinstance(new, Part):
-            yield f"with {prefix}{name} ({', '.join(f'{k} {_shown(v)}' for k, v in _set_values(new))})"
+            yield f"with {prefix}{name} {_shown(new)}"
         elif old != new:
             yield f"{prefix}{name} {_shown(old)} -> {_shown(new)}"
 
@@ -168,9 +168,10 @@ def _longest_shared(stages: list[str], trained: dict[str, list[str]]) -> str | N
 
 
 def _set_values(part: Part) -> Iterator[tuple[str, object]]:
-    for name, field in type(part).model_fields.items():
+    fields = type(part).model_fields
+    for name in sorted(fields, key=lambda name: name != "kind"):
         value = getattr(part, name)
-        if field.is_required() or value != field.default:
+        if fields[name].is_required() or value != fields[name].default:
             yield name, value
 
 
@@ -180,6 +181,8 @@ def _shown(value: object) -> str:
             return "none"
         case tuple():
             return f"[{', '.join(map(_shown, value))}]"
+        case Part():
+            return f"({', '.join(f'{name} {_shown(inner)}' for name, inner in _set_values(value))})"
         case float():
             exact = str(value)
             return exact if len(exact) <= 9 else f"{value:.4g}"

@@ -1,8 +1,12 @@
-"""The papers' numbers, matched to our variants by name. `sweeps/published/<file>.yaml` holds a list of records."""
+"""The papers' numbers, matched to our variants by name. `sweeps/published/<file>.yaml` holds a list of records.
+
+A record is a variant's where its `variant` is the variant's name, its data set the sweep's, and its `cell`, if it
+names one, the variant's. One table has each of those once: a table printed for several sizes is several here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from orchestrator.sweep.problems import nearest
+from orchestrator.nearest import nearest
 
 # The files hold a few hundred records each; the C parser reads them ten times faster where it is there.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -25,6 +29,7 @@ class Row(BaseModel):
     table: str
     dataset: str | None = Field(default=None)
     variant: str | None = Field(default=None)
+    cell: str | None = Field(default=None)
     split: str | None = Field(default=None)
     metric: str
     perplexity: float | None = Field(default=None)
@@ -52,17 +57,20 @@ class Published:
     test: Number | None = None
 
 
-def published_numbers(references: Iterable[str], dataset: str, folder: Path) -> dict[str, Published]:
-    """Published perplexities on a data set by variant; where two tables have one, the first reference wins.
+def published_numbers(
+    references: Iterable[str], dataset: str, cells: Mapping[str, str], folder: Path
+) -> dict[str, Published]:
+    """Published perplexities on a data set of the variants, given with their recurrent cells.
 
-    A name that a table gives to several rows (`literature`) names no variant and is left out. ValueError for a
-    reference that leads nowhere.
+    Where two tables have one, the first reference wins. A name that a table gives to several rows is left out.
+    ValueError for a reference that leads nowhere.
     """
     found: dict[str, Published] = {}
     for reference in references:
         rows = [row for row in _table(reference, folder) if row.dataset == dataset and row.perplexity is not None]
-        for variant in dict.fromkeys(row.variant for row in rows if row.variant is not None):
-            valid, test = (_only(rows, variant, split) for split in ("valid", "test"))
+        for variant, cell in cells.items():
+            theirs = [row for row in rows if row.variant == variant and row.cell in (None, cell)]
+            valid, test = (_only(theirs, split) for split in ("valid", "test"))
             before = found.get(variant, Published())
             merged = Published(before.valid or valid, before.test or test)
             if merged != Published():
@@ -98,8 +106,8 @@ def _rows(path: Path) -> list[Row]:
         raise ValueError(f"{path}: not a list of published numbers: {error}") from error
 
 
-def _only(rows: list[Row], variant: str, split: str) -> Number | None:
-    matching = [row for row in rows if row.variant == variant and row.split == split]
+def _only(rows: list[Row], split: str) -> Number | None:
+    matching = [row for row in rows if row.split == split]
     if len(matching) != 1:
         return None
     row = matching[0]

@@ -37,9 +37,11 @@ def sweep_command(sweep: ScaledSweep, file: Path) -> str:
 
 
 def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:
-    """The papers' numbers on this scale's corpus, or else on the one of the sweep's base; and what they are."""
-    for dataset in (sweep.baseline.spec.corpus.name, sweep.published_corpus):
-        numbers = published_numbers(sweep.published, dataset, folder)
+    """The papers' numbers on this scale's corpus, or elsewhere than at their own scale on the base's; what they are."""
+    cells = {variant.name: variant.spec.model.cell for variant in sweep.variants}
+    own = sweep.baseline.spec.corpus.name
+    for dataset in (own,) if sweep.published_scale else (own, sweep.published_corpus):
+        numbers = published_numbers(sweep.published, dataset, cells, folder)
         if numbers:
             return numbers, f"{', '.join(sweep.published)}, on {dataset}"
     return {}, ""

@@ -1,7 +1,7 @@
 """Sweep files: one YAML file, one question; read, checked whole, and looked at at one of its scales."""
 
 from orchestrator.sweep.problems import SweepError
-from orchestrator.sweep.read import read_sweep
+from orchestrator.sweep.read import check_vocabularies, read_sweep
 from orchestrator.sweep.types import (
     PUBLISHED_SCALE,
     Component,
@@ -21,5 +21,6 @@ __all__ = [
     "Sweep",
     "SweepError",
     "Variant",
+    "check_vocabularies",
     "read_sweep",
 ]

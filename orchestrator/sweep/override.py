@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from lm.spec import Part, Penalties, TrainSpec
-from orchestrator.sweep.problems import Path, Problem, from_pydantic, nearest
+from orchestrator.nearest import nearest
+from orchestrator.sweep.problems import Path, Problem, from_pydantic
 
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
@@ -79,6 +81,12 @@ def _blame(problem: Problem, changes: Mapping[str, Any]) -> Problem:
         path: Path = tuple(key.split("."))
         if problem.path[: len(path)] == path:
             return Problem((key, *problem.path[len(path) :]), problem.text)
-    # A rule over several values of a part (a tied model's sizes) is broken by the last change inside that part.
-    inside = [key for key in changes if tuple(key.split("."))[: len(problem.path)] == problem.path]
-    return Problem((inside[-1],), problem.text)
+
+    # A rule over several values (a tied model's sizes) is broken by the change nearest to where it is told, then by
+    # one inside a part that its text names, then by the last one.
+    def closeness(key: str) -> tuple[int, bool]:
+        names = key.split(".")
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(names, problem.path, strict=False))
+        return len(list(same)), names[0] in problem.text
+
+    return Problem((max(reversed(list(changes)), key=closeness),), problem.text)

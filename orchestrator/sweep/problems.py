@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable
@@ -12,6 +11,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from orchestrator.nearest import nearest
 
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of the file."""
@@ -52,15 +53,6 @@ class SweepError(ValueError):
 def dotted(path: Path) -> str:
     """A path as it is written in messages."""
     return ".".join(str(part) for part in path)
-
-
-def nearest(got: object, valid: Iterable[str]) -> str:
-    """A hint in brackets: the valid name that was probably meant, or all of them where none is close."""
-    names = [str(name) for name in valid]
-    close = difflib.get_close_matches(str(got), names, n=1)
-    if close:
-        return f" (did you mean {close[0]!r}?)"
-    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
 
 
 def unknown_key(path: Path, valid: Iterable[str]) -> Problem:
@@ -112,7 +104,11 @@ def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         case "too_short":
             return Problem(path, f"should not be empty, got {shown(got)}")
         case "value_error":
-            return Problem(path, details["msg"].removeprefix("Value error, "))
+            text = details["msg"].removeprefix("Value error, ")
+            # A rule over several values of a part is told at the first of them that its text names.
+            fields = here.model_fields if isinstance(here, type) and issubclass(here, BaseModel) else {}
+            named = re.search(rf"\b({'|'.join(fields)})\b", text) if fields else None
+            return Problem(path if named is None else (*path, named.group()), text)
     text = details["msg"].removeprefix("Input ")
     return Problem(path, f"{text[:1].lower()}{text[1:]}, got {shown(got)}")
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lm.spec import Part, TrainSpec
+from lm.data import vocabulary_size_of
+from lm.spec import Part, TrainSpec, vocabulary_misfits
 from orchestrator.published import check_reference
-from orchestrator.sweep.lines import read_lines
+from orchestrator.sweep.lines import Document, read_lines
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
-from orchestrator.sweep.types import PUBLISHED_SCALE, Change, Sweep
+from orchestrator.sweep.types import PUBLISHED_SCALE, Change, ScaledSweep, Sweep
 
 # Takes the place of what a wrong file lacks, so that the rest of it can be checked as well.
 _STAND_IN: dict[str, Any] = {
@@ -44,13 +45,33 @@ def read_sweep(path: FilePath) -> Sweep:
         sweep, wrong = check(document.data, path.parent / "published")
         problems += wrong
     if problems or sweep is None:
-        placed = [(problem.line or document.line(problem.path), problem) for problem in problems]
-        placed.sort(key=lambda pair: pair[0])
-        lines = [": ".join(filter(None, (f"{path}:{n}", dotted(p.path), p.text))) for n, p in placed]
-        raise SweepError(
-            dict.fromkeys(lines or [f"{path}:1: empty: a sweep file needs name, question, base and seeds"])
-        )
+        lines = _placed(problems, document, path)
+        raise SweepError(lines or [f"{path}:1: empty: a sweep file needs name, question, base and seeds"])
     return sweep
+
+
+def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
+    """SweepError for every variant whose head does not fit its corpus's vocabulary, at its line of the file.
+
+    A head that is the base's is told at the base alone. CorpusError for a text that is not there.
+    """
+    sizes = {corpus: vocabulary_size_of(corpus) for corpus in {variant.spec.corpus for variant in sweep.variants}}
+    base = sweep.baseline.spec
+    problems = [
+        Problem(variant.place, f"{misfit} (at scale {sweep.scale})")
+        for variant in sweep.variants
+        if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
+        for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
+    ]
+    if problems:
+        raise SweepError(_placed(problems, read_lines(path.read_text(encoding="utf-8")), path))
+
+
+def _placed(problems: Iterable[Problem], document: Document, path: FilePath) -> list[str]:
+    """A line a problem, each once, in the file's order: file, line, key, text."""
+    placed = [(problem.line or document.line(problem.path), problem) for problem in problems]
+    placed.sort(key=lambda pair: pair[0])
+    return list(dict.fromkeys(": ".join(filter(None, (f"{path}:{n}", dotted(p.path), p.text))) for n, p in placed))
 
 
 def check(data: Any, published: FilePath) -> tuple[Sweep | None, list[Problem]]:
@@ -120,15 +141,26 @@ def _drop(data: Any, path: Path) -> None:
 
 
 def _published_problems(sweep: Sweep, folder: FilePath) -> Iterator[Problem]:
-    for i, reference in enumerate(sweep.published):
-        try:
-            check_reference(reference, folder)
-        except ValueError as error:
-            yield Problem(("published", i) if len(sweep.published) > 1 else ("published",), str(error))
+    tables: list[tuple[Path, tuple[str, ...]]] = [(("published",), sweep.published)]
+    for name, scale in sweep.scales.items():
+        if not isinstance(scale.published, bool):
+            tables.append((("scales", name, "published"), scale.published))
+    for place, references in tables:
+        for i, reference in enumerate(references):
+            try:
+                check_reference(reference, folder)
+            except ValueError as error:
+                yield Problem((*place, i) if len(references) > 1 else place, str(error))
 
 
 def _name_problems(sweep: Sweep) -> Iterator[Problem]:
-    taken = {f"no {name}": f"component {name!r} taken away" for name in sweep.components}
+    taken: dict[str, str] = {}
+    for change in sweep.changes(PUBLISHED_SCALE):
+        if change.is_joint and change.variant in taken:
+            yield Problem(change.place, f"the joint removal {change.variant!r} is also {taken[change.variant]}")
+        elif change.is_component:
+            together = "components taken away together"
+            taken[change.variant] = together if change.is_joint else f"component {change.place[-2]!r} taken away"
     if sweep.baseline in taken:
         yield Problem(("baseline",), f"the name {sweep.baseline!r} is taken: it is {taken[sweep.baseline]}")
     taken[sweep.baseline] = "the base itself"
@@ -162,18 +194,35 @@ def _expansion_problems(sweep: Sweep, broken: Set[str]) -> Iterator[Problem]:
 
 def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: Set[str]) -> Iterator[Problem]:
     seen = {effective(base): sweep.baseline}
+    overlaps = list(_overlaps(sweep, scale_name))
+    yield from overlaps
+    sound = not overlaps
     for change in sweep.changes(scale_name):
+        if change.is_joint and not sound:  # what is wrong with it is told of one of its parts
+            continue
         spec, wrong = override(base, _judgeable(change.overrides, doubtful))
         yield from (problem.under(*change.place) for problem in wrong)
+        sound = sound and not wrong
         if wrong or any(_within(key, path) or _within(path, key) for key in change.overrides for path in doubtful):
             continue
         same = seen.get(effective(spec))
+        sound = sound and same is None
         if same == sweep.baseline:
             yield Problem(change.place, _nothing(change, base))
         elif same is not None:
             yield Problem(change.place, f"{change.variant!r} is the same spec as {same!r}")
-        elif sweep.design == "leave_one_out" or not change.is_component:
+        elif sweep.design != "none" or not change.is_component:
             seen[effective(spec)] = change.variant
+
+
+def _overlaps(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    """Of a factorial, components that write the same value: taken away together they would mean nothing."""
+    singles = [c for c in sweep.changes(scale_name) if c.is_component and not c.is_joint]
+    for one, other in itertools.combinations(singles if sweep.design == "factorial" else (), 2):
+        for key, theirs in itertools.product(other.overrides, one.overrides):
+            if _within(key, theirs) or _within(theirs, key):
+                text = f"a factorial also takes it away with {one.variant!r}, which writes {theirs!r} too"
+                yield Problem((*other.place, key), text)
 
 
 def _nothing(change: Change, base: TrainSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -9,8 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from lm.spec import Part, TrainSpec
+from orchestrator.nearest import nearest
 from orchestrator.sweep.override import override
-from orchestrator.sweep.problems import NAME, SLUG, Path, SweepError, nearest
+from orchestrator.sweep.problems import NAME, SLUG, Path, SweepError
 
 PUBLISHED_SCALE = "paper"
 
@@ -56,7 +58,9 @@ class Component(Part):
 class Scale(Part):
     """Named replacements: values of the base by dotted path, and whole components, variants, seeds, resources."""
 
-    published: bool = Field(default=False, description="whether the papers print numbers for this very scale")
+    published: bool | References = Field(
+        default=False, description="whether, or in which tables, the papers print numbers for this very scale"
+    )
     base: dict[str, Any] = Field(default={})
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
@@ -72,22 +76,24 @@ class Change:
     overrides: Mapping[str, Any]
     place: Path
     is_component: bool
+    is_joint: bool = False
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: a name and the whole spec, its seed left at the default."""
+    """What is compared: a name and the whole spec, its seed left at the default; and where the file says it."""
 
     name: str
     spec: TrainSpec
     is_component: bool
+    place: Path
 
 
 @dataclass(frozen=True)
 class ScaledSweep:
     """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
 
-    Where the papers print nothing for the scale's corpus, their numbers for `published_corpus`, the base's, stand in.
+    At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in.
     """
 
     name: str
@@ -115,7 +121,9 @@ class Sweep(Part):
     baseline: Name = Field(default="full", description="the base's name among the variants")
     base: TrainSpec = Field(description="one training spec, whole; seeds are listed below it")
     components: dict[Name, Component] = Field(default={})
-    design: Literal["leave_one_out", "none"] = Field(default="leave_one_out")
+    design: Literal["leave_one_out", "factorial", "none"] = Field(
+        default="leave_one_out", description="which components are taken away: each alone, every subset, none"
+    )
     variants: dict[Name, dict[str, Any]] = Field(default={})
     seeds: Seeds
     scales: dict[Slug, Scale] = Field(default={})
@@ -133,12 +141,21 @@ class Sweep(Part):
         return self.scales.get(name, Scale())
 
     def changes(self, scale_name: str) -> Iterator[Change]:
-        """Every component's and variant's change at a scale, in the file's order, whatever the design."""
+        """Every component's and variant's change at a scale, in the file's order, whatever the design.
+
+        Of a factorial also every joint removal, told at the last of its components.
+        """
         scale = self.scale(scale_name)
+        removals = []
         for name, component in self.components.items():
             own = scale.components.get(name)
             above: Path = ("scales", scale_name) if own is not None else ()
-            yield Change(f"no {name}", (own or component).off, (*above, "components", name, "off"), True)
+            removals.append(Change(f"no {name}", (own or component).off, (*above, "components", name, "off"), True))
+        yield from removals
+        for count in range(2, len(removals) + 1) if self.design == "factorial" else ():
+            for joint in itertools.combinations(removals, count):
+                overrides = {key: value for removal in joint for key, value in removal.overrides.items()}
+                yield Change(", ".join(removal.variant for removal in joint), overrides, joint[-1].place, True, True)
         for name, overrides in self.variants.items():
             replaced = scale.variants.get(name)
             above = ("scales", scale_name) if replaced is not None else ()
@@ -148,16 +165,17 @@ class Sweep(Part):
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""
         scale = self.scale(scale_name)
         base = _changed(self.base, scale.base)
-        variants = [Variant(self.baseline, base, False)]
+        variants = [Variant(self.baseline, base, False, ("base",))]
         for change in self.changes(scale_name):
-            if self.design == "leave_one_out" or not change.is_component:
-                variants.append(Variant(change.variant, _changed(base, change.overrides), change.is_component))
+            if self.design != "none" or not change.is_component:
+                spec = _changed(base, change.overrides)
+                variants.append(Variant(change.variant, spec, change.is_component, change.place))
         return ScaledSweep(
             name=self.name,
             question=self.question,
-            published=self.published,
+            published=self.published if isinstance(scale.published, bool) else scale.published,
             scale=scale_name,
-            published_scale=scale.published or scale_name == PUBLISHED_SCALE,
+            published_scale=scale.published is not False or scale_name == PUBLISHED_SCALE,
             published_corpus=self.base.corpus.name,
             variants=tuple(variants),
             seeds=scale.seeds or self.seeds,

@@ -104,6 +104,22 @@ def test_what_is_wrong_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
     assert invoke("plan", ABLATION, "--scael", "x")[0] == 2
 
 
+def test_a_head_that_cannot_name_every_word_is_told_before_anything_starts(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    head = "{kind: ecoc, codebook: {kind: random, bits: 13}}"
+    wrong.write_text(
+        edited("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", f"{{model.tied: false, head: {head}}}")
+    )
+    for command in ("plan", "sweep", "report", "status"):
+        code, out, err = invoke(command, str(wrong), "--scale", "paper", "--runs", str(tmp_path / "runs"))
+        assert (code, out) == (2, "")
+        assert err.strip() == (
+            f"{wrong}:14: variants.neural cache: head.codebook.bits 13 cannot name 10,000 words: "
+            "at least 14 are needed (at scale paper)"
+        )
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_corpus_that_is_not_there_is_told(tmp_path: Path) -> None:
     sweep = tmp_path / "toy.yaml"
     sweep.write_text(edited("{name: ptb}", "{name: nowhere/at/all}"))

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
-from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys, trial_key
+from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, stage_keys, trial_key
 from orchestrator import plan as planning
 from orchestrator.plan import plan, state_in_words, state_of, write_specs
 from orchestrator.records import Records
-from orchestrator.sweep import read_sweep
+from orchestrator.sweep import check_vocabularies, read_sweep
 from orchestrator.trial import Trial
 from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited, read_text
 
@@ -108,6 +109,10 @@ def test_nothing_is_shared_between_seeds(tmp_path: Path) -> None:
         ("{model.tied: false, model.hidden_size: [16, 8]}", "model.hidden_size 16 -> [16, 8]; model.tied True -> "
          "False; parameters 92K -> 172K"),
         ("{head.bias: false}", "head.bias True -> False; parameters 92K -> 82K"),
+        (
+            "{head: {kind: sampled, loss: {kind: nce, samples: 99}}}",
+            "head softmax -> sampled; head.loss (kind nce, samples 99)",
+        ),
     ],
 )  # fmt: skip
 def test_a_change_is_told_in_words_and_with_it_a_change_of_size(tmp_path: Path, change: str, words: str) -> None:
@@ -181,10 +186,66 @@ def test_every_sweep_plans_at_every_scale(path: Path) -> None:
     assert {"laptop", "mini"} <= set(sweep.scale_names)
     for scale in sweep.scale_names:
         scaled = sweep.at(scale)
+        check_vocabularies(scaled, path)
         trials = plan(scaled)
         assert len(trials) == len(scaled.variants) * len(scaled.seeds)
         if scale in ("laptop", "mini"):
             assert scaled.resources.gpus == 0
+
+
+# As the papers print them, rounded: 14M (13.3M by our count), 66M, 51M, 22M, 23M, 24M.
+SIZES = {
+    ("tying", "medium", "VD-LSTM+REAL"): 13_270_400,
+    ("tying", "large", "VD-LSTM"): 66_034_000,
+    ("tying", "large", "VD-LSTM+REAL"): 51_024_000,
+    ("doc_layers", "paper", "i3=15"): 21_500_620,
+    ("doc_layers", "paper", "i3=20"): 22_373_120,
+    ("doc_layers", "paper", "i3=15 i2=5"): 22_849_120,
+    ("doc_reruns", "paper", "AWD-LSTM"): 24_221_600,
+    ("heads", "paper", "softmax, tied"): 24_221_600,
+}
+
+
+@pytest.mark.parametrize(("name", "scale", "variant"), SIZES)
+def test_the_networks_have_their_published_size(name: str, scale: str, variant: str) -> None:
+    trials = plan(read_sweep(SWEEPS / f"{name}.yaml").at(scale))
+    assert by_variant(trials)[variant].parameters == SIZES[name, scale, variant]
+
+
+def test_the_factorial_shares_its_single_removals_with_the_ablation() -> None:
+    factorial, ablation = (
+        {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at("paper")) if trial.seed == 1}
+        for name in ("regularizers", "awd_ablation")
+    )
+    shared = {"full", "no weight-dropping", "no embedding dropout", "no AR/TAR"}
+    assert {factorial[key] for key in factorial.keys() & ablation.keys()} == shared
+    assert len(factorial) == 16
+
+
+def test_every_head_of_the_comparison_changes_nothing_but_the_head() -> None:
+    for scale in ("paper", "laptop", "mini"):
+        base, tied, *others = read_sweep(SWEEPS / "heads.yaml").at(scale).variants
+        assert tied.spec == base.spec.model_copy(update={"model": base.spec.model.model_copy(update={"tied": True})})
+        assert tied.spec.model.hidden_sizes == base.spec.model.hidden_sizes
+        assert all(other.spec == base.spec.model_copy(update={"head": other.spec.head}) for other in others)
+
+
+def test_the_codebooks_have_equally_many_bits_where_they_can() -> None:
+    for scale in ("paper", "laptop", "mini"):
+        variants = read_sweep(SWEEPS / "codebooks.yaml").at(scale).variants
+        codes = [variant.spec.head.codebook for variant in variants if isinstance(variant.spec.head, EcocHead)]
+        assert [code.kind for code in codes] == [variant.name for variant in variants]
+        assert {code.bits for code in codes if not isinstance(code, IdentityCode | BinaryCode)} == {200}
+        assert len(codes) == 7
+
+
+def test_the_halves_of_the_text_meet_in_the_middle() -> None:
+    sweep = read_sweep(SWEEPS / "tying_half.yaml")
+    first, second = (sweep.at(scale).baseline.spec.corpus for scale in ("paper", "second-half"))
+    assert first.train_start == 0
+    assert second.train_start == first.train_tokens == second.train_tokens
+    assert first.train_tokens is not None
+    assert 2 * first.train_tokens == PUBLISHED["wikitext-2"].tokens["train"]
 
 
 def test_the_ablation_changes_one_thing_at_every_scale() -> None:

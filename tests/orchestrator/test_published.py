@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from orchestrator.published import Number, published_numbers
-from orchestrator.sweep import read_sweep
+from orchestrator.published import Number, Published, published_numbers
+from orchestrator.sweep import ScaledSweep, read_sweep
 from tests.orchestrator.sweep_texts import SWEEPS
 
 FOLDER = SWEEPS / "published"
@@ -25,10 +26,16 @@ TABLE = {
 }
 
 
+def beside(name: str, scale: str) -> tuple[ScaledSweep, dict[str, Published]]:
+    """A sweep of ours at one scale, and what is printed beside its variants on that scale's corpus."""
+    sweep = read_sweep(SWEEPS / f"{name}.yaml").at(scale)
+    cells = {variant.name: variant.spec.model.cell for variant in sweep.variants}
+    return sweep, published_numbers(sweep.published, sweep.baseline.spec.corpus.name, cells, FOLDER)
+
+
 @pytest.mark.parametrize(("scale", "column"), [("paper", 0), ("wikitext-2", 1), ("mini", 0)])
 def test_every_variant_of_the_ablation_has_its_published_numbers(scale: str, column: int) -> None:
-    sweep = read_sweep(SWEEPS / "awd_ablation.yaml").at(scale)
-    numbers = published_numbers(sweep.published, sweep.baseline.spec.corpus.name, FOLDER)
+    sweep, numbers = beside("awd_ablation", scale)
     assert {variant.name for variant in sweep.variants} == set(TABLE)
     for variant in TABLE:
         published = numbers[variant]
@@ -39,8 +46,7 @@ def test_every_variant_of_the_ablation_has_its_published_numbers(scale: str, col
 
 
 def test_the_poster_stands_beside_the_adam_baseline() -> None:
-    sweep = read_sweep(SWEEPS / "adam.yaml").at("paper")
-    numbers = published_numbers(sweep.published, "ptb", FOLDER)
+    sweep, numbers = beside("adam", "paper")
     full = numbers[sweep.baseline.name]
     assert full.valid is not None
     assert full.test is not None
@@ -48,8 +54,67 @@ def test_the_poster_stands_beside_the_adam_baseline() -> None:
     assert not {"NT-ASGD", "SGD"} & set(numbers)
 
 
+# Inan et al. (2016), Tables 1 and 2: valid and test of VD-LSTM, +AL, +RE, +REAL.
+TYING = {
+    ("tying", "paper"): "92.6/87.3 86.3/82.9 89.9/85.1 86.3/82.7",
+    ("tying", "small-wikitext-2"): "112.2/105.9 110.3/103.8 106.1/100.5 105.6/98.9",
+    ("tying", "medium"): "82.0/77.7 77.4/74.7 77.1/73.9 75.7/73.2",
+    ("tying", "medium-wikitext-2"): "100.2/95.3 98.8/93.1 92.3/87.7 91.5/87.0",
+    ("tying", "large"): "76.8/72.6 74.5/71.2 72.5/69.0 71.1/68.5",
+    ("tying_half", "paper"): "159.1/148.0 153.0/142.5 152.4/141.9 149.3/140.6",
+    ("tying_half", "second-half"): "163.19/148.6 156.4/143.7 152.5/140.9 150.5/138.4",
+}
+# O'Neill & Bollegala (2019), Table 1: softmax; sampled by uniform, unigram; hierarchical random, unigram; adaptive;
+# NCE; ECOC random, unigram, embedding.
+ECOC = {
+    ("ecoc_heads", "paper"): "86.19/79.24 92.14/81.82 90.37/81.36 94.31/88.5 92.38/86.7 91.38/85.29 96.79/89.3 "
+    "91.0/87.19 86.44/82.29 84.4/77.53",
+    ("ecoc_heads", "gru"): "85.49/78.81 94.42/83.79 91.23/82.45 96.83/89.93 94.35/87.67 92.11/85.74 98.62/92.03 "
+    "92.47/87.28 87.43/80.39 86.03/80.45",
+    ("ecoc_heads", "wikitext-2"): "124.01/119.3 136.47/129.29 133.08/127.19 133.69/127.12 130.26/124.83 118.89/120.92 "
+    "131.2/126.82 131.01/123.29 129.76/120.51 125.06/120.34",
+    ("ecoc_heads", "wikitext-2-gru"): "126.28/122.66 138.91/131.48 134.49/128.29 134.11/127.88 131.34/124.91 "
+    "129.9/122.26 131.34/126.17 132.61/124.22 127.79/120.97 127.4/122.01",
+}
+
+
+@pytest.mark.parametrize(("name", "scale"), [*TYING, *ECOC])
+def test_every_variant_has_the_numbers_of_its_size_text_and_cell(name: str, scale: str) -> None:
+    sweep, numbers = beside(name, scale)
+    assert sweep.published_scale
+    shown = []
+    for variant in sweep.variants:
+        valid, test = numbers[variant.name].valid, numbers[variant.name].test
+        assert valid is not None
+        assert test is not None
+        shown.append(f"{valid.perplexity}/{test.perplexity}")
+    assert " ".join(shown) == (TYING | ECOC)[name, scale]
+
+
+def test_a_small_scale_has_the_numbers_of_its_cell() -> None:
+    assert not beside("ecoc_heads", "mini-gru")[0].published_scale
+    for mini, paper in (("mini", "paper"), ("mini-gru", "gru")):
+        assert beside("ecoc_heads", mini)[1] == beside("ecoc_heads", paper)[1]
+
+
+def test_of_doc_what_is_not_lost_stands_beside_its_variant() -> None:
+    found = {
+        (name, variant): (numbers.valid and numbers.valid.perplexity, numbers.test and numbers.test.perplexity)
+        for name in ("doc_layers", "doc_lambda", "doc_reruns")
+        for variant, numbers in beside(name, "paper")[1].items()
+    }
+    assert found == {
+        ("doc_layers", "i3=15"): (58.08, 55.97),
+        ("doc_lambda", "lambda 0.001"): (55.45, 53.44),
+        ("doc_reruns", "AWD-LSTM"): (60.0, 57.3),
+        ("doc_reruns", "AWD-LSTM-MoS"): (56.54, 54.44),
+        ("doc_reruns", "AWD-LSTM-DOC"): (54.62, 52.87),
+        ("doc_reruns", "AWD-LSTM-DOC (fin)"): (54.12, 52.38),
+    }
+
+
 def test_another_text_has_no_published_numbers() -> None:
-    assert published_numbers(["awd_lstm.table4"], "pydoc", FOLDER) == {}
+    assert published_numbers(["awd_lstm.table4"], "pydoc", {"full": "lstm"}, FOLDER) == {}
 
 
 def write(folder: Path, rows: str) -> Path:
@@ -71,22 +136,50 @@ def test_the_first_reference_wins_and_ambiguous_names_are_left_out(tmp_path: Pat
         + ROW + "table: extra, variant: other, split: test, perplexity: 6.0}\n"
     )  # fmt: skip
     folder = write(tmp_path, rows)
-    numbers = published_numbers(["p.table2", "p.table1"], "ptb", folder)
+    cells = dict.fromkeys(("full", "literature", "lost", "other", "ours"), "lstm")
+    numbers = published_numbers(["p.table2", "p.table1"], "ptb", cells, folder)
     assert set(numbers) == {"full"}
     assert numbers["full"].test == Number(2.0, 0.5, "seed", "p table 2", "n")
     assert numbers["full"].valid == Number(3.0, None, "seed", "p table 2", None)
-    mixed = published_numbers(["p.table1", "p.table2"], "ptb", folder)["full"]
+    mixed = published_numbers(["p.table1", "p.table2"], "ptb", cells, folder)["full"]
     assert (mixed.valid, mixed.test) == (numbers["full"].valid, Number(1.0, None, "seed", "p table 1", None))
-    assert set(published_numbers(["p.extra"], "ptb", folder)) == {"other"}
+    assert set(published_numbers(["p.extra"], "ptb", cells, folder)) == {"other"}
+
+
+def test_a_number_of_another_cell_is_no_number_of_ours(tmp_path: Path) -> None:
+    rows = (
+        ROW + "table: '1', variant: a, cell: gru, split: test, perplexity: 1.0}\n"
+        + ROW + "table: '1', variant: a, cell: lstm, split: test, perplexity: 2.0}\n"
+        + ROW + "table: '1', variant: b, cell: gru, split: test, perplexity: 3.0}\n"
+        + ROW + "table: '1', variant: c, split: test, perplexity: 4.0}\n"
+    )  # fmt: skip
+    for cell, expected in (("gru", {"a": 1.0, "b": 3.0, "c": 4.0}), ("lstm", {"a": 2.0, "c": 4.0})):
+        found = published_numbers(["p.table1"], "ptb", dict.fromkeys("abc", cell), write(tmp_path, rows))
+        assert {name: numbers.test and numbers.test.perplexity for name, numbers in found.items()} == expected
 
 
 @pytest.mark.parametrize("text", ["a: 1", "- {paper: p}", "- [", "- 1"])
 def test_a_file_that_is_no_list_of_numbers_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers"):
-        published_numbers(["p.table1"], "ptb", write(tmp_path, text))
+        published_numbers(["p.table1"], "ptb", {}, write(tmp_path, text))
 
 
 def test_every_published_file_reads() -> None:
     for path in FOLDER.glob("*.yaml"):
         with pytest.raises(ValueError, match=f"published/{path.name} has no 'nothing'"):
-            published_numbers([f"{path.stem}.nothing"], "ptb", FOLDER)
+            published_numbers([f"{path.stem}.nothing"], "ptb", {}, FOLDER)
+
+
+@pytest.mark.parametrize(
+    ("file", "records", "perplexities", "total"),
+    [
+        ("awd_lstm", 156, 116, 8890.35),
+        ("doc", 209, 71, 4330.91),
+        ("ecoc", 276, 240, 21118.81),
+        ("tying", 164, 82, 7929.89),
+    ],
+)
+def test_no_published_number_is_lost(file: str, records: int, perplexities: int, total: float) -> None:
+    rows = yaml.safe_load((FOLDER / f"{file}.yaml").read_text(encoding="utf-8"))
+    values = [row["perplexity"] for row in rows if row.get("perplexity") is not None]
+    assert (len(rows), len(values), round(sum(values), 2)) == (records, perplexities, total)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sweep import Resources, SweepError
+from orchestrator.sweep import Resources, SweepError, check_vocabularies
 from tests.orchestrator.sweep_texts import GOOD, edited, errors_of, read_text
+
+CHANGE = "{cache: {window: 10, weight: 0.1, flatness: 1.0}}"
 
 
 def test_a_sweep_is_its_base_and_named_changes(tmp_path: Path) -> None:
@@ -50,6 +52,138 @@ def test_without_a_design_only_the_variants_are_compared(tmp_path: Path) -> None
     ]
 
 
+FACTORIAL = edited("\nvariants:\n", "\n  input dropout: {off: {dropout.input: 0.0}}\ndesign: factorial\nvariants:\n")
+
+
+def test_a_factorial_takes_away_every_subset(tmp_path: Path) -> None:
+    sweep = read_text(tmp_path, FACTORIAL).at("paper")
+    away = {
+        "no fine-tuning": {"finetune"},
+        "no weight-dropping": {"weight"},
+        "no input dropout": {"input"},
+        "no fine-tuning, no weight-dropping": {"finetune", "weight"},
+        "no fine-tuning, no input dropout": {"finetune", "input"},
+        "no weight-dropping, no input dropout": {"weight", "input"},
+        "no fine-tuning, no weight-dropping, no input dropout": {"finetune", "weight", "input"},
+    }
+    assert [variant.name for variant in sweep.variants] == ["full", *away, "neural cache"]
+    for variant in sweep.variants[1:-1]:
+        gone = {"finetune"} if variant.spec.finetune is None else set()
+        gone |= {name for name in ("weight", "input") if getattr(variant.spec.dropout, name) == 0.0}
+        assert gone == away[variant.name]
+        assert variant.is_component
+
+
+def test_a_factorial_is_that_of_its_scale(tmp_path: Path) -> None:
+    spec = {v.name: v.spec for v in read_text(tmp_path, FACTORIAL).at("tiny").variants}
+    assert spec["no fine-tuning, no weight-dropping"].dropout.weight == 0.1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("{dropout.input: 0.0}", "{dropout.weight: 0.1}",
+         "13: components.input dropout.off.dropout.weight: a factorial also takes it away with 'no weight-dropping', which writes 'dropout.weight' too"),
+        ("{dropout.input: 0.0}", "{dropout: {weight: 0.1}}",
+         "13: components.input dropout.off.dropout: a factorial also takes it away with 'no weight-dropping', which writes 'dropout.weight' too"),
+        ("{dropout.weight: 0.0}", "{dropout.weight: 2.0}",
+         "12: components.weight-dropping.off.dropout.weight: should be less than 1, got 2.0"),
+        ("{dropout.weight: 0.0}", "{dropout.weight: 0.5}",
+         "12: components.weight-dropping.off: changes nothing: the base already has dropout.weight = 0.5"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_factorial_is_told_once(tmp_path: Path, old: str, new: str, error: str) -> None:
+    text = FACTORIAL.replace("    components:\n      weight-dropping: {off: {dropout.weight: 0.1}}\n", "")
+    assert errors_of(tmp_path, text.replace(old, new)) == [error]
+
+
+def test_the_name_of_a_joint_removal_is_taken(tmp_path: Path) -> None:
+    text = FACTORIAL.replace(
+        "  neural cache: {cache: {window: 10",
+        "  no fine-tuning, no input dropout: {epochs: 9}\n  neural cache: {cache: {window: 10",
+    )
+    assert errors_of(tmp_path, text) == [
+        "16: variants.no fine-tuning, no input dropout: the name 'no fine-tuning, no input dropout' is taken: it is components taken away together"
+    ]
+    text = FACTORIAL.replace(
+        "  input dropout:", "  weight-dropping, no fine-tuning: {off: {epochs: 9}}\n  input dropout:"
+    )
+    text = text.replace(
+        "  fine-tuning: {off: {finetune: null}}\n  weight-dropping: {off: {dropout.weight: 0.0}}",
+        "  weight-dropping: {off: {dropout.weight: 0.0}}\n  fine-tuning: {off: {finetune: null}}",
+    )
+    assert errors_of(tmp_path, text)[0].endswith(
+        "the joint removal 'no weight-dropping, no fine-tuning' is also component 'weight-dropping, no fine-tuning' taken away"
+    )
+
+
+def test_a_scale_may_have_published_tables_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "published").mkdir()
+    row = "- {paper: awd, table: 'T', dataset: ptb, metric: perplexity, certainty: seed}\n"
+    (tmp_path / "published" / "awd.yaml").write_text(row.replace("T", "1") + row.replace("T", "1 small"))
+    text = edited("seeds: [1, 2]", "seeds: [1, 2]\npublished: awd.table1")
+
+    def at(scale: str, published: str) -> tuple[tuple[str, ...], bool]:
+        scaled = read_text(tmp_path, text.replace("    seeds: [7]", f"    published: {published}")).at(scale)
+        return scaled.published, scaled.published_scale
+
+    assert at("tiny", "false") == (("awd.table1",), False)
+    assert at("tiny", "true") == (("awd.table1",), True)
+    assert at("tiny", "awd.table1 small") == (("awd.table1 small",), True)
+    assert at("paper", "awd.table1 small") == (("awd.table1",), True)
+
+
+HEADS = {
+    "codes too short": (
+        "{kind: ecoc, codebook: {kind: hybrid, bits: 13}}",
+        "head.codebook.bits 13 cannot name 10,000 words: at least 14 are needed",
+    ),
+    "cut-offs out of order": (
+        "{kind: adaptive, cutoffs: [0.3, 500]}",
+        "head.cutoffs must rise strictly between 0 and the 10,000 words, got [3000, 500]",
+    ),
+    "a cut-off beyond the words": (
+        "{kind: adaptive, cutoffs: [10000]}",
+        "head.cutoffs must rise strictly between 0 and the 10,000 words, got [10000]",
+    ),
+    "a class of more than all words": (
+        "{kind: hierarchical, tree: {kind: two_level, words_per_class: 10001}}",
+        "head.tree.words_per_class 10,001 is more than the 10,000 words",
+    ),
+    "more samples than words": (
+        "{kind: sampled, loss: {kind: softmax, samples: 10001}}",
+        "head.loss.samples 10,001 is more than the 10,000 words",
+    ),
+    "no sample": (
+        "{kind: sampled, loss: {kind: nce, samples: 1.0e-5}}",
+        "head.loss.samples 1e-05 of 10,000 words are none",
+    ),
+    "a block without words": (
+        "{kind: differentiated, shares: [0.00001, 0.99999], sizes: [8, 8]}",
+        "head.shares leave a block without words: blocks end at [0, 10000] of 10,000 words",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_a_head_that_does_not_fit_the_vocabulary_is_told_at_its_variant(case: str, tmp_path: Path) -> None:
+    head, rule = HEADS[case]
+    text = edited(CHANGE, f"{{model.tied: false, head: {head}}}")
+    scaled = read_text(tmp_path, text).at("paper")
+    with pytest.raises(SweepError) as caught:
+        check_vocabularies(scaled, tmp_path / "toy.yaml")
+    assert caught.value.lines == (f"{tmp_path / 'toy.yaml'}:14: variants.neural cache: {rule} (at scale paper)",)
+    check_vocabularies(read_text(tmp_path, text).at("tiny"), tmp_path / "toy.yaml")  # where it has another change
+
+
+def test_a_head_of_the_base_that_does_not_fit_is_told_once(tmp_path: Path) -> None:
+    text = edited("  epochs: 4", "  head: {kind: sampled, loss: {kind: softmax, samples: 10001}}\n  epochs: 4")
+    with pytest.raises(SweepError) as caught:
+        check_vocabularies(read_text(tmp_path, text).at("paper"), tmp_path / "toy.yaml")
+    (line,) = caught.value.lines
+    assert line.startswith(f"{tmp_path / 'toy.yaml'}:3: base: head.loss.samples 10,001 is more than the 10,000 words")
+
+
 def test_an_unknown_scale_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=r"unknown scale 'tinny' \(did you mean 'tiny'\?\)"):
         read_text(tmp_path, GOOD).at("tinny")
@@ -59,7 +193,7 @@ WRONG = {
     "unknown key of the sweep": ("seeds: [1, 2]", "sedes: 3\nseeds: [1, 2]", "15: sedes: unknown key 'sedes' (did you mean 'seeds'?)"),
     "missing key": ("question: Does it matter?\n", "", "1: missing key 'question'"),
     "name no slug": ("name: toy", "name: to/y", "1: name: should be letters, digits, '-' and '_', with a letter or digit first, got 'to/y'"),
-    "design": ("seeds: [1, 2]", "seeds: [1, 2]\ndesign: leave_one_in", "16: design: should be 'leave_one_out' or 'none', got 'leave_one_in' (did you mean 'leave_one_out'?)"),
+    "design": ("seeds: [1, 2]", "seeds: [1, 2]\ndesign: leave_one_in", "16: design: should be 'leave_one_out', 'factorial' or 'none', got 'leave_one_in' (did you mean 'leave_one_out'?)"),
     "seed twice": ("seeds: [1, 2]", "seeds: [1, 2, 1]", "15: seeds: seeds must be distinct, got 1 twice"),
     "no seeds": ("seeds: [1, 2]", "seeds: []", "15: seeds: should not be empty, got []"),
     "seed no integer": ("seeds: [1, 2]", "seeds:\n  - 1\n  - two", "17: seeds.1: should be a valid integer, got 'two'"),
@@ -72,6 +206,14 @@ WRONG = {
     "enumerated value": ("{layers: 2,", "{cell: lsmt, layers: 2,", "5: base.model.cell: should be 'lstm' or 'gru', got 'lsmt' (did you mean 'lstm'?)"),
     "union of types": ("hidden_size: 16", "hidden_size: big", "5: base.model.hidden_size: should be a valid integer or a valid tuple, got 'big'"),
     "sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9]", "5: base.model: a tied model's last layer must have the embedding's size: 9 is not embedding_size = 8"),
+    "hidden sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9, 8]", "5: base.model.hidden_size: hidden_size lists 3 sizes for layers = 2"),
+    "experts, not one count a layer": (CHANGE, "{head: {kind: mixture, experts: [0, 2]}}", "14: variants.neural cache.head: head.experts lists 2 counts; the embedding and 2 layers need 3"),
+    "no experts": (CHANGE, "{head: {kind: mixture, experts: [0, 0, 0]}}", "14: variants.neural cache.head.experts: experts [0, 0, 0] are none: at least one layer needs one"),
+    "a tie that cannot be, told at the head": (CHANGE, "{head: {kind: adaptive}, epochs: 3}", "14: variants.neural cache.head: a head of kind adaptive has no matrix to tie: model.tied must be false"),
+    "slices that do not fill the layer": (CHANGE, "{model.tied: false, head: {kind: differentiated, sizes: [8, 4, 3]}}", "14: variants.neural cache.head: head.sizes sum to 15, the last layer has 16 units"),
+    "shares that do not fill the vocabulary": (CHANGE, "{model.tied: false, head: {kind: differentiated, shares: [0.5, 0.4], sizes: [8, 8]}}", "14: variants.neural cache.head.shares: shares [0.5, 0.4] sum to 0.9, not 1"),
+    "an augmented loss without the size for it": (CHANGE, "{model.tied: false, head.augmented: {kind: added}}", "14: variants.neural cache.head.augmented: head.augmented compares words by their embeddings: the last layer's 16 units must be embedding_size = 8"),
+    "spans that a code has not": (CHANGE, "{model.tied: false, head: {kind: ecoc, codebook: {kind: random, bits: 20}, loss: {kind: span_sum}}}", "14: variants.neural cache.head.loss: loss span_sum needs a codebook with spans, random has none"),
     "no part": ("{weight: 0.5, input: 0.4}", "0.5", "6: base.dropout: should be a mapping, got 0.5"),
     "seed in the base": ("  epochs: 4", "  epochs: 4\n  seed: 1", "9: base.seed: no seed in the base: replicates are listed under 'seeds'"),
     "seed in a component": ("{finetune: null}", "{seed: 3}", "11: components.fine-tuning.off.seed: the seed is no part of a change: replicates are listed under 'seeds'"),
@@ -105,6 +247,7 @@ WRONG = {
     "resources": ("{cpus: 1, gpus: 0.25}", "{cpus: 0, gpus: 0.25}", "25: resources.cpus: should be greater than 0, got 0"),
     "published, no table": ("seeds: [1, 2]", "seeds: [1, 2]\npublished: awd_lstm", "16: published: a published table is written file.tableN, got 'awd_lstm'"),
     "published file": ("seeds: [1, 2]", "seeds: [1, 2]\npublished: adw.table4", "16: published: no file 'adw' in published/ (did you mean 'awd'?)"),
+    "published table of a scale": ("seeds: [7]", "seeds: [7]\n    published: [awd.table4, awd.table5]", "24: scales.tiny.published.1: published/awd.yaml has no 'table5' (did you mean 'table4'?)"),
     "published table": ("seeds: [1, 2]", "seeds: [1, 2]\npublished: [awd.table4, awd.tble4]", "16: published.1: published/awd.yaml has no 'tble4' (did you mean 'table4'?)"),
     "duplicate key": ("seeds: [1, 2]", "seeds: [1, 2]\nname: other", "16: name: duplicate key 'name' (first at line 1)"),
     "alias": ("seeds: [1, 2]", "seeds: &s [1, 2]\nvariant: *s", "16: variant: no aliases here: write the value out"),
@@ -199,7 +342,7 @@ def test_a_base_whose_parts_do_not_fit_each_other_does_not_hide_the_rest(tmp_pat
     text = edited("kind: nt_asgd, learning_rate: 30.0", "kind: adam, learning_rate: 0.1").replace("gpus:", "gpu:")
     text = text.replace("      neural cache:", "      neural cash:").replace("{window: 10,", "{window: 0,")
     base, *others = errors_of(tmp_path, text)
-    assert base.startswith("3: base: finetune.learning_rate: averaged SGD cannot take over Adam's rate")
+    assert base.startswith("9: base.finetune: finetune.learning_rate: averaged SGD cannot take over Adam's rate")
     assert [line.split(": ")[1] for line in others] == [
         "variants.neural cache.cache.window",
         "scales.tiny.variants.neural cash",

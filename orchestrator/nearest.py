@@ -1,0 +1,15 @@
+"""What a name that is not there was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(got: object, valid: Iterable[str]) -> str:
+    """A hint in brackets: the valid name that was probably meant, or all of them where none is close."""
+    names = [str(name) for name in valid]
+    close = difflib.get_close_matches(str(got), names, n=1)
+    if close:
+        return f" (did you mean {close[0]!r}?)"
+    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
