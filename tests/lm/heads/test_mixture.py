@@ -236,7 +236,9 @@ def test_rank() -> None:
     words, size, steps = 400, 20, 500
     draw = seeded(0)
     one = Outputs((), (torch.randn(steps, 1, size, generator=draw, dtype=torch.float64),) * 2)
-    plain = Softmax(SoftmaxHead(kind="softmax"), size, words, None, draw)
+    plain = Softmax(
+        SoftmaxHead(kind="softmax"), size, words, None, draw, embedding_VE=torch.nn.Parameter(torch.empty(0, size))
+    )
     kinds: dict[str, Any] = {"softmaxes": (400, 399), "contexts": (size + 2, size + 1)}
     found = {"softmax": ranks(plain.double(), one)}
     for kind in kinds:
