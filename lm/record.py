@@ -146,8 +146,8 @@ class Record(Part):
     spec: TrainSpec
     stages: tuple[StageResult, ...]
     parameters: int
-    corpus: CorpusFacts
     codebook: str | None = Field(default=None, description="fingerprint of the codebook that the weights belong to")
+    corpus: CorpusFacts
     seconds: float
     tokens_per_second: float
     peak_memory_bytes: int
