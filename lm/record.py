@@ -4,7 +4,7 @@ runs/<key>/record.json                     written last: where it stands, the tr
            curve.parquet                   one row an Evaluation
            tokens/<stage>.<split>.parquet  position, token id and loss (nats, float32) of every predicted token
            weights/<stage>.safetensors     the weights that validation chose at the end of the stage
-           codebook.npz                    of an ECOC head, which its weights mean nothing without
+           codebook.npz                    an ECOC head's; its weights mean nothing with another
            checkpoints/                    only while the trial is under way
 """
 

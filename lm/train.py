@@ -138,7 +138,7 @@ def build_model(spec: TrainSpec, words: Words, device: torch.device) -> Language
 
 
 def load_model(spec: TrainSpec, folder: Path, words: Words, device: torch.device) -> LanguageModel:
-    """The model with the weights that its last trained stage chose."""
+    """The model with the weights that its last trained stage chose; `words` are those of `words_for` this folder."""
     model = build_model(spec, words, device)
     trained = [name for name in spec.stages() if name != "cache"]
     path = weights_path(folder, trained[-1])

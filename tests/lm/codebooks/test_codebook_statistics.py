@@ -67,7 +67,8 @@ def test_the_first_and_last_hundred_neighbours() -> None:
 
 @pytest.mark.parametrize("words", [2, 9, 100])
 def test_of_an_identity_code_all_is_known(words: int) -> None:
-    found = codebook_statistics(identity_code(words))
+    vectors = np.random.default_rng(0).standard_normal((words, 3)).astype(np.float32)
+    found = codebook_statistics(identity_code(words), vectors)
     assert (found.minimum_distance, found.mean_distance, found.correctable_errors) == (2, 2.0, 0)
     assert found.lowest_column_mean == found.highest_column_mean == 1 / words
     assert found.column_correlation == pytest.approx(1 / (words - 1), abs=1e-5)

@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,6 +132,7 @@ def slow(spec, corpus):
     time.sleep(1)
     return construct(spec, corpus)
 lm.codebooks.build._construct = slow
+print("ready", flush=True)
 sys.stdin.readline()
 print(lm.codebooks.build.build_codebook(code("unigram", bits=40), random_corpus(30)).fingerprint)
 """
@@ -147,8 +147,9 @@ print(lm.codebooks.build.build_codebook(code("unigram", bits=40), random_corpus(
         )
         for _ in range(2)
     ]
-    time.sleep(0.1)
     printed = []
+    for process in started:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
     for process in started:
         assert process.stdin is not None
         process.stdin.write("go\n")
