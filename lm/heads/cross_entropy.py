@@ -17,6 +17,9 @@ from torch.nn import functional as F
 CHUNK_BYTES = 256 * 2**20
 """Of logits: thousands of rows at the usual vocabularies, so that chunks stay few and large."""
 
+CACHED_BYTES = 4 * 2**20
+"""Of logits, where a CPU only evaluates: they stay in its cache, which was measured 1.4 to 1.8 times as fast."""
+
 
 def linear_nats(
     hidden_NH: Tensor,
@@ -32,13 +35,20 @@ def linear_nats(
     large chunks of at most that size (or single rows, if even one is larger), and the backward pass computes the logits
     again, a third more arithmetic. Either way the gradient that arrives may differ from row to row.
     """
+    if not torch.is_grad_enabled() and not hidden_NH.is_cuda:
+        chunk_bytes = min(chunk_bytes, CACHED_BYTES)
     rows = max(1, chunk_bytes // (weight_VH.shape[0] * weight_VH.itemsize))
-    if len(hidden_NH) <= rows:
-        return F.cross_entropy(F.linear(hidden_NH, weight_VH, bias_V), targets_N, reduction="none")
+    if len(hidden_NH) <= rows or not torch.is_grad_enabled():
+        parts = zip(torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True)
+        return torch.cat([_plain_nats(hidden, weight_VH, bias_V, targets) for hidden, targets in parts])
     chunks = -(-len(hidden_NH) // rows)
     even_rows = -(-len(hidden_NH) // chunks)
     nats_N: Tensor = _ChunkedNats.apply(hidden_NH, weight_VH, bias_V, targets_N, even_rows)  # type: ignore[no-untyped-call]
     return nats_N
+
+
+def _plain_nats(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> Tensor:
+    return F.cross_entropy(F.linear(hidden_NH, weight_VH, bias_V), targets_N, reduction="none")
 
 
 def linear_nats_cost(rows: int, size: int, vocabulary_size: int) -> tuple[float, float]:

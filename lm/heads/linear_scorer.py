@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lm.heads.contract import Outputs
+from lm.heads.cross_entropy import linear_nats
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +24,8 @@ class LinearScorer:
 
     def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
         """Exact loss of every target (T, B), natural logarithm."""
-        logits_NV = self.logits(outputs).flatten(0, 1)
-        return F.cross_entropy(logits_NV, targets_TB.flatten(), reduction="none").view_as(targets_TB)
+        hidden_NH = outputs.dropped[-1].flatten(0, 1)
+        return linear_nats(hidden_NH, self.weight_VH, self.bias_V, targets_TB.flatten()).view_as(targets_TB)
 
     def logits(self, outputs: Outputs) -> Tensor:
         """Unnormalised scores (T, B, V)."""
