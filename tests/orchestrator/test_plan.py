@@ -7,7 +7,7 @@ import yaml
 
 from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
-from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, stage_keys, trial_key
+from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
 from orchestrator import plan as planning
 from orchestrator.plan import plan, state_in_words, state_of, write_specs
 from orchestrator.records import Records
@@ -223,11 +223,17 @@ def test_the_factorial_shares_its_single_removals_with_the_ablation() -> None:
 
 
 def test_every_head_of_the_comparison_changes_nothing_but_the_head() -> None:
+    """But for the learning rate of codes trained as a normalised distribution: the softmax's, times 4 / bits."""
     for scale in ("paper", "laptop", "mini"):
         base, tied, *others = read_sweep(SWEEPS / "heads.yaml").at(scale).variants
         assert tied.spec == base.spec.model_copy(update={"model": base.spec.model.model_copy(update={"tied": True})})
         assert tied.spec.model.hidden_sizes == base.spec.model.hidden_sizes
-        assert all(other.spec == base.spec.model_copy(update={"head": other.spec.head}) for other in others)
+        for other in others:
+            head, optimizer = other.spec.head, base.spec.optimizer
+            if isinstance(head, EcocHead) and head.loss.kind == "normalized":
+                rate = optimizer.learning_rate * 4 / code_bits(head.codebook, 10_000)
+                optimizer = optimizer.model_copy(update={"learning_rate": pytest.approx(rate)})
+            assert other.spec == base.spec.model_copy(update={"head": head, "optimizer": optimizer})
 
 
 def test_the_codebooks_have_equally_many_bits_where_they_can() -> None:
