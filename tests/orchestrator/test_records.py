@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lm import spec as lm_spec
 from lm.spec import Cache
+from lm.spec import trial as lm_spec
 from orchestrator.records import Records
 from orchestrator.trial import Trial
 from tests.factories import make_trial, settle
