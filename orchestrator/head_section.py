@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lm.costs import HeadCost
 from orchestrator.head_tables import HeadRow, MeasureRow, head_table, measure_table
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import incomplete_seeds, is_adaptive
@@ -38,15 +39,27 @@ def head_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, fol
 
 
 def _head_cells(row: HeadRow) -> dict[str, object]:
+    cost = row.cost
     return {
         "variant": row.variant,
         "head": row.head,
         "parameters": f"{row.decoder_parameters:,}",
         "seconds": significant(row.train_seconds.mean, 3),
         "speed": f"{row.tokens_per_second:,.0f}",
-        "memory": f"{row.peak_memory_bytes / 2**20:,.0f} MiB",
+        "flops": NOTHING if cost is None else _millions(cost),
+        "bytes": NOTHING if cost is None else _mebibytes(cost.peak_bytes),
+        "memory": _mebibytes(row.peak_memory_bytes),
         "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
     }
+
+
+def _millions(cost: HeadCost) -> str:
+    flops = (cost.training_flops_per_token, cost.evaluation_flops_per_token)
+    return " / ".join(f"{significant(count / 1e6, 3)} M" for count in flops)
+
+
+def _mebibytes(count: float) -> str:
+    return f"{count / 2**20:,.0f} MiB"
 
 
 def _left_out(outcomes: Mapping[str, tuple[Outcome, ...]], drawn: set[str]) -> list[Markdown]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lm.costs import HeadCost
 from lm.record import Record, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.outcomes import Outcome, flat
@@ -27,7 +28,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class HeadRow:
-    """One variant with a complete seed. `head` is in words; `decoder_parameters` leaves a shared embedding out."""
+    """One variant with a complete seed. `head` is in words; `decoder_parameters` leaves a shared embedding out.
+
+    `cost` is by formula, None where no record holds one.
+    """
 
     variant: str
     kind: str
@@ -39,6 +43,7 @@ class HeadRow:
     train_seconds: Reach
     tokens_per_second: float
     peak_memory_bytes: float
+    cost: HeadCost | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
                     train_seconds=_reach(map(_train_seconds, records)),
                     tokens_per_second=_mean(map(_tokens_per_second, records)),
                     peak_memory_bytes=_mean(record.peak_memory_bytes for record in records),
+                    cost=records[0].head_cost,
                 )
             )
     return rows if len(decoders) > 1 else []

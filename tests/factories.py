@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lm.costs import HeadCost
 from lm.record import (
     CacheResult,
     CorpusFacts,
@@ -31,6 +32,7 @@ CORPUS = CorpusFacts(
     vocabulary_size=6_000,
     vocabulary_rule="words seen twice or more in the training text",
 )
+COST = HeadCost(parameters=1, training_flops_per_token=6e6, evaluation_flops_per_token=2e6, peak_bytes=50 * 2**20)
 FULL = TrainSpec(
     corpus={"name": "pydoc"},  # type: ignore[arg-type]
     model=Model(layers=2, embedding_size=100, hidden_size=200),
@@ -139,6 +141,7 @@ def make_record(
         corpus=CORPUS,
         seconds=105.0 * len(stages),
         tokens_per_second=10_000.0,
+        head_cost=COST,
         peak_memory_bytes=300 * 2**20,
         device="cpu",
         threads=1,

@@ -15,6 +15,7 @@ from tests.orchestrator.test_head_tables import ECOC, UNTIED
 from tests.orchestrator.test_report import HOSTILE, answer, render, write
 
 ADAPTIVE = AdaptiveHead(kind="adaptive")
+COST = "6.00 M / 2.00 M | 50 MiB"
 OWN = {"marginal_nats_per_token": 5.0, "bits_nats_per_token": 40.0, "hamming": 0.123456}
 
 
@@ -46,8 +47,8 @@ def test_heads_are_drawn_and_their_costs_listed(tmp_path: Path) -> None:
         in found
     )
     assert "bars reach from the lowest seed to the highest, the ring and the dashed line mark softmax.\n" in found
-    assert "| softmax | softmax | 1,206,000 | 230 | 10,000 | 300 MiB | 2 |" in found
-    assert "| ecoc | ecoc (codebook random (bits 200)) | 40,200 | 270 | 10,000 | 300 MiB | 2 |" in found
+    assert f"| softmax | softmax | 1,206,000 | {COST} | 230 | 10,000 | 300 MiB | 2 |" in found
+    assert f"| ecoc | ecoc (codebook random (bits 200)) | 40,200 | {COST} | 270 | 10,000 | 300 MiB | 2 |" in found
     assert "were measured on cpu, which other trials may have shared." in found
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
     for name in ("heads.svg", "heads.png"):
@@ -67,7 +68,7 @@ def test_the_answer_names_heads(tmp_path: Path) -> None:
 def test_one_seed_has_no_bars(tmp_path: Path) -> None:
     found = section(write(tmp_path, heads(tmp_path / "runs", seeds=1), baseline="softmax"), "Heads")
     assert "a variant's mean over its seeds, the ring and the dashed line mark softmax." in found
-    assert "| ecoc | ecoc (codebook random (bits 200)) | 40,200 | 220 | 10,000 | 300 MiB | 1 |" in found
+    assert f"| ecoc | ecoc (codebook random (bits 200)) | 40,200 | {COST} | 220 | 10,000 | 300 MiB | 1 |" in found
 
 
 def test_what_is_not_complete_is_left_out_of_the_picture_and_named(tmp_path: Path) -> None:
@@ -82,7 +83,10 @@ def test_what_is_not_complete_is_left_out_of_the_picture_and_named(tmp_path: Pat
         "Left out: short code (1 of 2 seeds diverged) and neural cache (a cache changes nothing in training)." in found
     )
     assert "of softmax, adaptive and ecoc](heads.svg)" in found
-    assert "| short code | ecoc (codebook random (bits 200)) | 40,200 | 200 | 10,000 | 300 MiB | 1 of 2 |" in found
+    assert (
+        f"| short code | ecoc (codebook random (bits 200)) | 40,200 | {COST} | 200 | 10,000 | 300 MiB | 1 of 2 |"
+        in found
+    )
     assert "neural cache |" not in found
 
 
