@@ -39,9 +39,10 @@ def train(
     from lm.train import train as train_trial
 
     try:
-        spec = TrainSpec.model_validate(yaml.safe_load(spec_file.read_text(encoding="utf-8")))
+        data = yaml.safe_load(spec_file.read_text(encoding="utf-8"))
+        spec = TrainSpec.model_validate(data)
     except ValidationError as error:
-        _refuse("\n".join(f"{spec_file}: {line}" for line in explain(error)))
+        _refuse("\n".join(f"{spec_file}: {line}" for line in explain(error, data)))
     except (ValueError, OSError, yaml.YAMLError) as error:
         _refuse(f"{spec_file}: {error}")
     try:
@@ -52,7 +53,7 @@ def train(
         for point in points:
             print(
                 f"{point.stage} epoch {point.epoch}  valid perplexity {point.valid_perplexity:.2f}  "
-                f"train {point.train_nats_per_token:.3f} nats  {point.tokens_per_second:,.0f} tokens/s"
+                f"training loss {point.train_nats_per_token:.3f}  {point.tokens_per_second:,.0f} tokens/s"
                 f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}",
                 flush=True,
             )
@@ -92,7 +93,7 @@ def evaluate(
             sizes = tuple(int(part) for part in window.split(","))
             spec = Cache.model_validate({"window": sizes, "mode": mode, **values})
         scores = rescore(record, run, device=device, threads=granted, cache=spec)
-    except (CorpusError, ValueError) as error:
+    except (CorpusError, ValueError, KeyError) as error:
         _refuse(str(error))
     for name, score in scores.items():
         _print_score(name, score)

@@ -7,9 +7,7 @@ holds at once beyond the weights and what the layers hand over: large intermedia
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from lm.spec import Model, Part
+from lm.spec import Part
 
 
 class HeadCost(Part):
@@ -19,10 +17,3 @@ class HeadCost(Part):
     training_flops_per_token: float
     evaluation_flops_per_token: float
     peak_bytes: float
-
-
-def recurrent_flops(model: Model) -> float:
-    """Training FLOPs a token of the layers below the head."""
-    gates = {"lstm": 4, "gru": 3}[model.cell]
-    sizes = (model.embedding_size, *model.hidden_sizes)
-    return 3 * 2 * sum(gates * size * (fan_in + size) for fan_in, size in pairwise(sizes))

@@ -62,8 +62,13 @@ def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float
 
 
 @torch.inference_mode()
-def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> tuple[TokenNats, dict[str, float]]:
-    """The exact loss of every predicted token, state carried along each column; and the head's own measures."""
+def token_nats(
+    model: LanguageModel, text_RB: Tensor, window: int, *, measured: bool = True
+) -> tuple[TokenNats, dict[str, float]]:
+    """The exact loss of every predicted token, state carried along each column; and what the head measures.
+
+    Measures can cost many times the losses; not `measured`, there are none.
+    """
     # One tensor from the start: small results kept from every window would split the memory that the large
     # intermediate ones need again, and were measured to cost gigabytes.
     nats_TB = torch.empty(len(text_RB) - 1, text_RB.shape[1], device=text_RB.device, dtype=model.embedding_VE.dtype)
@@ -74,9 +79,10 @@ def token_nats(model: LanguageModel, text_RB: Tensor, window: int) -> tuple[Toke
         targets_TB = text_RB[row + 1 : row + 1 + window]
         outputs, state = model(text_RB[row : row + len(targets_TB)], state)
         nats_TB[row : row + len(targets_TB)] = scorer.target_nats(outputs, targets_TB)
-        for name, tally in model.head.tallies(scorer, outputs, targets_TB).items():
-            tallies[name] = tallies[name] + tally if name in tallies else tally
-    return in_text_order(nats_TB, text_RB), model.head.measures(tallies, nats_TB.numel())
+        if measured:
+            for name, tally in model.head.tallies(scorer, outputs, targets_TB).items():
+                tallies[name] = tallies[name] + tally if name in tallies else tally
+    return in_text_order(nats_TB, text_RB), model.head.measures(tallies, nats_TB.numel()) if measured else {}
 
 
 @torch.inference_mode()

@@ -38,7 +38,7 @@ def rescore(
         ("valid", corpus.valid, scoring.valid_columns),
         ("test", corpus.test, scoring.test_columns),
     ):
-        scores[split] = token_nats(model, columns(text, count, chosen), scoring.window)[0].score()
+        scores[split] = token_nats(model, columns(text, count, chosen), scoring.window, measured=False)[0].score()
     if cache is None:
         return scores
     values, plain, mixed = score_with_cache(

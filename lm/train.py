@@ -18,7 +18,7 @@ from lm.cache import score_with_cache
 from lm.checkout import commit
 from lm.checkpoint import load_weights, remove_checkpoints, save_weights
 from lm.codebooks import build_codebook, save_codebook
-from lm.data import EncodedCorpus, fingerprint_of, load
+from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
 from lm.data.batches import columns
 from lm.epochs import run_stage
 from lm.evaluate import TokenNats, token_nats
@@ -62,11 +62,13 @@ def train(
     over. A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and
     within an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
 
-    Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if `out` holds another
-    trial or a text is too short for its columns.
+    Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if the head does not fit
+    its vocabulary, `out` holds another trial or a text is too short for its columns.
     """
     torch.set_num_threads(threads)
     chosen = choose_device(device)
+    for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):
+        raise ValueError(problem)
     out.mkdir(parents=True, exist_ok=True)
     with FileLock(out / ".lock"):
         settled = read_record(out)
@@ -118,12 +120,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def words_for(spec: TrainSpec, corpus: EncodedCorpus, *folders: Path | None) -> Words:
-    """What the spec's head may know of the corpus's words; ValueError where it does not fit their number.
+    """What the spec's head may know of the corpus's words.
 
     Its codebook, where it needs one, is the first that a trial keeps in one of the folders, built where none does.
     """
-    for problem in vocabulary_misfits(spec.head, len(corpus.vocabulary)):
-        raise ValueError(problem)
     codebook = None
     if isinstance(spec.head, EcocHead):
         copies = [codebook_path(folder) for folder in folders if folder is not None]
@@ -233,6 +233,7 @@ def _cache_stage(trial: TrialState) -> None:
             "valid": mixed["valid"].score(),
             "test": mixed["test"].score(),
             "cache": chosen,
+            "measures": {},
         }
     )
     _keep_stage(trial, result, mixed)

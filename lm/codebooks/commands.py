@@ -48,13 +48,14 @@ def codebook(
     from lm.data import load
 
     try:
-        question = _question(spec_file)
+        asked = yaml.safe_load(spec_file.read_text(encoding="utf-8"))
+        question = _question(asked)
         corpus = load(question.corpus)
         built = build_codebook(question.codebook, corpus)
         by = question.embeddings or _own_embeddings(question.codebook)
         statistics = codebook_statistics(built, None if by is None else word_vectors(by, corpus))
     except ValidationError as error:
-        for line in explain(error):
+        for line in explain(error, asked):
             typer.echo(f"{spec_file}: {line}", err=True)
         raise typer.Exit(2) from None
     except (ValueError, OSError, yaml.YAMLError) as error:
@@ -65,9 +66,8 @@ def codebook(
         typer.echo(f"  {name:<28}{value}")
 
 
-def _question(spec_file: Path) -> CodebookQuestion:
-    """ValueError, as ValidationError is one too, where the file holds neither form."""
-    asked = yaml.safe_load(spec_file.read_text(encoding="utf-8"))
+def _question(asked: object) -> CodebookQuestion:
+    """ValueError, as ValidationError is one too, where what was asked has neither form."""
     if isinstance(asked, dict) and "codebook" in asked:
         return CodebookQuestion.model_validate(asked)
     spec = TrainSpec.model_validate(asked)

@@ -63,6 +63,8 @@ def _of_checkpoint(path: Path, words: int) -> NDArray[np.float32]:
             embedding_VE: NDArray[np.float32] = weights.get_tensor(_TENSOR).astype(np.float32)
     except SafetensorError as error:
         raise ValueError(f"{path}: not weights with a tensor {_TENSOR} ({error})") from error
+    if embedding_VE.ndim != 2:
+        raise ValueError(f"{path}: its {_TENSOR} is no matrix, but of shape {embedding_VE.shape}")
     if len(embedding_VE) != words:
         raise ValueError(f"{path}: a model of {len(embedding_VE):,} words, the corpus has {words:,}")
     return embedding_VE

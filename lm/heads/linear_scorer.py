@@ -16,7 +16,7 @@ class LinearScorer:
     """The distribution softmax(W h + b) of the last layer's dropped output."""
 
     weight_VH: Tensor
-    bias_V: Tensor
+    bias_V: Tensor | None
 
     def log_probabilities(self, outputs: Outputs) -> Tensor:
         """Log-probabilities (T, B, V), normalised over the vocabulary."""

@@ -75,8 +75,7 @@ class TwoLevel(OutputHead):
         # 11 / 17 / 190 (10 words a class, N = 700, H = 400), 280 / 24 / 310 (100 words a class, the same N and H),
         # 7 / 3 / 24 (100 words, N = 350, H = 64). Not measured on a GPU: in place it waits to read the sizes and starts
         # many small products, while it has bandwidth for copies, so that there only memory is a limit.
-        rows = GATHERED_NUMBERS_ON_GPU // hidden_NH.shape[1] if hidden_NH.is_cuda else len(self.leaf_weight_VH)
-        leaf_nats = self._gathered_nats if len(class_N) * max(self.sizes) <= rows else self._in_place_nats
+        leaf_nats = self._gathered_nats if self._gathers(len(class_N)) else self._in_place_nats
         return (class_nats_N + leaf_nats(hidden_NH, class_N, position_N)).view_as(targets_TB)
 
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
@@ -90,7 +89,7 @@ class TwoLevel(OutputHead):
     def cost(self, tokens: int) -> HeadCost:
         """A softmax over classes and one over a class, padded to the largest where the weights are gathered."""
         (classes, size), largest = self.class_weight_CH.shape, max(self.sizes)
-        gathered = tokens * largest <= len(self.leaf_weight_VH)
+        gathered = self._gathers(tokens)
         leaves = largest if gathered else self.mean_size
         parameters = sum(p.numel() for p in self.parameters())
         return HeadCost(
@@ -99,6 +98,12 @@ class TwoLevel(OutputHead):
             evaluation_flops_per_token=2 * size * (classes + leaves),
             peak_bytes=4 * (3 * tokens * classes + (2 * tokens * largest * size if gathered else 0) + parameters),
         )
+
+    def _gathers(self, tokens: int) -> bool:
+        """Whether so many targets' weights are copied, rather than used in place."""
+        words, size = self.leaf_weight_VH.shape
+        rows = GATHERED_NUMBERS_ON_GPU // size if self.leaf_weight_VH.is_cuda else words
+        return bool(tokens * max(self.sizes) <= rows)
 
     def _gathered_nats(self, hidden_NH: Tensor, class_N: Tensor, position_N: Tensor) -> Tensor:
         """Loss of each target within its class: the rows of its class copied, short classes padded."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lm.spec.codebooks import class_bits, code_bits
 from lm.spec.heads import (
     AdaptiveHead,
+    BallDropLoss,
     DifferentiatedHead,
     EcocHead,
     Head,
@@ -26,6 +27,8 @@ def misfits(head: Head, model: Model) -> Iterator[str]:
     last = model.hidden_sizes[-1]
     match head:
         case SoftmaxHead() | SampledHead():
+            if model.init_range is not None and isinstance(head, SampledHead) and isinstance(head.loss, NceLoss):
+                yield "model.init_range would undo what NCE's bias starts from, the logarithm of the noise"
             if model.tied and last != model.embedding_size:
                 yield (
                     f"a tied model's last layer must have the embedding's size: "
@@ -50,12 +53,6 @@ def misfits(head: Head, model: Model) -> Iterator[str]:
         case DifferentiatedHead():
             if sum(head.sizes) != last:
                 yield f"head.sizes sum to {sum(head.sizes)}, the last layer has {last} units"
-        case SoftmaxHead():
-            if head.augmented is not None and last != model.embedding_size:
-                yield (
-                    f"head.augmented compares words by their embeddings: the last layer's {last} units "
-                    f"must be embedding_size = {model.embedding_size}"
-                )
         case _:
             pass
 
@@ -84,6 +81,8 @@ def vocabulary_misfits(head: Head, vocabulary_size: int) -> Iterator[str]:
             least, bits = class_bits(vocabulary_size), code_bits(codebook, vocabulary_size)
             if bits < least:
                 yield f"head.codebook.bits {bits} cannot name {vocabulary_size:,} words: at least {least} are needed"
+            if isinstance(head.loss, BallDropLoss) and (head.loss.radius or 0) >= bits:
+                yield f"head.loss.radius {head.loss.radius} leaves none of {bits} bits to train on"
         case SoftmaxHead() | MixtureHead():
             pass
 

@@ -68,6 +68,8 @@ class MixtureHead(Part):
     def _some_expert(self) -> Self:
         if not sum(self.experts):
             raise ValueError(f"experts {list(self.experts)} are none: at least one layer needs one")
+        if self.gate == "uniform" and self.prior_penalty:
+            raise ValueError(f"prior_penalty {self.prior_penalty:g} has nothing to act on: the gate is uniform")
         return self
 
 
@@ -129,7 +131,8 @@ class DifferentiatedHead(Part):
 class SampledSoftmaxLoss(Part):
     """Sampled softmax by importance sampling (Bengio & Senecal 2008): the partition function from `samples` words.
 
-    `correct_target` subtracts the target's own log expected count as well.
+    `correct_target` subtracts the target's own log expected count as well, and with replacement keeps samples that are
+    the target, which are else left out.
     """
 
     kind: Literal["softmax"]
@@ -194,7 +197,7 @@ class SpanSumLoss(_BitLoss):
 class BallDropLoss(_BitLoss):
     """Binary cross-entropy without the up to `radius` most wrong bits.
 
-    The radius is what the code can correct, at most a tenth of its bits, if not given.
+    The radius is what the code can correct, at most a tenth of its bits, if not given: none where it corrects nothing.
     """
 
     kind: Literal["ball_drop"]

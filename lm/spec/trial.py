@@ -82,19 +82,38 @@ class TrainSpec(Part):
         return stages
 
 
-def explain(error: ValidationError) -> list[str]:
-    """What is wrong with a spec, a line each: dotted key, rule, what was got; of an unknown key the nearest one."""
+def explain(error: ValidationError, data: object) -> list[str]:
+    """What is wrong with the data of a spec, a line each: dotted key, rule, what was got; the nearest known key."""
     schema = TrainSpec.model_json_schema()
     known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
     lines = []
     for found in error.errors():
-        *above, last = [str(part) for part in found["loc"]] or [""]
-        line = f"{'.'.join((*above, last))}: {found['msg']}, got {found['input']!r}"
+        place = _place(found["loc"], data)
+        line = f"{found['msg']}, got {found['input']!r}"
+        if found["type"] == "value_error":  # a rule over several values, which names them and what it got
+            line = str(found["ctx"]["error"])
         if found["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(last, known, n=1)
-            line = f"{'.'.join((*above, last))}: unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
-        lines.append(line)
-    return lines
+            near = difflib.get_close_matches(place[-1], known, n=1)
+            line = "unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
+        lines.append(": ".join(filter(None, (".".join(place), line))))
+    return list(dict.fromkeys(lines))
+
+
+def _place(location: tuple[int | str, ...], data: object) -> list[str]:
+    """The keys of a value, without what the validator adds: the tags of unions and the names of their members."""
+    place = []
+    for part in location:
+        if isinstance(data, dict):
+            if part in data:
+                place.append(str(part))
+                data = data[part]
+            elif data.get("kind") != part:
+                place.append(str(part))
+                data = None
+        elif isinstance(data, list) and isinstance(part, int):
+            place.append(str(part))
+            data = data[part] if part < len(data) else None
+    return place
 
 
 def trial_key(spec: TrainSpec, fingerprint: str) -> str:

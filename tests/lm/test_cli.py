@@ -67,7 +67,7 @@ def test_train_prints_its_epochs_and_scores_and_is_not_repeated(corpus_folder: P
     lines = first.output.splitlines()
     assert [line.split("  ")[0] for line in lines[:3]] == ["train epoch 1", "train epoch 2", "finetune-1 epoch 3"]
     assert all(
-        re.search(r"valid perplexity \d+\.\d\d  train \d\.\d{3} nats  [\d,]+ tokens/s", line) for line in lines[:3]
+        re.search(r"valid perplexity \d+\.\d\d  training loss \d\.\d{3}  [\d,]+ tokens/s", line) for line in lines[:3]
     )
     assert "averaging" in lines[2] and lines[3].startswith("complete in")
     names = [line.split(":")[0] for line in lines[4:]]
@@ -252,3 +252,39 @@ def test_help_and_nothing() -> None:
 
 def invoke_plain(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("{kind: mixture, experts: [1, 2]}", "head.experts lists 2 counts; the embedding and 3 layers need 4"),
+        ("{kind: mixture, expert: [1]}", "head.expert: unknown key (did you mean 'experts'?)"),
+        (
+            "{kind: mixture, experts: [0, 0, 0, 2], gate: uniform, prior_penalty: 0.1}",
+            "head: prior_penalty 0.1 has nothing to act on: the gate is uniform",
+        ),
+        ("{kind: adaptive}", "a head of kind adaptive has no matrix to tie: model.tied must be false"),
+        (
+            "{kind: ecoc, codebook: {kind: random, bits: 40}, loss: {kind: span_max}}",
+            "head: loss span_max needs a codebook with spans, random has none",
+        ),
+    ],
+)
+def test_a_head_that_does_not_fit_is_told_in_one_clear_line(tmp_path: Path, head: str, said: str) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(f"{{corpus: {{name: ptb}}, epochs: 1, optimizer: {{kind: sgd, learning_rate: 1.0}}, head: {head}}}")
+    done = invoke("train", spec, "--out", tmp_path / "out")
+    assert done.exit_code == 2 and not (tmp_path / "out").exists()
+    assert f"{spec}: {said}" in done.stderr.splitlines()
+
+
+def test_a_head_that_does_not_fit_the_vocabulary_leaves_nothing_behind(tmp_path: Path, corpus_folder: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    head = "{kind: ecoc, codebook: {kind: random, bits: 4}}"
+    spec.write_text(
+        f"{{corpus: {{name: {corpus_folder}}}, model: {{tied: false}}, epochs: 1, "
+        f"optimizer: {{kind: sgd, learning_rate: 1.0}}, head: {head}}}"
+    )
+    done = invoke("train", spec, "--out", tmp_path / "out")
+    assert done.exit_code == 2 and not (tmp_path / "out").exists()
+    assert done.stderr.splitlines() == ["head.codebook.bits 4 cannot name 24 words: at least 5 are needed"]
