@@ -1,4 +1,4 @@
-"""Locked and embedding dropout (Merity et al. 2017, sections 4.2 and 4.3). T time, B batch, F features, V vocabulary."""
+"""Locked and embedding dropout (Merity et al. 2017, 4.2 and 4.3). T time, B batch, F features, V vocabulary."""
 
 from __future__ import annotations
 
