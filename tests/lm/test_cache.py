@@ -17,7 +17,7 @@ from lm.data import EncodedCorpus
 from lm.data.batches import columns
 from lm.evaluate import token_nats
 from lm.model import LanguageModel
-from lm.spec import Cache, Dropout, Model, SoftmaxHead
+from lm.spec import Cache, Dropout, Head, MixtureHead, Model, SoftmaxHead
 
 Mode = Literal["reference", "full"]
 CPU = torch.device("cpu")
@@ -176,21 +176,20 @@ def test_table_3_counts_on_wikitext_2(wikitext2: EncodedCorpus) -> None:
     assert all(counts(chunk)[1] != TABLE_3 for chunk in (2000, 4000, 3785))
 
 
-def model(vocabulary: int = V) -> LanguageModel:
-    return LanguageModel(
-        Model(layers=2, embedding_size=H, hidden_size=5),
-        SoftmaxHead(kind="softmax"),
-        Dropout(),
-        even(vocabulary),
-        torch.Generator().manual_seed(3),
-    )
+HEADS: list[Head] = [SoftmaxHead(kind="softmax"), MixtureHead(kind="mixture", experts=(0, 1, 2), dropout=0.5)]
 
 
-def test_scores_of_a_model_with_its_cache() -> None:
-    """Keys are the last layer's raw outputs; the plain losses are those of one column."""
+def model(head: Head = HEADS[0]) -> LanguageModel:
+    shape = Model(layers=2, embedding_size=H, hidden_size=5)
+    return LanguageModel(shape, head, Dropout(), even(V), torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.kind)
+def test_scores_of_a_model_with_its_cache(head: Head) -> None:
+    """Keys are the last layer's raw outputs, whatever the head; the plain losses are those of one column."""
     texts = {"valid": np.tile(np.arange(V, dtype=np.int32), 20), "test": np.tile(np.array([2, 0, 1], np.int32), 20)}
     spec = Cache(window=12, weight=0.4, flatness=2.0, mode="full")
-    built = model()
+    built = model(head)
     values, plain, mixed = score_with_cache(built, texts, spec, 7, CPU)
     assert values == CacheValues(12, 0.4, 2.0)
     for split, text in texts.items():

@@ -103,7 +103,7 @@ def test_without_gradient(mode: type[torch.no_grad] | type[torch.inference_mode]
 
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(
-    ("rows", "size", "words", "chunk"), [(60, 40, 31, 20), (84, 16, 1000, 16), (100, 200, 500, 28), (350, 400, 900, 33)]
+    ("rows", "size", "words", "chunk"), [(60, 40, 31, 20), (80, 16, 1000, 16), (100, 200, 500, 28), (350, 400, 900, 33)]
 )
 def test_cached_chunks_without_gradient_are_the_plain_loss_to_the_last_bit(
     rows: int, size: int, words: int, chunk: int, with_bias: bool, monkeypatch: pytest.MonkeyPatch
@@ -111,7 +111,6 @@ def test_cached_chunks_without_gradient_are_the_plain_loss_to_the_last_bit(
     """For chunks of at least 16 rows, the last one too; shorter products may be summed in another order."""
     hidden_NH, weight_VH, bias_V, targets_N, _ = problem(torch.float32, rows=rows, size=size, words=words)
     given_bias = bias_V if with_bias else None
-    assert chunk >= 16 and (rows % chunk >= 16 or rows % chunk == 0)
     monkeypatch.setattr(lm.heads.cross_entropy, "CACHED_BYTES", chunk * words * 4)
     expected_N = F.cross_entropy(F.linear(hidden_NH, weight_VH, given_bias), targets_N, reduction="none")
     with torch.no_grad(), LiveBytes() as live:
