@@ -1,4 +1,4 @@
-"""Columns and windows: 8.7. R rows, B columns."""
+"""Columns, and windows of random length (Merity et al. 2017, section 4.1). R rows, B columns."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_every_row_from_the_second_is_a_target_once_but_perhaps_the_last(
 
 
 def test_statistics_of_window_lengths() -> None:
-    """8.7, for a base length of 70."""
+    """Mean, spread and share of long ones by their distribution, for a base length of 70."""
     draw = window_sampler(PAPER, None, torch.Generator().manual_seed(1))
     lengths, factors = np.array([draw() for _ in range(40_000)]).T
     assert lengths.mean() == pytest.approx(67.7, abs=0.2) and lengths.std() == pytest.approx(9.1, abs=0.15)

@@ -1,4 +1,4 @@
-"""The neural cache against loops over tokens, and the counts that Merity et al. (2017) print: 8.9."""
+"""The neural cache against loops over tokens, and the counts that Merity et al. (2017, table 3) print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lm.data import EncodedCorpus
 from lm.data.batches import columns
 from lm.evaluate import token_nats
 from lm.model import LanguageModel
-from lm.spec import Cache, Dropout, Model, SoftmaxHead
+from lm.spec import Cache, Dropout, Head, MixtureHead, Model, SoftmaxHead
 
 Mode = Literal["reference", "full"]
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def by_the_whole_history(hidden_NH: Tensor, targets_N: Tensor, nats_N: Tensor, v
 @pytest.mark.parametrize("window", [1, 7, 40, 200])
 @pytest.mark.parametrize("chunk", [1, 5, 40, 41, 1000])
 def test_reference_mode_against_the_authors_loop(window: int, chunk: int) -> None:
-    """8.9e."""
+    """Token by token, the history cut after every chunk, as it is in the authors' code."""
     values = CacheValues(window, 0.3, 0.8)
     nats_N = cache_nats(*passage(), values, mode="reference", chunk=chunk)
     np.testing.assert_allclose(nats_N.numpy(), by_the_authors_code(*passage(), values, chunk), rtol=1e-10)
@@ -84,7 +84,7 @@ def test_reference_mode_against_the_authors_loop(window: int, chunk: int) -> Non
 
 @pytest.mark.parametrize("window", [1, 7, 40, 200])
 def test_full_mode_against_a_loop_whatever_the_chunk(window: int) -> None:
-    """8.9e."""
+    """Every position has as long a history as the text and the window give it."""
     values = CacheValues(window, 0.3, 0.8)
     nats = [cache_nats(*passage(), values, mode="full", chunk=chunk) for chunk in (1, 13, 5000)]
     np.testing.assert_allclose(nats[0].numpy(), by_the_whole_history(*passage(), values), rtol=1e-10)
@@ -92,7 +92,7 @@ def test_full_mode_against_a_loop_whatever_the_chunk(window: int) -> None:
 
 
 def test_reference_chunks_differ_at_one_position_each() -> None:
-    """8.9e: each later chunk begins with a position that has no cache."""
+    """Each later chunk begins with a position that has no cache."""
     values = CacheValues(7, 0.3, 0.8)
     one, many = (cache_nats(*passage(), values, mode="reference", chunk=chunk) for chunk in (1000, 20))
     assert (one != many).nonzero().flatten().tolist() == [20, 40, 60, 80]
@@ -108,14 +108,14 @@ def test_blocks_of_queries_change_nothing() -> None:
 
 @pytest.mark.parametrize("mode", ["reference", "full"])
 def test_no_weight_is_the_model_exactly(mode: Mode) -> None:
-    """8.9a."""
+    """With lambda 0, to the last bit."""
     hidden_NH, targets_N, nats_N = passage()
     nats = cache_nats(hidden_NH, targets_N, nats_N, CacheValues(7, 0.0, 1.0), mode=mode, chunk=20)
     assert torch.equal(nats, nats_N)
 
 
 def test_no_flatness_is_the_relative_frequency() -> None:
-    """8.9b."""
+    """With theta 0, of the word in the window."""
     hidden_NH, targets_N, _ = passage()
     words = targets_N.tolist()
     probability = cache_probability(hidden_NH, targets_N, 15, 0.0).tolist()
@@ -125,7 +125,7 @@ def test_no_flatness_is_the_relative_frequency() -> None:
 
 
 def test_endless_flatness_is_the_word_of_the_best_match() -> None:
-    """8.9c."""
+    """All mass lies on the word that followed the most similar hidden state."""
     hidden_NH, targets_N, _ = passage()
     words = targets_N.tolist()
     probability = cache_probability(hidden_NH, targets_N, 15, 1e6).tolist()
@@ -136,7 +136,7 @@ def test_endless_flatness_is_the_word_of_the_best_match() -> None:
 
 
 def test_probabilities_sum_to_one_over_the_vocabulary() -> None:
-    """8.9d: every word takes the last target's place in turn."""
+    """Every word takes the last target's place in turn."""
     hidden_NH, targets_N, _ = passage()
     total = 0.0
     for word in range(V):
@@ -163,7 +163,7 @@ TABLE_3 = {
 
 
 def test_table_3_counts_on_wikitext_2(wikitext2: EncodedCorpus) -> None:
-    """8.9f: window 3785 and chunks of 5000 give all 40 counts; other chunks do not."""
+    """Window 3785 and chunks of 5000 give all 40 counts; other chunks do not."""
     targets = wikitext2.valid[1:]
     assert len(targets) == 217_645 and len(TABLE_3) == 40
 
@@ -176,21 +176,20 @@ def test_table_3_counts_on_wikitext_2(wikitext2: EncodedCorpus) -> None:
     assert all(counts(chunk)[1] != TABLE_3 for chunk in (2000, 4000, 3785))
 
 
-def model(vocabulary: int = V) -> LanguageModel:
-    return LanguageModel(
-        Model(layers=2, embedding_size=H, hidden_size=5),
-        SoftmaxHead(kind="softmax"),
-        Dropout(),
-        even(vocabulary),
-        torch.Generator().manual_seed(3),
-    )
+HEADS: list[Head] = [SoftmaxHead(kind="softmax"), MixtureHead(kind="mixture", experts=(0, 1, 2), dropout=0.5)]
 
 
-def test_scores_of_a_model_with_its_cache() -> None:
-    """Keys are the last layer's raw outputs; the plain losses are those of one column."""
+def model(head: Head = HEADS[0]) -> LanguageModel:
+    shape = Model(layers=2, embedding_size=H, hidden_size=5)
+    return LanguageModel(shape, head, Dropout(), even(V), torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.kind)
+def test_scores_of_a_model_with_its_cache(head: Head) -> None:
+    """Keys are the last layer's raw outputs, whatever the head; the plain losses are those of one column."""
     texts = {"valid": np.tile(np.arange(V, dtype=np.int32), 20), "test": np.tile(np.array([2, 0, 1], np.int32), 20)}
     spec = Cache(window=12, weight=0.4, flatness=2.0, mode="full")
-    built = model()
+    built = model(head)
     values, plain, mixed = score_with_cache(built, texts, spec, 7, CPU)
     assert values == CacheValues(12, 0.4, 2.0)
     for split, text in texts.items():

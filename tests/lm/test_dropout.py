@@ -1,4 +1,4 @@
-"""Locked and embedding dropout. T time, B batch, F features, V vocabulary."""
+"""Locked and embedding dropout (Merity et al. 2017, 4.2 and 4.3). T time, B batch, F features, V vocabulary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
 
 @pytest.mark.parametrize("probability", [0.1, 0.4, 0.65])
 def test_locked_dropout_on_ones(probability: float, device: torch.device) -> None:
-    """8.3."""
+    """One mask for all time, another for each column and call; zeros by their share, a mean of about 1."""
     noise = seeded(0, device)
     ones_TBF = torch.ones(7, 40, 400, device=device)
     dropped_TBF = locked_dropout(ones_TBF, probability, noise)
@@ -44,7 +44,7 @@ def test_a_mask_of_one_generator_state_is_always_the_same(device: torch.device) 
 
 
 def test_no_two_places_share_a_mask(device: torch.device) -> None:
-    """8.3: after the embedding, between the layers (twice) and after the last one, in layers of one size."""
+    """After the embedding, between the layers (twice) and after the last one, in layers of one size."""
     size = 64
     model = LanguageModel(
         Model(layers=3, embedding_size=size, hidden_size=size),
@@ -70,7 +70,7 @@ def test_no_two_places_share_a_mask(device: torch.device) -> None:
 
 
 def test_words_are_dropped_whole(device: torch.device) -> None:
-    """8.4a: a word is zero at every place of the window, or scaled at every place."""
+    """A word is zero at every place of the window, or scaled at every place."""
     words, probability = 12, 0.4
     embedding_VF = (torch.rand(words, 5, generator=seeded(0)) + 0.5).to(device)
     tokens_TB = torch.randint(words, (30, 8), generator=seeded(1)).to(device)
@@ -87,7 +87,7 @@ def test_words_are_dropped_whole(device: torch.device) -> None:
 
 
 def test_share_of_dropped_words(device: torch.device) -> None:
-    """8.4b."""
+    """About as many as the probability says."""
     words, probability = 20_000, 0.1
     every_word = torch.arange(words, device=device)[:, None]
     embedded = embed(every_word, torch.ones(words, 2, device=device), probability, seeded(0, device))
@@ -96,7 +96,7 @@ def test_share_of_dropped_words(device: torch.device) -> None:
 
 
 def test_no_gradient_reaches_a_dropped_word(device: torch.device) -> None:
-    """8.4c: and a word that stayed gets one for each place, scaled."""
+    """And a word that stayed gets one for each place, scaled."""
     words, probability = 12, 0.4
     embedding_VF = torch.rand(words, 3, device=device).add_(0.5).requires_grad_()
     tokens_TB = torch.randint(words, (30, 8), generator=seeded(1)).to(device)
@@ -111,7 +111,7 @@ def test_no_gradient_reaches_a_dropped_word(device: torch.device) -> None:
 
 
 def test_a_tied_decoder_keeps_the_words_that_the_input_dropped(device: torch.device) -> None:
-    """8.4d: logits are those of the whole embedding, whatever was dropped on the way in."""
+    """Logits are those of the whole embedding, whatever was dropped on the way in."""
     model = LanguageModel(
         Model(layers=1, embedding_size=6),
         SoftmaxHead(kind="softmax"),

@@ -1,4 +1,4 @@
-"""Exact losses and both perplexities: 8.11 and section 7 of the notes. R rows, B columns, V vocabulary."""
+"""Exact losses, and perplexity by predicted tokens and as the reference code divides. R rows, B columns, V words."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def text(tokens: int, count: int) -> Tensor:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_constant_logits_have_a_perplexity_of_the_vocabulary_size(count: int) -> None:
-    """8.11."""
+    """V itself; and V^((R - 1) / R) where the loss is divided by all rows, the first included, as in the reference."""
     text_RB = text(203, count)
     rows = 203 // count
     score = token_nats(model(constant=True), text_RB, 20)[0].score()

@@ -1,4 +1,4 @@
-"""AR and TAR: 8.6. T time, B batch, H layer size."""
+"""AR and TAR (Merity et al. 2017, section 4.6). T time, B batch, H layer size."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_steady_rise_of_one_costs_one() -> None:
 
 
 def test_the_inverted_scale_inflates_the_activation_penalty() -> None:
-    """8.6c: a factor of 1 / (1 - 0.4) on average."""
+    """A factor of 1 / (1 - 0.4) on average."""
     output_TBH = normal(70, 40, 400).float()
     noise = torch.Generator().manual_seed(1)
     factors = [activation(locked_dropout(output_TBH, 0.4, noise)) / activation(output_TBH) for _ in range(4)]
@@ -54,7 +54,7 @@ def test_the_inverted_scale_inflates_the_activation_penalty() -> None:
 
 
 def test_only_the_activation_penalty_sees_the_output_mask() -> None:
-    """8.6e: the output mask is drawn last, so that a model with another rate has the same raw output."""
+    """The output mask is drawn last, so that a model with another rate has the same raw output."""
 
     def penalties(rate: float) -> tuple[float, float]:
         model = LanguageModel(

@@ -38,7 +38,7 @@ def nats(model: LanguageModel, text_RB: Tensor, noise: torch.Generator | None = 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_equals_a_standard_stack(cell: str, dtype: torch.dtype, within: float, device: torch.device) -> None:
-    """8.1a: one multi-layer module of PyTorch, an embedding and a linear decoder with the same weights."""
+    """One multi-layer module of PyTorch, an embedding and a linear decoder with the same weights."""
     shape = Model.model_validate({"cell": cell, "layers": 3, "embedding_size": 7, "hidden_size": 7, "tied": False})
     model = build(shape).to(device=device, dtype=dtype)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_every_mask_in_its_place(cell: str, device: torch.device) -> None:
 def test_windows_with_carried_state_are_one_long_window(
     cell: str, lengths: tuple[int, ...], device: torch.device
 ) -> None:
-    """8.1c."""
+    """Where nothing is dropped, however the text is cut."""
     shape = Model.model_validate({"cell": cell, "layers": 2, "embedding_size": 5, "hidden_size": 6})
     model = build(shape, Dropout(weight=0.5, output=0.5)).to(device, torch.float64)
     tokens_TB = text().to(device)[:-1]
@@ -158,7 +158,7 @@ UNTIED = Model(layers=2, embedding_size=5, hidden_size=(6, 5), tied=False)
 
 
 def test_tied_matrices_are_one_storage() -> None:
-    """8.5."""
+    """Loading weights and changing their type keep them so; untied matrices are two."""
     model = build(TIED)
     assert model.head.weight_VH is model.embedding_VE
     model.load_weights({name: weight + 1.0 for name, weight in model.weights().items()})
@@ -180,7 +180,7 @@ def test_an_augmented_head_has_no_weights_of_its_own(shape: Model) -> None:
 
 
 def test_a_tied_head_scores_by_likeness_to_the_embedding() -> None:
-    """8.5: the logits of a hidden vector that equals a word's embedding are E E_w + b."""
+    """The logits of a hidden vector that equals a word's embedding are E E_w + b."""
     model = build(TIED)
     embedding_VE = model.embedding_VE.detach()
     bias_V = torch.linspace(-0.1, 0.1, V)
@@ -194,7 +194,7 @@ def test_a_tied_head_scores_by_likeness_to_the_embedding() -> None:
 
 
 def test_the_tied_gradient_is_the_sum_of_both() -> None:
-    """8.5."""
+    """That of the embedding and that of the decoder, where an untied model holds equal copies."""
     drop = Dropout(embedding=0.2, output=0.3, weight=0.4)
     tied, untied = build(TIED, drop).double(), build(UNTIED, drop).double()
     weights = tied.weights()

@@ -1,4 +1,4 @@
-"""Averaging, the trigger and one step of training: 8.8."""
+"""Averaging, the trigger (Merity et al. 2017, section 3, algorithm 1) and one step of training."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def equal(some: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
 
 
 def test_running_mean_is_the_arithmetic_mean() -> None:
-    """8.8a."""
+    """Of all iterates so far, but for the one it began at."""
     generator = torch.Generator().manual_seed(0)
     iterates = [torch.randn(4, 5, generator=generator, dtype=torch.float64) for _ in range(500)]
     average = RunningAverage({"w": torch.full((4, 5), 1e6, dtype=torch.float64)})  # the iterate that triggered
@@ -57,7 +57,7 @@ def test_the_mean_of_float32_weights_does_not_drift() -> None:
 
 
 def test_averaging_beats_noise_on_a_parabola() -> None:
-    """8.8b: on w^2 / 2 with noisy gradients, iterates have variance rate / (2 - rate), their mean 1 / steps."""
+    """On w^2 / 2 with noisy gradients, iterates have variance rate / (2 - rate), their mean 1 / steps."""
     rate, steps = 0.5, 1000
     weight = nn.Parameter(torch.zeros(8000, dtype=torch.float64))
     optimizer = build_optimizer(NtAsgd(kind="nt_asgd", learning_rate=rate), [weight])
@@ -100,7 +100,7 @@ SEQUENCES = {
     ],
 )
 def test_trigger_table(name: str, rule: Trigger, epoch: int | None) -> None:
-    """8.8d."""
+    """By hand, for an interval of 5; a rule sees order alone, so losses trigger where perplexities do."""
     assert epochs_triggered(rule, SEQUENCES[name]) == epoch
     assert epochs_triggered(rule, [math.log(value) for value in SEQUENCES[name]]) == epoch
 
@@ -113,7 +113,7 @@ def test_the_earliest_trigger_compares_epoch_seven_with_epoch_one() -> None:
 
 
 def test_steps_are_those_of_plain_sgd_before_and_after_the_switch(corpus_folder: Path) -> None:
-    """8.8c."""
+    """Averaging never touches the weights that are trained."""
     averaging, iterates = raw_weights_each_epoch(tiny_spec(corpus_folder, optimizer=AVERAGING, epochs=8))
     assert averaging.at.averaging_from_epoch is not None and 2 < averaging.at.averaging_from_epoch < 8
     sgd = {"kind": "sgd", "learning_rate": 4.0, "clip": 0.5}
@@ -146,7 +146,7 @@ def test_averaging_takes_in_every_step_since_the_switch(corpus_folder: Path, mon
 
 
 def test_evaluating_never_changes_training(corpus_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """8.8e: raw weights are bit for bit those of a trial that is never scored, averaged weights swapped in or not."""
+    """Raw weights are bit for bit those of a trial that is never scored, averaged weights swapped in or not."""
     spec = tiny_spec(corpus_folder, epochs=4, finetune={"epochs": 4})
     scored = begin(spec, stage="finetune-1")
     assert scored.average is not None
@@ -186,7 +186,7 @@ def norm_of(gradients: dict[str, Tensor]) -> float:
 @pytest.mark.parametrize("clip", [0.25, 1e6, None])
 @pytest.mark.parametrize("decay", [0.0, 0.01])
 def test_a_step_written_out(corpus_folder: Path, clip: float | None, decay: float) -> None:
-    """8.8f: gradients are scaled to the clip, then decay is added, then the rate is applied; for every weight."""
+    """Gradients are scaled to the clip, then decay is added, then the rate is applied; for every weight."""
     optimizer = {"kind": "sgd", "learning_rate": 1.0, "clip": clip, "weight_decay": decay}
     stage = begin(tiny_spec(corpus_folder, optimizer=optimizer))
     input_TB, targets_TB = window(stage.spec)
@@ -217,7 +217,7 @@ def test_the_reported_loss_has_no_penalties(corpus_folder: Path) -> None:
 
 
 def test_half_a_window_is_half_a_step(corpus_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """8.8g: a window of half the base length is stepped with half the rate, and half the rate is half the step."""
+    """A window of half the base length is stepped with half the rate, and half the rate is half the step."""
     sgd = {"kind": "sgd", "learning_rate": 3.0}
     whole = begin(tiny_spec(corpus_folder, optimizer=sgd))
     half = copy.deepcopy(whole)

@@ -111,7 +111,7 @@ def test_initial_weights_are_uniform_within_the_inverse_root_of_the_size(cell: C
 @both_types
 @both_cells
 def test_without_weight_drop_or_noise_the_plain_layer(cell: Cell, dtype: torch.dtype, device: torch.device) -> None:
-    """8.2a, and 8.2b at evaluation."""
+    """To the last bit, in training at a probability of 0, and at evaluation at any."""
     never, sometimes = make(cell, 0.0, device, dtype), make(cell, 0.5, device, dtype)
     input_TBI, state = example(never)
     module = plain_module(never)
@@ -127,7 +127,7 @@ def test_without_weight_drop_or_noise_the_plain_layer(cell: Cell, dtype: torch.d
 @both_types
 @both_cells
 def test_masks_show_from_the_second_step_on(cell: Cell, dtype: torch.dtype, device: torch.device) -> None:
-    """8.2b: with no state to begin with, the first step does not depend on the recurrent matrix."""
+    """With no state to begin with, the first step does not depend on the recurrent matrix."""
     layer = make(cell, 0.5, device, dtype)
     input_TBI, _ = example(layer)
     noise = seeded(3, device)
@@ -142,7 +142,7 @@ def test_masks_show_from_the_second_step_on(cell: Cell, dtype: torch.dtype, devi
 def test_with_everything_dropped_the_recurrent_matrix_is_zero(
     cell: Cell, dtype: torch.dtype, device: torch.device
 ) -> None:
-    """8.2c."""
+    """The layer is then the plain one with U = 0."""
     layer = make(cell, ALL_DROPPED, device, dtype)
     input_TBI, state = example(layer)
     output, _ = layer(input_TBI, state, seeded(3, device))
@@ -167,7 +167,7 @@ def test_one_mask_for_all_steps_and_columns(cell: Cell, dtype: torch.dtype, devi
 
 @both_cells
 def test_gradient_flows_only_where_the_mask_lets_it(cell: Cell, device: torch.device) -> None:
-    """8.2d."""
+    """That of U is 0 exactly where the mask is, and nowhere else; other weights have no mask."""
     layer = make(cell, 0.5, device)
     input_TBI, state = example(layer)
     layer(input_TBI, state, seeded(3, device))[0].square().sum().backward()
@@ -181,7 +181,7 @@ def test_gradient_flows_only_where_the_mask_lets_it(cell: Cell, device: torch.de
 
 @both_cells
 def test_central_differences_with_the_mask_frozen(cell: Cell, device: torch.device) -> None:
-    """8.2d."""
+    """Of U, entry by entry."""
     layer = make(cell, 0.5, device)
     input_TBI, state = example(layer, steps=4, batch=2)
 
@@ -203,7 +203,7 @@ def test_central_differences_with_the_mask_frozen(cell: Cell, device: torch.devi
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.7])
 def test_fraction_and_scale_of_dropped_weights(probability: float, device: torch.device) -> None:
-    """8.2e."""
+    """The share that the probability says is zero, the rest is U / (1 - p)."""
     weight = torch.rand(400, 100, generator=seeded(0)).to(device) + 0.5
     noise = seeded(1, device)
     dropped = drop_weights(weight, probability, noise)
@@ -218,7 +218,7 @@ def test_fraction_and_scale_of_dropped_weights(probability: float, device: torch
 def test_weight_drop_after_a_move_and_a_checkpoint(
     cell: Cell, dtype: torch.dtype, device: torch.device, tmp_path: Path
 ) -> None:
-    """8.2f: weights that were saved, loaded into another model and moved are the ones dropped."""
+    """Weights that were saved, loaded into another model and moved are the ones dropped."""
 
     def model(seed: int) -> LanguageModel:
         shape = Model(cell=cell, layers=2, embedding_size=INPUT, hidden_size=(H, INPUT))

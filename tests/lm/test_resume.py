@@ -145,8 +145,10 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
             "loss_reduction": "sum_over_time",
         },
         {"optimizer": {"kind": "sgd_plateau", "learning_rate": 20.0}},  # its second epoch is worse than its first
+        {"head": {"kind": "sampled", "loss": {"kind": "nce", "samples": 8}}},
+        {"head": {"kind": "mixture", "experts": [0, 1, 2], "dropout": 0.3, "prior_penalty": 0.01}},
     ],
-    ids=["adam", "sgd_halving", "gru", "untied", "augmented, in two sessions", "sgd_plateau"],
+    ids=["adam", "sgd_halving", "gru", "untied", "augmented, in two sessions", "sgd_plateau", "sampled", "mixture"],
 )
 def test_other_trials_killed(corpus_folder: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     spec = tiny_spec(corpus_folder, **changes)

@@ -337,6 +337,13 @@ def test_stages_draw_their_own_windows_and_masks(
     assert len(states) == len(set(states)) == 8
 
 
+DIVERGING: list[dict[str, Any]] = [
+    {"kind": "softmax"},
+    {"kind": "mixture", "experts": [0, 1, 2], "prior_penalty": 0.01},
+    {"kind": "sampled", "loss": {"kind": "nce", "samples": 8}},
+]
+
+
 def watch_failure(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float, float]]:
     """Stage, step, rate and gradient norm of the first step that leaves a sum of losses or norms not finite."""
     found: list[tuple[str, int, float, float]] = []
@@ -353,11 +360,13 @@ def watch_failure(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("head", DIVERGING, ids=lambda head: head["kind"])
 def test_a_trial_whose_loss_is_not_finite_is_settled_as_diverged(
-    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clip: float | None
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any], clip: float | None
 ) -> None:
     found = watch_failure(monkeypatch)
-    spec = tiny_spec(corpus_folder, optimizer=SGD | {"learning_rate": 1e38, "clip": clip}, finetune={"epochs": 1})
+    optimizer = SGD | {"learning_rate": 1e38, "clip": clip}
+    spec = tiny_spec(corpus_folder, head=head, optimizer=optimizer, finetune={"epochs": 1})
     assert run(spec, tmp_path) == []
     (stage, step, rate, norm) = found[0]
     record = settled(tmp_path)

@@ -41,7 +41,7 @@ class Example:
 
 def ecoc(loss: str, codebook: Codebook, kind: str = "random", **options: Any) -> Example:
     """An ecoc head on a hand-made code, which is told to be of that kind."""
-    code = {"kind": kind} if kind == "identity" else {"kind": kind, "bits": codebook.bits}
+    code = {"kind": kind, "bits": codebook.bits}
     head = {"kind": "ecoc", "codebook": code, "loss": {"kind": loss, **options}}
     name = "-".join(["ecoc", loss, kind, *map(str, options.values())])
     return Example(name, head, exact=loss == "normalized", codebook=codebook)

@@ -8,19 +8,31 @@ import numpy as np
 import pytest
 import torch
 from examples import Example, seeded
+from handmade import random_code
 from torch import nn
 
 from lm.heads import Outputs, Words, build_head
 
 V = SIZE = 23  # as many units as words: no head is held back by its rank
+BITS = 40  # nearly twice as many as words: the code holds no head back either
 ONE_LAYER = {"layers": 1, "embedding_size": SIZE, "hidden_size": SIZE}
 HEADS = {
     "softmax": {"kind": "softmax"},
     "adaptive": {"kind": "adaptive", "cutoffs": [4, 10], "divisor": 1.0},
     "classes-random": {"kind": "hierarchical", "tree": {"kind": "two_level", "words_per_class": 5, "assign": "random"}},
     "classes-mass": {"kind": "hierarchical", "tree": {"kind": "two_level", "words_per_class": 5, "assign": "mass"}},
+    "classes-unigram": {
+        "kind": "hierarchical",
+        "tree": {"kind": "two_level", "words_per_class": 5, "assign": "unigram"},
+    },
     "huffman": {"kind": "hierarchical", "tree": {"kind": "huffman"}},
     "differentiated": {"kind": "differentiated", "sizes": [3, 8, 12]},  # as many units as words, block by block
+    "mixture": {"kind": "mixture", "experts": [0, 2]},
+    "ecoc-normalized": {
+        "kind": "ecoc",
+        "codebook": {"kind": "random", "bits": BITS},
+        "loss": {"kind": "normalized"},
+    },
 }
 
 
@@ -42,7 +54,7 @@ def test_an_exact_head_reaches_the_perplexity_of_the_chain(name: str) -> None:
     head = build_head(
         Example(name, HEADS[name], model=ONE_LAYER).spec,
         sizes=(SIZE, SIZE),
-        words=Words((1e6 * share_V).astype(np.int64)),
+        words=Words((1e6 * share_V).astype(np.int64), random_code(V, BITS)),
         embedding_VE=embedding_VE,
         tied=False,
         init=seeded(1),

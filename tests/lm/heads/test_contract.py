@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 from examples import EXAMPLES, MODEL, B, Example, T, V, build, embedding, outputs, seeded, targets
+from pydantic import BaseModel
 from torch import Tensor
 
 from lm.heads import OutputHead, Outputs
 from lm.spec import Head, decoder_parameters
+from lm.spec.codebooks import CodebookSpec
 
 every_head = pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
 tight = {"rtol": 0.0, "atol": 1e-12}
 
 
-def kinds() -> set[str]:
-    union, *_ = get_args(Head)
-    return {member.model_fields["kind"].annotation.__args__[0] for member in get_args(union)}
+def kinds(annotation: Any) -> set[type]:
+    """All parts with a `kind` that an annotation allows, within other parts too."""
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return set().union(*map(kinds, get_args(annotation)))
+    fields = annotation.model_fields
+    return set().union({annotation} if "kind" in fields else (), *(kinds(f.annotation) for f in fields.values()))
 
 
-def trained(head: OutputHead, given: Outputs, targets_TB: Tensor, seed: int = 3) -> Tensor:
-    """The whole training loss, one number."""
-    loss = head.training_loss(given, targets_TB, seeded(seed))
+def parts(part: BaseModel) -> set[type]:
+    """The kinds of a part and of all parts within it."""
+    return {type(part)}.union(*(parts(value) for _, value in part if isinstance(value, BaseModel)))
+
+
+def trained(head: OutputHead, given: Outputs, targets_TB: Tensor, seed: int | None = 3) -> Tensor:
+    """The whole training loss, one number; without a seed, without noise."""
+    loss = head.training_loss(given, targets_TB, None if seed is None else seeded(seed))
     return loss.nats_TB.mean() + sum((term.mean() for term in loss.terms.values()), torch.zeros(()))
 
 
 def test_every_kind_has_an_example() -> None:
-    assert kinds() == {example.spec.kind for example in EXAMPLES}
+    """Every head, and every loss or tree it may have; of codebooks a head sees the bits alone."""
+    tried = set().union(*(parts(example.spec) for example in EXAMPLES))
+    assert kinds(Head) - kinds(CodebookSpec) == tried - kinds(CodebookSpec)
 
 
 @every_head
@@ -55,6 +67,16 @@ def test_a_training_loss_that_claims_to_be_exact_is(example: Example) -> None:
     head, given, targets_TB = build(example), outputs(), targets()
     loss = head.training_loss(given, targets_TB, None)
     torch.testing.assert_close(loss.nats_TB, head.scorer().target_nats(given, targets_TB), **tight)
+
+
+@every_head
+def test_without_noise_only_a_head_that_samples_refuses_to_train(example: Example) -> None:
+    head = build(example)
+    if example.sampled:
+        with pytest.raises(ValueError, match="noise must be a generator, got None"):
+            head.training_loss(outputs(), targets(), None)
+    else:
+        assert torch.isfinite(head.training_loss(outputs(), targets(), None).nats_TB).all()
 
 
 @every_head
@@ -155,14 +177,36 @@ def test_measures_are_finite_numbers(example: Example) -> None:
     assert all(isinstance(value, float) and math.isfinite(value) for value in measures.values())
 
 
+def on(example: Example, device: str) -> tuple[OutputHead, Outputs, Tensor]:
+    """The example's head, and outputs to train through with their targets."""
+    given = outputs()
+    raw, dropped = (tuple(x.to(device).requires_grad_() for x in layers) for layers in (given.raw, given.dropped))
+    return build(example).to(device), Outputs(raw, dropped), targets().to(device)
+
+
+def computed(example: Example, device: str) -> dict[str, Any]:
+    """Whatever a head computes without noise."""
+    head, given, targets_TB = on(example, device)
+    scorer = head.scorer()
+    with torch.no_grad():
+        found: dict[str, Any] = {
+            "log_probabilities": scorer.log_probabilities(given),
+            "target_nats": scorer.target_nats(given, targets_TB),
+            "measures": head.measures(head.tallies(scorer, given, targets_TB), targets_TB.numel()),
+        }
+    if not example.sampled:
+        found["loss"] = trained(head, given, targets_TB, None)
+        leaves = [*head.parameters(), *given.dropped]
+        found["gradients"] = torch.autograd.grad(found["loss"], leaves, allow_unused=True)
+    return found
+
+
 @every_head
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_computes_the_same(example: Example) -> None:
-    head, given, targets_TB = build(example), outputs(), targets()
-    expected = head.scorer().log_probabilities(given)
-    moved = Outputs(tuple(x.cuda() for x in given.raw), tuple(x.cuda() for x in given.dropped))
-    on_gpu = head.cuda()
-    torch.testing.assert_close(on_gpu.scorer().log_probabilities(moved).cpu(), expected, rtol=0.0, atol=1e-10)
-    loss = on_gpu.training_loss(moved, targets_TB.cuda(), seeded(3, "cuda"))
-    assert torch.isfinite(loss.nats_TB).all()
+    """All that is not drawn; what is drawn is finite."""
+    found = {device: computed(example, device) for device in ("cpu", "cuda")}
+    torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-10, atol=1e-10, check_device=False)
+    head, given, targets_TB = on(example, "cuda")
+    assert torch.isfinite(head.training_loss(given, targets_TB, seeded(3, "cuda")).nats_TB).all()

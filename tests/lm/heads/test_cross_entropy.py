@@ -11,6 +11,7 @@ from live import LiveBytes
 from torch import Tensor
 from torch.nn import functional as F
 
+import lm.heads.cross_entropy
 from lm.heads.cross_entropy import linear_nats
 
 N, H, V = 23, 5, 31
@@ -98,6 +99,24 @@ def test_without_gradient(mode: type[torch.no_grad] | type[torch.inference_mode]
         nats_N = chunked(*given)
     assert not nats_N.requires_grad
     torch.testing.assert_close(nats_N, expected_N, rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "size", "words", "chunk"), [(60, 40, 31, 20), (80, 16, 1000, 16), (100, 200, 500, 28), (350, 400, 900, 33)]
+)
+def test_cached_chunks_without_gradient_are_the_plain_loss_to_the_last_bit(
+    rows: int, size: int, words: int, chunk: int, with_bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For chunks of at least 16 rows, the last one too; shorter products may be summed in another order."""
+    hidden_NH, weight_VH, bias_V, targets_N, _ = problem(torch.float32, rows=rows, size=size, words=words)
+    given_bias = bias_V if with_bias else None
+    monkeypatch.setattr(lm.heads.cross_entropy, "CACHED_BYTES", chunk * words * 4)
+    expected_N = F.cross_entropy(F.linear(hidden_NH, weight_VH, given_bias), targets_N, reduction="none")
+    with torch.no_grad(), LiveBytes() as live:
+        nats_N = linear_nats(hidden_NH, weight_VH, given_bias, targets_N)
+    assert live.peak < rows * words * 4, "the rows went through in chunks"
+    assert torch.equal(nats_N, expected_N)
 
 
 def test_scores_that_overflow_when_exponentiated() -> None:
