@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
-from lm.heads.cross_entropy import linear_nats, linear_nats_cost
+from lm.heads.cross_entropy import linear_nats_cost
+from lm.heads.linear_scorer import LinearScorer
 from lm.losses import soft_target
 from lm.spec import AddedAugmentedLoss, AugmentedLoss, BlendedAugmentedLoss, SoftmaxHead
 
@@ -42,19 +43,6 @@ class Softmax(OutputHead):
             self.embedding_VE = embedding_VE
             self.term_names = ("augmented",)
 
-    def logits(self, outputs: Outputs) -> Tensor:
-        """Unnormalised scores (T, B, V) from the last layer's dropped output."""
-        return F.linear(outputs.dropped[-1], self.weight_VH, self.bias_V)
-
-    def log_probabilities(self, outputs: Outputs) -> Tensor:
-        """Exact log-probabilities (T, B, V), normalised over the vocabulary."""
-        return F.log_softmax(self.logits(outputs), dim=-1)
-
-    def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
-        """Exact loss of every target (T, B), natural logarithm."""
-        hidden_NH = outputs.dropped[-1].flatten(0, 1)
-        return linear_nats(hidden_NH, self.weight_VH, self.bias_V, targets_TB.flatten()).view_as(targets_TB)
-
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
         """The exact loss; where it is augmented, what the spec makes of it and of the KL from the soft target.
 
@@ -62,7 +50,7 @@ class Softmax(OutputHead):
         trained of the exact loss, (1 - share) of it, and the term share x temperature^2 x V x KL.
         """
         if self.augmented is None:
-            return TrainingLoss(self.target_nats(outputs, targets_TB))
+            return TrainingLoss(self.scorer().target_nats(outputs, targets_TB))
         nats_TB, divergence_TB = self._both_losses(self.augmented, outputs, targets_TB)
         match self.augmented:
             case AddedAugmentedLoss(weight=weight, temperature=temperature):
@@ -104,6 +92,6 @@ class Softmax(OutputHead):
             peak_bytes=logits_bytes + 4 * (words * size + biases),
         )
 
-    def scorer(self) -> Softmax:
-        """The head itself."""
-        return self
+    def scorer(self) -> LinearScorer:
+        """The softmax of all scores."""
+        return LinearScorer(self.weight_VH, self.bias_V)

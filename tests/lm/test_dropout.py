@@ -122,7 +122,7 @@ def test_a_tied_decoder_keeps_the_words_that_the_input_dropped(device: torch.dev
     tokens_TB = torch.randint(15, (4, 3), generator=seeded(1)).to(device)
     outputs, _ = model(tokens_TB, model.initial_state(3), seeded(2, device))
     expected = outputs.raw[-1] @ model.embedding_VE.T + model.head.bias_V
-    torch.testing.assert_close(model.head.logits(outputs), expected)
+    torch.testing.assert_close(model.head.scorer().logits(outputs), expected)
     plain, _ = model(tokens_TB, model.initial_state(3))
     assert not torch.allclose(plain.raw[-1], outputs.raw[-1])
 

@@ -64,7 +64,7 @@ def test_equals_a_standard_stack(cell: str, dtype: torch.dtype, within: float, d
     expected.backward()
     outputs, _ = model(text_RB[:-1], model.initial_state(B))
     torch.testing.assert_close(outputs.raw[-1], output_TBH, rtol=0.0, atol=within)
-    torch.testing.assert_close(model.head.logits(outputs), decoder(output_TBH), rtol=0.0, atol=within)
+    torch.testing.assert_close(model.head.scorer().logits(outputs), decoder(output_TBH), rtol=0.0, atol=within)
     torch.testing.assert_close(loss, expected, rtol=0.0, atol=within)
     for ours, theirs in pairs:
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=0.0, atol=within)
@@ -92,7 +92,7 @@ def test_every_mask_in_its_place(cell: str, device: torch.device) -> None:
         torch.testing.assert_close(outputs.dropped[k], hidden)
         torch.testing.assert_close(carried[k - 1], last)
         torch.testing.assert_close(carried[k - 1][0][0], outputs.raw[k][-1])
-    torch.testing.assert_close(model.head.logits(outputs), hidden @ model.embedding_VE.T + model.head.bias_V)
+    torch.testing.assert_close(model.head.scorer().logits(outputs), hidden @ model.embedding_VE.T + model.head.bias_V)
 
 
 @pytest.mark.parametrize("lengths", [(1, 7), (3, 5), (4, 3, 1), (1,) * 8])
@@ -108,8 +108,8 @@ def test_windows_with_carried_state_are_one_long_window(
     pieces, state = [], model.initial_state(B)
     for piece in tokens_TB.split(lengths):
         outputs, state = model(piece, state)
-        pieces.append(model.head.logits(outputs))
-    torch.testing.assert_close(torch.cat(pieces), model.head.logits(whole), rtol=0.0, atol=1e-12)
+        pieces.append(model.head.scorer().logits(outputs))
+    torch.testing.assert_close(torch.cat(pieces), model.head.scorer().logits(whole), rtol=0.0, atol=1e-12)
     torch.testing.assert_close(state, end, rtol=0.0, atol=1e-12)
 
 
@@ -190,7 +190,7 @@ def test_a_tied_head_scores_by_likeness_to_the_embedding() -> None:
     for word in range(V):
         chosen = type(outputs)(outputs.raw, (embedding_VE[word][None, None],))
         expected = torch.tensor([float(embedding_VE[v] @ embedding_VE[word] + bias_V[v]) for v in range(V)])
-        torch.testing.assert_close(model.head.logits(chosen)[0, 0], expected)
+        torch.testing.assert_close(model.head.scorer().logits(chosen)[0, 0], expected)
 
 
 def test_the_tied_gradient_is_the_sum_of_both() -> None:
@@ -210,19 +210,19 @@ def test_the_tied_gradient_is_the_sum_of_both() -> None:
 def test_the_head_is_a_distribution() -> None:
     model = build(TIED).double()
     outputs, _ = model(text()[:-1], model.initial_state(B))
-    log_probabilities_TBV = model.head.log_probabilities(outputs)
+    log_probabilities_TBV = model.head.scorer().log_probabilities(outputs)
     torch.testing.assert_close(log_probabilities_TBV.exp().sum(dim=-1), torch.ones(T, B, dtype=torch.float64))
     expected_TB = torch.stack(
         [torch.stack([-log_probabilities_TBV[t, b, text()[t + 1, b]] for b in range(B)]) for t in range(T)]
     )
-    torch.testing.assert_close(model.head.target_nats(outputs, text()[1:]), expected_TB)
+    torch.testing.assert_close(model.head.scorer().target_nats(outputs, text()[1:]), expected_TB)
 
 
 def test_a_head_without_bias() -> None:
     model = build(TIED, head=SoftmaxHead(kind="softmax", bias=False))
     assert model.head.bias_V is None and "head.bias_V" not in model.weights()
     outputs, _ = model(text()[:-1], model.initial_state(B))
-    torch.testing.assert_close(model.head.logits(outputs), outputs.dropped[-1] @ model.embedding_VE.T)
+    torch.testing.assert_close(model.head.scorer().logits(outputs), outputs.dropped[-1] @ model.embedding_VE.T)
 
 
 def test_weights_of_another_model_are_refused() -> None:

@@ -211,7 +211,9 @@ def test_the_reported_loss_has_no_penalties(corpus_folder: Path) -> None:
     stage = begin(tiny_spec(corpus_folder, penalties={"activation": 1e3, "temporal_activation": 1e3}, dropout={}))
     input_TB, targets_TB = window(stage.spec)
     outputs, _ = stage.model(input_TB, stage.hidden)
-    expected = F.cross_entropy(stage.model.head.logits(outputs).flatten(0, 1), targets_TB.flatten(), reduction="sum")
+    expected = F.cross_entropy(
+        stage.model.head.scorer().logits(outputs).flatten(0, 1), targets_TB.flatten(), reduction="sum"
+    )
     lm.epochs._step(stage, input_TB, targets_TB, 1.0)
     assert stage.sums[0].item() == pytest.approx(expected.item(), rel=1e-6)
 

@@ -252,7 +252,7 @@ def ranks(head: Softmax | Mixture, given: Outputs) -> tuple[int, int]:
     with torch.no_grad():
         for i, parameter in enumerate(head.parameters()):
             parameter.copy_(torch.randn(parameter.shape, generator=seeded(i), dtype=torch.float64))
-        log_NV = head.log_probabilities(given).flatten(0, 1)
+        log_NV = head.scorer().log_probabilities(given).flatten(0, 1)
     centred_NV = log_NV - log_NV.mean(dim=-1, keepdim=True)
     return int(torch.linalg.matrix_rank(log_NV)), int(torch.linalg.matrix_rank(centred_NV))
 

@@ -78,7 +78,7 @@ def test_no_weight_is_plain_cross_entropy(nothing: dict[str, Any], flow: str) ->
     augmented = head_of(**nothing, target_gradient=flow)
     loss = augmented.training_loss(outputs(), targets(), None)
     assert (loss.terms["augmented"] == 0).all()
-    torch.testing.assert_close(loss.nats_TB, plain.target_nats(outputs(), targets()), **tight)
+    torch.testing.assert_close(loss.nats_TB, plain.scorer().target_nats(outputs(), targets()), **tight)
     found = gradients(augmented)
     assert (found.pop("embedding_VE", torch.zeros(())) == 0).all()
     torch.testing.assert_close(found, gradients(plain), **tight)
@@ -87,8 +87,8 @@ def test_no_weight_is_plain_cross_entropy(nothing: dict[str, Any], flow: str) ->
 def test_evaluation_is_plain_cross_entropy() -> None:
     plain, augmented = head_of(), head_of(kind="blended", share=1.0)
     given, targets_TB = outputs(), targets()
-    assert torch.equal(augmented.scorer().target_nats(given, targets_TB), plain.target_nats(given, targets_TB))
-    assert torch.equal(augmented.scorer().log_probabilities(given), plain.log_probabilities(given))
+    assert torch.equal(augmented.scorer().target_nats(given, targets_TB), plain.scorer().target_nats(given, targets_TB))
+    assert torch.equal(augmented.scorer().log_probabilities(given), plain.scorer().log_probabilities(given))
 
 
 def test_a_stopped_target_is_a_constant_and_a_flowing_one_is_not() -> None:
