@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from orchestrator.outcomes import Outcome, flat
@@ -73,13 +72,9 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
 
 
 def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
-    """How far the published convention lies from exact perplexity; empty where there is none of either."""
+    """How far the published convention lies from exact perplexity; empty where no trial is complete."""
     scores = [
-        score
-        for outcome in flat(outcomes)
-        if outcome.final
-        for score in (outcome.final.valid, outcome.final.test)
-        if math.isfinite(score.perplexity)
+        score for outcome in flat(outcomes) if outcome.final for score in (outcome.final.valid, outcome.final.test)
     ]
     if not scores:
         return Markdown("")
