@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison
+from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, perplexity_change
 from orchestrator.tables import AblationRow
-from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, spread
+from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, significant, spread
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
@@ -52,13 +52,22 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
     noise = comparison.noise if comparison else None
     if noise is None:
         return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
-    low, high, pooled = (_percent(value) for value in (noise.smallest, noise.largest, noise.deviation))
+    own = {baseline: noise.baseline, **noise.own}
+    low, high, pooled = map(_percent, (min(own.values()), max(own.values()), noise.deviation))
+    uneven = ""
+    if not noise.one_fits_all:
+        noisy = listed([escape(name) for name, deviation in own.items() if deviation > noise.deviation])
+        chance = "below 0.001" if noise.alike < 0.001 else f"= {significant(noise.alike, 2)}"
+        uneven = (
+            f" **The deviations differ too much for one figure** (Bartlett's test, p {chance}): "
+            f"the noise of {noisy} widens the intervals of the others, and counts too little in its own."
+        )
     return Markdown(
         f"The intervals (Dunnett 1955) assume that seeds are normal and independent, also between variants that share "
         f"a seed or a stage, and that all variants have one standard deviation, "
         f"pooled here to {pooled} of perplexity with {noise.degrees_of_freedom} degrees of freedom over "
-        f"{counted(noise.compared, 'compared variant')} and the baseline; the variants' own deviations lie between "
-        f"{low} and {high}. They cover the noise of seeds, not that of another test text."
+        f"{counted(len(noise.own), 'compared variant')} and the baseline; the variants' own deviations lie between "
+        f"{low} and {high}. They cover the noise of seeds, not that of another test text.{uneven}"
     )
 
 
@@ -69,9 +78,13 @@ def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown
     ]
     if not scores:
         return Markdown("")
-    hair = max(abs(score.perplexity - score.perplexity_reference) for score in scores)
+    gaps = [abs(score.perplexity - score.perplexity_reference) for score in scores]
+    hair = f"{max(gaps):.2g}"
+    if max(gaps) >= 1:  # a gap in perplexity grows with it: of a bad model even a hair is large
+        share = max(gap / score.perplexity for gap, score in zip(gaps, scores, strict=True))
+        hair = f"{significant(100 * share, 2)}%"
     return Markdown(
-        f"The AWD-LSTM authors' convention, which divides by all rows, differs by at most {hair:.2g} here; "
+        f"The AWD-LSTM authors' convention, which divides by all rows, differs by at most {hair} here; "
         "trials.csv has both."
     )
 
@@ -91,6 +104,8 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
             f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
         )
     parts = [*_decided(others, baseline), *_undecided(others, baseline)]
+    if comparison.noise is not None and not comparison.noise.one_fits_all:
+        parts.append("the variants' seeds are not equally noisy, as these intervals assume (see below)")
     return "; ".join(parts)
 
 
@@ -164,5 +179,4 @@ def _why_no_interval(comparison: Comparison | None, baseline: str) -> str:
 
 
 def _percent(nats: float) -> str:
-    # A small difference in nats is that share of the perplexity; expm1 keeps it true for large ones.
-    return f"{100 * nats:.2g}%"
+    return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"

@@ -18,18 +18,20 @@ _LARGEST_SHOWN = 1e6
 def head_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, folder: Path) -> dict[str, object]:
     """The values for the page; draws `heads.svg` and `heads.png` where the sweep compares heads."""
     rows, measures = head_table(outcomes), measure_table(outcomes)
+    cut = None
     drawn = [row for row in rows if row.complete == row.seeds]
     if drawn:
         # matplotlib takes most of a second to import, and only a report needs it.
         from orchestrator.curves import draw_heads
 
-        draw_heads(folder, drawn, baseline)
+        cut = draw_heads(folder, drawn, baseline)
     names = listed([escape(row.variant) for row in drawn])
     devices = {o.record.device for o in flat(outcomes) if o.final and o.record and not is_adaptive([o])}
     return {
         "head_rows": [_head_cells(row) for row in rows],
         "heads_alt": Markdown(f"Test perplexity against decoder parameters and training time of {names}"),
         "heads_drawn": bool(drawn),
+        "heads_cut": cut,
         "heads_bars": any(row.seeds > 1 for row in drawn),
         "heads_baseline": any(row.variant == baseline for row in drawn),
         "heads_left_out": Markdown(listed(_left_out(outcomes, {row.variant for row in drawn}))),

@@ -11,8 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from orchestrator.curves.labels import label_points
-from orchestrator.curves.look import COLOURS, GREY, look, plain, save, ticks
+from orchestrator.curves.look import COLOURS, GREY, figure_of, look, plain, save, ticks
 from orchestrator.head_tables import HeadRow, Reach
+from orchestrator.wording import listed
 
 MOST_NAMED = 7
 """More variants than this are numbered, and named in the legend."""
@@ -27,22 +28,29 @@ MARKERS = {
     "ecoc": ("X", COLOURS[4]),
 }
 _DECADE = 10.0
+_TALLEST = 8.0
+"""So many times the lowest perplexity is shown; what lies above stands at the top, unless that is much."""
+_RING = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "markeredgecolor": "black", "linestyle": "none"}
 
 
-def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> None:
-    """Write `heads.svg` and `heads.png`: two panels, a point a variant, a bar from its lowest seed to its highest."""
+def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | None:
+    """Write `heads.svg` and `heads.png`: two panels, a point a variant, a bar from its lowest seed to its highest.
+
+    Returns a sentence on the variants that lie above the picture, None where there are none.
+    """
     ranked = sorted(rows, key=lambda row: row.test_perplexity.mean)
     numbered = len(ranked) > MOST_NAMED
     labels = [str(rank) if numbered else plain(row.variant, 30) for rank, row in enumerate(ranked, 1)]
+    heights = _heights(ranked)
     with look():
         figure = Figure(figsize=(10.4 if numbered else 9.6, 4.4), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
         parameters = [Reach(*3 * (float(row.decoder_parameters),)) for row in ranked]
         for axes, places in ((left, parameters), (right, [row.train_seconds for row in ranked])):
-            for row, place in zip(ranked, places, strict=True):
-                _draw_point(axes, row, place, baseline)
+            for row, place, height in zip(ranked, places, heights, strict=True):
+                _draw_point(axes, row, place, height, baseline)
             _dress_across(axes, places)
-        _dress_up(left, ranked)
+        _dress_up(left, heights)
         left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         left.set_xlabel("parameters of the decoder itself")
@@ -51,22 +59,40 @@ def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> None:
         figure.legend(handles=_keys(ranked, labels if numbered else None, baseline), loc="outside right upper")
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # labels stand around points that must no longer move
-        label_points(
-            left, labels, [(place, row.test_perplexity) for place, row in zip(parameters, ranked, strict=True)]
-        )
-        label_points(right, labels, [(row.train_seconds, row.test_perplexity) for row in ranked])
+        label_points(left, labels, list(zip(parameters, heights, strict=True)))
+        label_points(right, labels, [(row.train_seconds, height) for row, height in zip(ranked, heights, strict=True)])
         save(figure, folder, "heads")
+    above = [row for row, height in zip(ranked, heights, strict=True) if height.mean < row.test_perplexity.mean]
+    names = listed([f"{row.variant} ({figure_of(row.test_perplexity.mean)})" for row in above])
+    return f"Above the top of the picture, where arrows point: {names}." if above else None
 
 
-def _draw_point(axes: Axes, row: HeadRow, place: Reach, baseline: str) -> None:
+def _heights(rows: Sequence[HeadRow]) -> list[Reach]:
+    """Where the rows stand: at their perplexity, but a few that lie far above the others at the top, below an arrow."""
+    highest = _TALLEST * min(row.test_perplexity.mean for row in rows)
+    inside = [row.test_perplexity for row in rows if row.test_perplexity.mean <= highest]
+    if len(inside) < 2 / 3 * len(rows):
+        return [row.test_perplexity for row in rows]
+    top = max(reach.high for reach in inside)
+    gap = max(top / min(reach.low for reach in inside), 1.1) ** 0.1
+    edge = Reach(top * gap, top * gap, top * gap**2)
+    return [row.test_perplexity if row.test_perplexity.mean <= highest else edge for row in rows]
+
+
+def _draw_point(axes: Axes, row: HeadRow, place: Reach, here: Reach, baseline: str) -> None:
     marker, colour = MARKERS[row.kind]
-    here, bar = row.test_perplexity, {"color": colour, "linewidth": 1.3, "solid_capstyle": "butt", "zorder": 2}
+    bar = {"color": colour, "linewidth": 1.3, "solid_capstyle": "butt", "zorder": 2}
     axes.plot([place.mean, place.mean], [here.low, here.high], **bar)  # type: ignore[arg-type]
     axes.plot([place.low, place.high], [here.mean, here.mean], **bar)  # type: ignore[arg-type]
+    cut = here.mean < row.test_perplexity.mean
     if row.variant == baseline:
-        axes.axhline(here.mean, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        axes.plot(place.mean, here.mean, marker="o", markersize=12, markerfacecolor="none", markeredgecolor="black")
+        axes.plot(place.mean, here.mean, **_RING)  # type: ignore[arg-type]
+        if not cut:
+            axes.axhline(here.mean, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.plot(place.mean, here.mean, **_shape(marker, colour), zorder=3)  # type: ignore[arg-type]
+    if cut:
+        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.3, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (place.mean, here.high), (place.mean, here.mean), arrowprops=arrow)
 
 
 def _shape(marker: str, colour: str) -> dict[str, object]:
@@ -76,9 +102,8 @@ def _shape(marker: str, colour: str) -> dict[str, object]:
 
 def _keys(rows: Sequence[HeadRow], labels: Sequence[str] | None, baseline: str) -> list[Line2D]:
     """The legend: numbers with their names, or the kinds of head; and how the baseline is marked."""
-    ring = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "markeredgecolor": "black"}
     keys = [
-        Line2D([], [], linestyle="none", label=f"baseline: {plain(row.variant, 24)}", **ring)  # type: ignore[arg-type]
+        Line2D([], [], label=f"baseline: {plain(row.variant, 24)}", **_RING)  # type: ignore[arg-type]
         for row in rows
         if row.variant == baseline
     ]
@@ -113,9 +138,8 @@ def _dress_across(axes: Axes, places: Sequence[Reach]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _dress_up(axes: Axes, rows: Sequence[HeadRow]) -> None:
-    low = min(row.test_perplexity.low for row in rows)
-    high = max(row.test_perplexity.high for row in rows)
+def _dress_up(axes: Axes, heights: Sequence[Reach]) -> None:
+    low, high = min(height.low for height in heights), max(height.high for height in heights)
     margin = min(max((high / low) ** 0.1, 1.01), 10.0)
     axes.set_ylim(low / margin, high * margin)
     axes.set_yscale("log")

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from lm.record import Evaluation, perplexity
-from orchestrator.curves.look import COLOURS, GREY, look, plain, save, ticks
+from orchestrator.curves.look import COLOURS, GREY, figure_of, look, plain, save, ticks
+from orchestrator.wording import listed, number
 
 # A number of dash patterns coprime to the colours' keeps 36 variants distinct and the first ones readable in grey.
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
@@ -72,7 +73,7 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
         figure.legend(handles=handles, loc="outside right upper", title=title, alignment="left")
         axes.legend(handles=_keys(variants, published), loc="upper right", fontsize=8)
         save(figure, folder, "overview")
-    return _cut_sentence(window)
+    return _cut_sentence(window, [variant.name for variant in variants if _is_above(variant, window)])
 
 
 def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> None:
@@ -92,6 +93,8 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> None:
             _draw_variant(axes, variant, _Line(line.colour, "-", 1.4))
             axes.set_title(plain(variant.name, 40), loc="left", fontsize=9, fontweight="bold")
             _dress(axes, window)
+            if _is_above(variant, window):
+                axes.text(0.5, 0.5, "above the picture", transform=axes.transAxes, ha="center", fontsize=8)
         for axes in panels.flat[len(variants) :]:
             axes.set_visible(False)
         # A column whose lowest panel is empty gets its epochs under the panel above.
@@ -119,11 +122,19 @@ def _window(variants: Sequence[VariantCurves], published: float | None) -> _Rang
     return _Range(math.exp(low), math.exp(high), sum(value > high for value in values), perplexity(max(values)))
 
 
-def _cut_sentence(window: _Range) -> str | None:
+def _is_above(variant: VariantCurves, window: _Range) -> bool:
+    """Whether no point of the variant can be seen."""
+    return all(point.valid_perplexity > window.high for seed in variant.seeds for point in seed)
+
+
+def _cut_sentence(window: _Range, unseen: Sequence[str]) -> str | None:
     if window.cut == 0:
         return None
     points = "1 point lies" if window.cut == 1 else f"{window.cut} points lie"
-    return f"{points} above the top of the picture, {window.high:.4g} (highest {window.highest:.4g})."
+    names = f"; among them all of {listed(unseen)}" if unseen else ""
+    return (
+        f"{points} above the top of the picture, {figure_of(window.high)} (highest {figure_of(window.highest)}){names}."
+    )
 
 
 def _draw_variant(axes: Axes, variant: VariantCurves, line: _Line) -> None:
@@ -191,7 +202,7 @@ def _label(variant: VariantCurves) -> str:
     if not variant.complete:
         return f"{plain(variant.name, 32)} (not complete)"
     lowest = _lowest_perplexity(variant)
-    return f"{lowest:.{2 if lowest < 100 else 1}f}  {plain(variant.name, 32)}"
+    return f"{number(lowest, 2 if lowest < 100 else 1)}  {plain(variant.name, 32)}"
 
 
 def _lowest_perplexity(variant: VariantCurves) -> float:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from lm.files import atomic
+from orchestrator.wording import number, significant
 
 # Paul Tol's "muted" scheme: nine colours told apart with every common kind of colour blindness.
 COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#DDCC77")
@@ -56,6 +57,11 @@ def ticks(low: float, high: float) -> list[float]:
         if len(inside) >= 4:
             return inside[:: 1 + len(inside) // 9]
     return [float(tick) for tick in MaxNLocator(nbins=6).tick_values(low, high) if low <= tick <= high]
+
+
+def figure_of(value: float) -> str:
+    """A perplexity in a sentence or a legend: four digits, from a million on with an exponent."""
+    return number(value) if value >= 1e6 else significant(value)
 
 
 def plain(name: str, limit: int) -> str:

@@ -155,7 +155,7 @@ class Sweep(Part):
         for count in range(2, len(removals) + 1) if self.design == "factorial" else ():
             for joint in itertools.combinations(removals, count):
                 overrides = {key: value for removal in joint for key, value in removal.overrides.items()}
-                yield Change(", ".join(removal.variant for removal in joint), overrides, joint[-1].place, True, True)
+                yield Change(" + ".join(removal.variant for removal in joint), overrides, joint[-1].place, True, True)
         for name, overrides in self.variants.items():
             replaced = scale.variants.get(name)
             above = ("scales", scale_name) if replaced is not None else ()

@@ -6,9 +6,11 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import matplotlib as mpl
 import pytest
+from matplotlib.axes import Axes
 
 from lm.record import Evaluation
 from orchestrator.curves import VariantCurves, draw_overview, draw_variants, learning
@@ -50,7 +52,7 @@ def test_high_first_epochs_are_cut_off_and_said(tmp_path: Path) -> None:
     assert said is not None
     assert "above the top of the picture" in said
     highest = max(point.valid_perplexity for point in make_curve(FULL, 60.0))
-    assert f"(highest {highest:.4g})" in said
+    assert said.endswith(f"(highest {highest:.1f}).")
     assert draw_overview(tmp_path, [VariantCurves("full", True, True, (flat(60.0),))], None) is None
 
 
@@ -61,6 +63,20 @@ def test_the_range_holds_every_end_and_a_published_line_but_no_ruin() -> None:
     assert window.low < 55.0
     assert 60.0 < window.high < 600.0
     assert window.cut == 8
+
+
+def test_a_variant_that_is_never_seen_is_named(tmp_path: Path) -> None:
+    seen = VariantCurves("full", True, True, (flat(60.0),))
+    lost = VariantCurves("lost", False, True, (flat(3.1e7),))
+    assert draw_overview(tmp_path, [seen, lost], None) == (
+        f"8 points lie above the top of the picture, {learning._window([seen, lost], None).high:.1f} "
+        "(highest 3.10e+07); among them all of lost."
+    )
+    assert learning._label(lost) == "3.10e+07  lost"
+    with mock.patch.object(Axes, "text", autospec=True, side_effect=Axes.text) as text:
+        draw_variants(tmp_path, [seen, lost])
+    written = [(call.args[0].get_title(loc="left"), call.args[3]) for call in text.call_args_list]
+    assert written == [("lost", "above the picture")]
 
 
 def test_the_mean_ends_where_the_first_seed_ends() -> None:

@@ -15,7 +15,7 @@ from matplotlib.text import Annotation
 
 from lm.spec import Head
 from orchestrator.curves import draw_heads
-from orchestrator.curves.heads import MARKERS, MOST_NAMED
+from orchestrator.curves.heads import MARKERS, MOST_NAMED, _heights
 from orchestrator.curves.labels import label_points
 from orchestrator.head_tables import HeadRow, Reach
 
@@ -32,6 +32,7 @@ def row(name: str, test: float, parameters: int = 10_000, seconds: float = 100.0
         train_seconds=Reach(seconds, 0.9 * seconds, 1.1 * seconds),
         tokens_per_second=1e4,
         peak_memory_bytes=3e8,
+        cost=None,
     )
 
 
@@ -73,6 +74,23 @@ def test_every_kind_of_head_has_a_shape_and_a_colour_of_its_own() -> None:
 def test_any_heads_can_be_drawn(tmp_path: Path, rows: list[HeadRow]) -> None:
     draw_heads(tmp_path, rows, "softmax")
     assert (tmp_path / "heads.svg").stat().st_size > 0
+
+
+def test_a_few_heads_far_above_the_others_are_named_and_leave_them_their_room(tmp_path: Path) -> None:
+    lost = row("lost", 3.1e7, kind="ecoc")
+    assert draw_heads(tmp_path, HEADS, "softmax") is None
+    assert draw_heads(tmp_path, [*HEADS, lost], "softmax") == (
+        "Above the top of the picture, where arrows point: lost (3.10e+07)."
+    )
+    *others, high = _heights([*HEADS, lost])
+    assert others == [row.test_perplexity for row in HEADS]
+    assert 1.03 * 131 < high.mean < high.high < 2 * 131
+
+
+def test_many_heads_far_above_the_others_keep_the_whole_range(tmp_path: Path) -> None:
+    rows = [*HEADS[:2], *(row(f"lost {k}", 10.0 ** (4 + k), kind="ecoc") for k in range(2))]
+    assert _heights(rows) == [row.test_perplexity for row in rows]
+    assert draw_heads(tmp_path, rows, "softmax") is None
 
 
 def labelled(points: list[tuple[float, float]], labels: list[str]) -> tuple[Axes, list[Annotation]]:

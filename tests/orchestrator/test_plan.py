@@ -202,7 +202,7 @@ SIZES = {
     ("doc_layers", "paper", "i3=20"): 22_373_120,
     ("doc_layers", "paper", "i3=15 i2=5"): 22_849_120,
     ("doc_reruns", "paper", "AWD-LSTM"): 24_221_600,
-    ("heads", "paper", "softmax, tied"): 24_221_600,
+    ("heads", "paper", "softmax tied"): 24_221_600,
 }
 
 
@@ -220,6 +220,27 @@ def test_the_factorial_shares_its_single_removals_with_the_ablation() -> None:
     shared = {"full", "no weight-dropping", "no embedding dropout", "no AR/TAR"}
     assert {factorial[key] for key in factorial.keys() & ablation.keys()} == shared
     assert len(factorial) == 16
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "scale", "shared"),
+    [
+        ("ecoc_bits", "ecoc_heads", "mini", 4),
+        ("codebooks", "ecoc_bits", "mini", 3),
+        ("codebooks", "ecoc_bits", "laptop", 3),
+    ],
+)
+def test_sweeps_of_codes_share_their_trials(one: str, other: str, scale: str, shared: int) -> None:
+    keys = [
+        {t.key for t in plan(read_sweep(SWEEPS / f"{name}.yaml").at(scale)) if t.seed == 1} for name in (one, other)
+    ]
+    assert len(keys[0] & keys[1]) == shared
+
+
+def test_no_shipped_name_has_a_comma_that_a_sentence_would_take_for_its_own() -> None:
+    for path in SWEEPS.glob("*.yaml"):
+        sweep = read_sweep(path)
+        assert not [v.name for scale in sweep.scale_names for v in sweep.at(scale).variants if "," in v.name]
 
 
 def test_every_head_of_the_comparison_changes_nothing_but_the_head() -> None:

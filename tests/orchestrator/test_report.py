@@ -104,6 +104,29 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
     )
 
 
+def test_deviations_that_differ_too_much_are_told_in_the_answer_and_below(tmp_path: Path, sweep: Sweep) -> None:
+    even = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.2], c=[80.0, 80.3]))
+    assert "not equally noisy" not in even and "Bartlett" not in even
+    text = write(tmp_path, sweep(full=[60.0, 60.01], b=[70.0, 70.01], c=[150.0, 400.0], d=[90.0, 90.01]))
+    assert answer(text) == (
+        "At scale laptop, test perplexity is higher with c (+180) than with full (95% simultaneous intervals over 2 "
+        "seeds exclude zero); 2 seeds do not decide b and d; the variants' seeds are not equally noisy, as these "
+        "intervals assume (see below)."
+    )
+    assert "pooled here to 41% of perplexity" in text and "deviations lie between 0.0079% and 100%." in text
+    assert "**The deviations differ too much for one figure** (Bartlett's test, p below 0.001): " in text
+    assert "the noise of c widens the intervals of the others, and counts too little in its own." in text
+
+
+def test_the_convention_differs_by_a_share_where_perplexities_are_large(tmp_path: Path, sweep: Sweep) -> None:
+    def said(*tests: float) -> str:
+        found = re.search(r"divides by all rows, (.*?);", write(tmp_path, sweep(full=list(tests))))
+        return found.group(1) if found else ""
+
+    assert said(60.0, 60.3) == "differs by at most 0.029 here"
+    assert said(60.0, 3e7) == "differs by at most 0.19% here"
+
+
 def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
     assert answer(text) == (

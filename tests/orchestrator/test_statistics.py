@@ -81,7 +81,35 @@ def test_verdicts_say_what_the_change_does() -> None:
     }
     assert comparison.noise is not None
     assert comparison.noise.degrees_of_freedom == 8
-    assert comparison.noise.compared == 3
+    assert set(comparison.noise.own) == {"worse", "better", "same"}
+
+
+def test_whether_one_deviation_fits_all_is_bartletts_test() -> None:
+    def bartlett(groups: list[list[float]]) -> float:  # Bartlett 1937, from its formula
+        degrees = [len(group) - 1 for group in groups]
+        variances = [sum((x - sum(g) / len(g)) ** 2 for x in g) / (len(g) - 1) for g in groups]
+        pooled = sum(d * v for d, v in zip(degrees, variances, strict=True)) / sum(degrees)
+        excess = sum(d * math.log(pooled / v) for d, v in zip(degrees, variances, strict=True))
+        correction = 1 + (sum(1 / d for d in degrees) - 1 / sum(degrees)) / (3 * (len(groups) - 1))
+        return float(stats.chi2.sf(excess / correction, len(groups) - 1))
+
+    base, loud, other = [4.0, 4.0002], [4.3, 4.9, 4.1], [4.1, 4.1003]
+    for variants in ({"a": loud, "b": other}, {"b": other}):
+        noise = compare(np.array(base), arrays(**variants)).noise
+        assert noise is not None
+        assert noise.alike == pytest.approx(bartlett([base, *variants.values()]))
+        assert noise.one_fits_all == ("a" not in variants)
+        assert (noise.baseline, noise.own["b"]) == pytest.approx((0.0002 / math.sqrt(2), 0.0003 / math.sqrt(2)))
+    silent = compare(np.array([4.0, 4.0]), arrays(a=loud)).noise
+    assert silent is not None and not silent.one_fits_all
+
+
+def test_equal_deviations_are_seldom_called_unequal() -> None:
+    rng = np.random.default_rng(5)
+    draws = rng.normal(4.0, 0.01, (500, 10, 2))
+    noises = [compare(base, {str(k): losses for k, losses in enumerate(others)}).noise for base, *others in draws]
+    assert sum(noise is not None and not noise.one_fits_all for noise in noises) / 500 <= 0.05
+    assert sum(noise is not None and min(noise.own.values()) < noise.deviation / 3 for noise in noises) / 500 > 0.8
 
 
 @pytest.mark.parametrize(("base", "variant"), [([4.0], [4.2]), ([4.0, 4.1], [4.2]), ([4.0], [4.2, 4.3])])

@@ -61,10 +61,10 @@ def test_a_factorial_takes_away_every_subset(tmp_path: Path) -> None:
         "no fine-tuning": {"finetune"},
         "no weight-dropping": {"weight"},
         "no input dropout": {"input"},
-        "no fine-tuning, no weight-dropping": {"finetune", "weight"},
-        "no fine-tuning, no input dropout": {"finetune", "input"},
-        "no weight-dropping, no input dropout": {"weight", "input"},
-        "no fine-tuning, no weight-dropping, no input dropout": {"finetune", "weight", "input"},
+        "no fine-tuning + no weight-dropping": {"finetune", "weight"},
+        "no fine-tuning + no input dropout": {"finetune", "input"},
+        "no weight-dropping + no input dropout": {"weight", "input"},
+        "no fine-tuning + no weight-dropping + no input dropout": {"finetune", "weight", "input"},
     }
     assert [variant.name for variant in sweep.variants] == ["full", *away, "neural cache"]
     for variant in sweep.variants[1:-1]:
@@ -76,7 +76,7 @@ def test_a_factorial_takes_away_every_subset(tmp_path: Path) -> None:
 
 def test_a_factorial_is_that_of_its_scale(tmp_path: Path) -> None:
     spec = {v.name: v.spec for v in read_text(tmp_path, FACTORIAL).at("tiny").variants}
-    assert spec["no fine-tuning, no weight-dropping"].dropout.weight == 0.1
+    assert spec["no fine-tuning + no weight-dropping"].dropout.weight == 0.1
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ def test_what_is_wrong_with_a_factorial_is_told_once(tmp_path: Path, old: str, n
 def test_the_name_of_a_joint_removal_is_taken(tmp_path: Path) -> None:
     text = FACTORIAL.replace(
         "  neural cache: {cache: {window: 10",
-        "  no fine-tuning, no input dropout: {epochs: 9}\n  neural cache: {cache: {window: 10",
+        "  no fine-tuning + no input dropout: {epochs: 9}\n  neural cache: {cache: {window: 10",
     )
     assert errors_of(tmp_path, text) == [
-        "16: variants.no fine-tuning, no input dropout: the name 'no fine-tuning, no input dropout' is taken: it is components taken away together"
+        "16: variants.no fine-tuning + no input dropout: the name 'no fine-tuning + no input dropout' is taken: it is components taken away together"
     ]
     text = FACTORIAL.replace(
-        "  input dropout:", "  weight-dropping, no fine-tuning: {off: {epochs: 9}}\n  input dropout:"
+        "  input dropout:", "  weight-dropping + no fine-tuning: {off: {epochs: 9}}\n  input dropout:"
     )
     text = text.replace(
         "  fine-tuning: {off: {finetune: null}}\n  weight-dropping: {off: {dropout.weight: 0.0}}",
         "  weight-dropping: {off: {dropout.weight: 0.0}}\n  fine-tuning: {off: {finetune: null}}",
     )
     assert errors_of(tmp_path, text)[0].endswith(
-        "the joint removal 'no weight-dropping, no fine-tuning' is also component 'weight-dropping, no fine-tuning' taken away"
+        "the joint removal 'no weight-dropping + no fine-tuning' is also component 'weight-dropping + no fine-tuning' taken away"
     )
 
 
