@@ -7,8 +7,13 @@ from collections.abc import Iterable
 
 
 def nearest(got: object, valid: Iterable[str]) -> str:
-    """A hint in brackets: the valid name that was probably meant, or all of them where none is close."""
+    """A hint in brackets: the valid name that was probably meant, or all of them where none is close.
+
+    Of names that begin with what was got, all: `table1` may be any of its parts.
+    """
     names = [str(name) for name in valid]
+    if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
+        return f" (did you mean {' or '.join(map(repr, longer))}?)"
     close = difflib.get_close_matches(str(got), names, n=1)
     if close:
         return f" (did you mean {close[0]!r}?)"

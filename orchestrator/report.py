@@ -235,12 +235,12 @@ def _published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
         for split, number in (("validation", row.published_valid), ("test", row.published_test)):
             if number is not None and number.note is not None:
                 about.setdefault(number.note, []).append(f"{row.variant} ({split})")
-    return [
-        Markdown(
-            f"{listed([escape(place) for place in places])}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"
-        )
-        for note, places in about.items()
-    ]
+    printed = sum(number is not None for row in rows for number in (row.published_valid, row.published_test))
+    notes = []
+    for note, places in about.items():
+        which = "all" if len(places) == printed else listed([escape(place) for place in places])
+        notes.append(Markdown(f"{which}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"))
+    return notes
 
 
 def _printed(number: PublishedNumber | None) -> str:

@@ -25,6 +25,7 @@ PATTERNS = {
 }
 """What the patterns of names ask for, in words."""
 
+_UNKNOWN, _MISSING = "unknown key ", "missing key "
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
@@ -57,7 +58,7 @@ def dotted(path: Path) -> str:
 
 def unknown_key(path: Path, valid: Iterable[str]) -> Problem:
     """A key that the place does not have."""
-    return Problem(path, f"unknown key {path[-1]!r}{nearest(path[-1], valid)}")
+    return Problem(path, f"{_UNKNOWN}{path[-1]!r}{nearest(path[-1], valid)}")
 
 
 def shown(value: object) -> str:
@@ -68,15 +69,19 @@ def shown(value: object) -> str:
 def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Pydantic's errors in our words, at the paths that the file has; alternatives of a union joined by "or"."""
     found: dict[Path, Problem] = {}
-    for details in error.errors(include_url=False):
-        if details["type"] == "too_short" and details["input"]:
-            continue  # it is only short of the items that are wrong themselves
-        problem = _problem(details, model)
+    # A sequence may only be short of the items that are wrong themselves.
+    told = [d for d in error.errors(include_url=False) if d["type"] != "too_short" or not d["input"]]
+    problems = [_problem(details, model) for details in told]
+    misspelt = {(p.path[:-1], p.text.partition(" (did you mean ")[2]) for p in problems if p.text.startswith(_UNKNOWN)}
+    for problem in problems:
         before = found.get(problem.path)
-        if before is not None and before.text != problem.text:
+        if (problem.path, f"{problem.text.removeprefix(_MISSING)}?)") in misspelt:
+            continue  # it is there, under another name
+        if before is None or before.text == problem.text:
+            found[problem.path] = problem
+        else:
             rules = before.text.rsplit(", got ", 1)[0], problem.text.removeprefix("should be ")
-            problem = Problem(problem.path, " or ".join(rules))
-        found[problem.path] = problem
+            found[problem.path] = Problem(problem.path, " or ".join(rules))
     return list(found.values())
 
 
@@ -87,7 +92,7 @@ def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         case "extra_forbidden":
             return unknown_key(path, valid)
         case "missing":
-            return Problem(path[:-1], f"missing key {path[-1]!r}")
+            return Problem(path[:-1], f"{_MISSING}{path[-1]!r}")
         case "union_tag_not_found":
             return Problem(path, f"missing key 'kind' (one of {', '.join(_kinds(here))})")
         case "union_tag_invalid":

@@ -58,7 +58,7 @@ def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
     sizes = {corpus: vocabulary_size_of(corpus) for corpus in {variant.spec.corpus for variant in sweep.variants}}
     base = sweep.baseline.spec
     problems = [
-        Problem(variant.place, f"{misfit} (at scale {sweep.scale})")
+        Problem((*variant.place, "head"), f"{misfit} (at scale {sweep.scale})")
         for variant in sweep.variants
         if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
@@ -221,7 +221,8 @@ def _overlaps(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     for one, other in itertools.combinations(singles if sweep.design == "factorial" else (), 2):
         for key, theirs in itertools.product(other.overrides, one.overrides):
             if _within(key, theirs) or _within(theirs, key):
-                text = f"a factorial also takes it away with {one.variant!r}, which writes {theirs!r} too"
+                name = one.place[-2]
+                text = f"component {name!r} writes {theirs!r} too; a factorial takes both away together"
                 yield Problem((*other.place, key), text)
 
 

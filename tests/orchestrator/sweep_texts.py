@@ -37,6 +37,8 @@ scales:
     resources: {cpus: 2}
 resources: {cpus: 1, gpus: 0.25}
 """
+CHANGE = "{cache: {window: 10, weight: 0.1, flatness: 1.0}}"
+"""What its variant changes."""
 
 
 def read_text(folder: Path, text: str) -> Sweep:

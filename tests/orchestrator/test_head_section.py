@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from lm.spec import AdaptiveHead
 from orchestrator.trial import Trial
 from tests.factories import CACHE, make_trial, settle
+from tests.orchestrator.pages import HOSTILE, answer, render, write
 from tests.orchestrator.test_head_tables import ECOC, UNTIED
-from tests.orchestrator.test_report import HOSTILE, answer, render, write
 
 ADAPTIVE = AdaptiveHead(kind="adaptive")
 COST = "6.00 M / 2.00 M | 50 MiB"

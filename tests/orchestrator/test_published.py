@@ -91,6 +91,14 @@ def test_every_variant_has_the_numbers_of_its_size_text_and_cell(name: str, scal
     assert " ".join(shown) == (TYING | ECOC)[name, scale]
 
 
+def test_that_perplexity_is_not_defined_is_noted_of_every_number_of_the_codes_paper() -> None:
+    for scale in ("paper", "wikitext-2", "gru"):
+        for numbers in beside("ecoc_heads", scale)[1].values():
+            for number in (numbers.valid, numbers.test):
+                assert number is not None and number.note is not None
+                assert number.note.startswith("the paper does not say which definition of perplexity is meant")
+
+
 def test_a_small_scale_has_the_numbers_of_its_cell() -> None:
     assert not beside("ecoc_heads", "mini-gru")[0].published_scale
     for mini, paper in (("mini", "paper"), ("mini-gru", "gru")):

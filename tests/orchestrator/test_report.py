@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from markdown_it import MarkdownIt
 
-from orchestrator.records import Records
-from orchestrator.report import write_report
 from orchestrator.trial import Trial
 from tests.factories import CACHE, begin, make_trial, settle
+from tests.orchestrator.pages import HOSTILE, answer, render, write
 from tests.orchestrator.test_tables import Number, Paper
-
-PAPERS = {"full": Paper(Number(60.0, "recalled"), Number(57.3)), "b": Paper(Number(71.1), Number(68.9))}
-HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z ```"
-
-
-def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: object) -> str:
-    """The page's text. Pictures have their own tests, and take a second each."""
-    settings: dict[str, object] = {
-        "name": "awd_ablation",
-        "question": "Which parts carry the perplexity?",
-        "scale": "laptop",
-        "published_scale": False,
-        "baseline": "full",
-        "trials": trials,
-        "records": Records(tmp / "runs"),
-        "published": PAPERS,
-        "published_note": "Merity et al. 2017, table 4",
-        "folder": tmp / "report",
-        "command": "python -m orchestrator report sweeps/awd_ablation.yaml",
-        **how,
-    }
-    with contextlib.ExitStack() as stack:
-        for drawing in () if pictures else ("draw_overview", "draw_variants", "draw_heads"):
-            stack.enter_context(mock.patch(f"orchestrator.curves.{drawing}", return_value=None))
-        path = write_report(**settings)  # type: ignore[arg-type]
-    assert path == settings["folder"] / "report.md"  # type: ignore[operator]
-    text = path.read_text(encoding="utf-8")
-    assert not re.search(r"\bnan\b|\bNone\b|Undefined", text)
-    return text
-
-
-def answer(text: str) -> str:
-    """The bold sentence below the question."""
-    return text.split("\n\n")[2].strip("*")
-
 
 Sweep = Callable[..., list[Trial]]
 
@@ -253,34 +214,9 @@ def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(t
     assert "long …\n" in text
     render(text)
     assert "Notes on the published numbers" not in write(tmp_path, trials, published=papers)
+    same = {variant: Paper(Number(60.0, note="unclear"), Number(57.3, note="unclear")) for variant in ("full", "b")}
+    assert "\n- all: unclear\n" in write(tmp_path, trials, published=same, published_scale=True)
     assert "Notes on the published numbers" not in write(tmp_path, trials, published_scale=True)
-
-
-@dataclass
-class Page:
-    """What a Markdown reader makes of a page."""
-
-    tables: list[list[int]]
-    text: str
-    links: list[str]
-
-
-def render(text: str) -> Page:
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    tables: list[list[int]] = []
-    for token in tokens:
-        if token.type == "table_open":
-            tables.append([])
-        elif token.type == "tr_open":
-            tables[-1].append(0)
-        elif token.type in ("td_open", "th_open"):
-            tables[-1][-1] += 1
-    inline = [child for token in tokens for child in token.children or []]
-    blocks = {token.content.strip() for token in tokens if token.type == "html_block"}
-    assert all(re.sub(r"</?details>|<summary>[\w ]+</summary>|\s", "", block) == "" for block in blocks)
-    assert not [child for child in inline if child.type == "html_inline"]
-    links = [str(child.attrs["href"]) for child in inline if child.type == "link_open"]
-    return Page(tables, "\n".join(child.content for child in inline), links)
 
 
 def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -> None:
