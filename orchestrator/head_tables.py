@@ -12,6 +12,7 @@ from lm.record import Record, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import is_adaptive
+from orchestrator.wording import value_in_words
 
 NATS = "_nats_per_token"
 """How the name of a measure ends that is a loss."""
@@ -76,7 +77,7 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
                 HeadRow(
                     variant=variant,
                     kind=spec.head.kind,
-                    head=in_words(spec.head) + (", tied" if spec.model.tied else ""),
+                    head=value_in_words(spec.head) + (", tied" if spec.model.tied else ""),
                     decoder_parameters=own,
                     seeds=len(group),
                     complete=len(records),
@@ -108,29 +109,6 @@ def measure_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[MeasureRo
                 )
             )
     return rows
-
-
-def in_words(part: Part) -> str:
-    """A tagged part by its kind and what it sets off its defaults: `ecoc (codebook random (bits 200))`."""
-    sets = []
-    for name, field in type(part).model_fields.items():
-        value = getattr(part, name)
-        if name != "kind" and (field.is_required() or value != field.default):
-            sets.append(f"{name} {_shown(value)}")
-    kind = str(getattr(part, "kind"))  # noqa: B009, a Part in itself has none
-    return f"{kind} ({', '.join(sets)})" if sets else kind
-
-
-def _shown(value: object) -> str:
-    match value:
-        case Part():
-            return in_words(value)
-        case tuple():
-            return f"[{', '.join(map(_shown, value))}]"
-        case float():
-            return f"{value:g}"
-        case _:
-            return str(value)
 
 
 def _train_seconds(record: Record) -> float:

@@ -15,6 +15,7 @@ from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
 from orchestrator.records import Records
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
+from orchestrator.wording import value_in_words
 
 NAMED_PARAMETER_CHANGE = 0.01
 """A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
@@ -108,7 +109,7 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
             continue
         if name not in type(before).model_fields:
             if new != field.default:
-                yield f"{prefix}{name} {_shown(new)}"
+                yield f"{prefix}{name} {value_in_words(new)}"
             continue
         old = getattr(before, name)
         if isinstance(old, Part) and isinstance(new, Part):
@@ -116,9 +117,9 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
         elif old != new and isinstance(old, Part) and new is None:
             yield f"no {prefix}{name}"
         elif old != new and isinstance(new, Part):
-            yield f"with {prefix}{name} {_shown(new)}"
+            yield f"with {prefix}{name} {value_in_words(new)}"
         elif old != new:
-            yield f"{prefix}{name} {_shown(old)} -> {_shown(new)}"
+            yield f"{prefix}{name} {value_in_words(old)} -> {value_in_words(new)}"
 
 
 def millions(parameters: int) -> str:
@@ -165,26 +166,3 @@ def _longest_shared(stages: list[str], trained: dict[str, list[str]]) -> str | N
         if shared > most:
             best, most = key, shared
     return best
-
-
-def _set_values(part: Part) -> Iterator[tuple[str, object]]:
-    fields = type(part).model_fields
-    for name in sorted(fields, key=lambda name: name != "kind"):
-        value = getattr(part, name)
-        if fields[name].is_required() or value != fields[name].default:
-            yield name, value
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case tuple():
-            return f"[{', '.join(map(_shown, value))}]"
-        case Part():
-            return f"({', '.join(f'{name} {_shown(inner)}' for name, inner in _set_values(value))})"
-        case float():
-            exact = str(value)
-            return exact if len(exact) <= 9 else f"{value:.4g}"
-        case _:
-            return str(value)

@@ -42,6 +42,7 @@ def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | No
     numbered = len(ranked) > MOST_NAMED
     labels = [str(rank) if numbered else plain(row.variant, 30) for rank, row in enumerate(ranked, 1)]
     heights = _heights(ranked)
+    above = [row for row, height in zip(ranked, heights, strict=True) if height.mean < row.test_perplexity.mean]
     with look():
         figure = Figure(figsize=(10.4 if numbered else 9.6, 4.4), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
@@ -50,7 +51,7 @@ def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | No
             for row, place, height in zip(ranked, places, heights, strict=True):
                 _draw_point(axes, row, place, height, baseline)
             _dress_across(axes, places)
-        _dress_up(left, heights)
+        _dress_up(left, heights, heights[-1].mean if above else None)
         left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         left.set_xlabel("parameters of the decoder itself")
@@ -62,7 +63,6 @@ def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | No
         label_points(left, labels, list(zip(parameters, heights, strict=True)))
         label_points(right, labels, [(row.train_seconds, height) for row, height in zip(ranked, heights, strict=True)])
         save(figure, folder, "heads")
-    above = [row for row, height in zip(ranked, heights, strict=True) if height.mean < row.test_perplexity.mean]
     names = listed([f"{row.variant} ({figure_of(row.test_perplexity.mean)})" for row in above])
     return f"Above the top of the picture, where arrows point: {names}." if above else None
 
@@ -138,12 +138,13 @@ def _dress_across(axes: Axes, places: Sequence[Reach]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _dress_up(axes: Axes, heights: Sequence[Reach]) -> None:
+def _dress_up(axes: Axes, heights: Sequence[Reach], edge: float | None) -> None:
     low, high = min(height.low for height in heights), max(height.high for height in heights)
     margin = min(max((high / low) ** 0.1, 1.01), 10.0)
     axes.set_ylim(low / margin, high * margin)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(FixedLocator(ticks(low / margin, high * margin)))
+    # No number stands above what is cut off, which is higher in truth.
+    axes.yaxis.set_major_locator(FixedLocator(ticks(low / margin, high * margin if edge is None else edge)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 

@@ -12,10 +12,11 @@ import pytest
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.csv_tables import measures_csv
-from orchestrator.head_tables import HeadRow, Reach, head_table, in_words, measure_table
+from orchestrator.head_tables import HeadRow, Reach, head_table, measure_table
 from orchestrator.outcomes import read_outcomes
 from orchestrator.records import Records
 from orchestrator.trial import Trial
+from orchestrator.wording import value_in_words
 from tests.factories import CACHE, make_record, make_trial, settle
 
 UNTIED = Model(layers=2, embedding_size=100, hidden_size=200, tied=False)
@@ -99,7 +100,7 @@ def test_stages_that_another_trial_trained_on_from_count_as_ones_own(tmp_path: P
     [
         (SoftmaxHead(kind="softmax"), "softmax"),
         (MixtureHead(kind="mixture", experts=(0, 5, 15)), "mixture (experts [0, 5, 15])"),
-        (AdaptiveHead(kind="adaptive", divisor=2.0), "adaptive (divisor 2)"),
+        (AdaptiveHead(kind="adaptive", divisor=2.0), "adaptive (divisor 2.0)"),
         (
             HierarchicalHead.model_validate(
                 {"kind": "hierarchical", "tree": {"kind": "two_level", "assign": "random"}}
@@ -114,7 +115,7 @@ def test_stages_that_another_trial_trained_on_from_count_as_ones_own(tmp_path: P
     ],
 )
 def test_a_head_is_named_by_its_kind_and_what_it_sets(head: SoftmaxHead, words: str) -> None:
-    assert in_words(head) == words
+    assert value_in_words(head) == words
 
 
 def test_measures_are_means_over_seeds_and_of_each_seeds_exp(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_nothing_is_shared_between_seeds(tmp_path: Path) -> None:
         ("{head.bias: false}", "head.bias True -> False; parameters 92K -> 82K"),
         (
             "{head: {kind: sampled, loss: {kind: nce, samples: 99}}}",
-            "head softmax -> sampled; head.loss (kind nce, samples 99)",
+            "head softmax -> sampled; head.loss nce (samples 99)",
         ),
     ],
 )  # fmt: skip

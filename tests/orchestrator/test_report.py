@@ -67,6 +67,7 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
 
 def test_deviations_that_differ_too_much_are_told_in_the_answer_and_below(tmp_path: Path, sweep: Sweep) -> None:
     even = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.2], c=[80.0, 80.3]))
+    assert "from mean losses: where seeds lie far apart, it is not that of the means shown" in even
     assert "not equally noisy" not in even and "Bartlett" not in even
     text = write(tmp_path, sweep(full=[60.0, 60.01], b=[70.0, 70.01], c=[150.0, 400.0], d=[90.0, 90.01]))
     assert answer(text) == (
