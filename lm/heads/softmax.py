@@ -82,8 +82,8 @@ class Softmax(OutputHead):
         trained, logits_bytes = linear_nats_cost(tokens, size, words)
         if self.augmented is not None:
             # Never chunked. As counted: so many tensors of the logits' size, half of the blended ones in float64.
-            products = 4 if self.augmented.target_gradient == "stop" else 6
-            trained = 2 * tokens * size * words * products
+            width = self.embedding_VE.shape[1] * (1 if self.augmented.target_gradient == "stop" else 3)
+            trained = 2 * tokens * words * (3 * size + width)
             logits_bytes = 4 * tokens * words * (9 if self.augmented.kind == "added" else 14)
         return HeadCost(
             parameters=biases + (0 if self.tied else words * size),
