@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from dataclasses import replace
 
 from lm.record import Evaluation
+from orchestrator.course import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.records import Records
 from orchestrator.trial import Listener, Trial
 from orchestrator.work import Grant, work
 
 
-def run_inline(trials: Sequence[Trial], grant: Grant, listener: Listener, interrupt: Interrupt) -> None:
-    """Train the trials in order; the first interrupt ends the epoch under way, unfinished."""
+class _StoppedEarly(BaseException):
+    """The course wants no more of a trial; no Exception, so that the trial does not count as failed."""
+
+
+def run_inline(course: Course, grant: Grant, listener: Listener, interrupt: Interrupt) -> None:
+    """Train what the course says; the first interrupt ends the epoch under way, unfinished."""
     os.environ["OMP_NUM_THREADS"] = str(grant.threads)
     records = Records(grant.runs)
 
     def stop() -> None:
         raise KeyboardInterrupt
 
-    for trial in trials:
-        if interrupt.signal is not None:
-            return
+    while interrupt.signal is None and (trial := course.next()) is not None:
         listener.started(trial)
 
         def report(evaluation: Evaluation, trial: Trial = trial) -> None:
             listener.evaluated(trial, evaluation)
+            if not course.goes_on(trial, evaluation):
+                raise _StoppedEarly
 
+        stopped_early = False
         try:
             with on_interrupt(interrupt, stop):
                 work(trial, grant, report)
         except KeyboardInterrupt:
             pass  # the interrupt holds the signal; the record tells whether the trial settled
-        listener.settled(trial, records.find(trial))
+        except _StoppedEarly:
+            stopped_early = True
+        record = records.find(trial)
+        course.settled(trial, record)
+        listener.settled(replace(trial, stopped_early=stopped_early), record)

@@ -81,7 +81,7 @@ class Progress:
             self._states[trial.key] = "running"
             self._rows[trial.key] = trial, None
             self._clock.started(trial)
-        self._say(f"{_title(trial)}: started")
+        self._say(f"{trial.title}: started")
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
         """Its row moves on."""
@@ -93,9 +93,7 @@ class Progress:
                 return
             self._spoke[trial.key] = now
         cells = _cells(evaluation, self._clock.epochs_left(trial))
-        self._say(
-            f"{_title(trial)}: {cells[0]}, epoch {cells[1]}, validation perplexity {cells[2]}, {cells[3]} tokens/s"
-        )
+        self._say(f"{trial.title}: {cells[0]}, epoch {cells[1]}, validation perplexity {cells[2]}, {cells[3]} tokens/s")
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its row goes, and how it ended is said."""
@@ -106,7 +104,7 @@ class Progress:
             state: State = "done" if record is not None and record.status == "complete" else "failed"
             self._states[trial.key] = "waiting" if record is None else state
             self._latest = [*self._latest, (trial, word)][-_LATEST:]
-        self._say(f"{_title(trial)}: {word}; {self.summary()}")
+        self._say(f"{trial.title}: {word}; {self.summary()}")
 
     def counts(self) -> dict[State, int]:
         """How many trials are in each state; one that is read from another's record settles with that one."""
@@ -143,7 +141,7 @@ class Progress:
             table.add_row(Text(trial.variant), str(trial.seed), *cells)
         more = len(rows) - _MOST_RUNNING
         lines = [Text(f"and {more} more running")] if more > 0 else []
-        lines += [Text(f"{_title(trial)}: {word}", "dim", no_wrap=True, overflow="ellipsis") for trial, word in latest]
+        lines += [Text(f"{trial.title}: {word}", "dim", no_wrap=True, overflow="ellipsis") for trial, word in latest]
         return Group(*([table] if rows else []), *lines, Text(self.summary()))
 
 
@@ -175,10 +173,6 @@ class Listeners:
                     self._told.add(id(listener))
                     _log.warning("%s: %s: %s", type(listener).__name__, type(error).__name__, error)
                 _log.debug("%s", type(listener).__name__, exc_info=True)
-
-
-def _title(trial: Trial) -> str:
-    return f"{trial.variant}, seed {trial.seed}"
 
 
 def _cells(evaluation: Evaluation, epochs_left: int) -> tuple[str, str, str, str]:

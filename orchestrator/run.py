@@ -12,6 +12,7 @@ from typing import Literal
 from lm.checkout import commit
 from lm.data import load
 from lm.record import CorpusFacts
+from orchestrator.course import Planned
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.plan import plan
@@ -165,12 +166,12 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> N
     if options.executor == "inline":
         from orchestrator.inline import run_inline
 
-        run_inline(prepared.missing, prepared.grant, listener, interrupt)
+        run_inline(Planned(prepared.missing), prepared.grant, listener, interrupt)
         return
     from orchestrator.schedule import run_on_ray
 
     run_on_ray(
-        prepared.missing,
+        Planned(prepared.missing),
         prepared.grant,
         listener,
         interrupt,

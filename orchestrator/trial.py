@@ -15,7 +15,8 @@ class Trial:
 
     `change` says in words what the variant changes. `reads_from` is the key of the planned trial whose record
     holds this one's stages, so that nothing is trained; `starts_from` the key of the one whose last shared stage
-    this one continues. At most one of them is set.
+    this one continues. At most one of them is set. A trial of a search has its `number` there, leaves the test set
+    closed, and may be `stopped_early`; such a one has no record, and does not go on.
     """
 
     variant: str
@@ -26,6 +27,14 @@ class Trial:
     parameters: int
     reads_from: str | None = None
     starts_from: str | None = None
+    number: int | None = None
+    opens_test: bool = True
+    stopped_early: bool = False
+
+    @property
+    def title(self) -> str:
+        """How it is called: `full, seed 1`; of a search `full, trial 12`."""
+        return f"{self.variant}, " + (f"seed {self.seed}" if self.number is None else f"trial {self.number}")
 
 
 class Listener(Protocol):
@@ -38,4 +47,4 @@ class Listener(Protocol):
         """A new point of its curve."""
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """It ended: complete, diverged or failed with its record; stopped, and resumable, without one."""
+        """It ended: complete, diverged or failed with its record; without one stopped, and resumable unless early."""

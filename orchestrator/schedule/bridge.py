@@ -1,23 +1,25 @@
-"""What stands between Tune and us: our trials as its suggestions, its callbacks as our events."""
+"""What stands between Tune and us: our course as its searcher and scheduler, its callbacks as our events."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from lm.record import Evaluation
+from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
+from orchestrator.course import Course
 from orchestrator.records import Records
 from orchestrator.trial import Listener, Trial
 from orchestrator.work import Grant, write_failure
 
 MOST_WORKER_DEATHS = 3
-_FIELDS = [field.name for field in dataclasses.fields(Evaluation)]
 _log = logging.getLogger(__name__)
 
 
@@ -32,36 +34,63 @@ def unpack(packed: dict[str, Any]) -> Trial:
 
 
 class Queue(Searcher):
-    """Hands Tune the trials in order; one that continues another's stages waits until that one has ended."""
+    """Hands Tune the course's trials, and the course what Tune says of them.
 
-    def __init__(self, trials: Sequence[Trial], grant: Grant) -> None:
+    Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead: such a trial
+    is handed out again, as often as a worker may die.
+    """
+
+    def __init__(self, course: Course, grant: Grant, listener: Listener) -> None:
         super().__init__()
-        self.waiting = list(trials)
-        self.unsettled = {trial.key for trial in trials}
-        self.running: dict[str, str] = {}
-        self.grant = grant
+        self.course, self.grant, self.listener = course, grant, listener
+        self.records = Records(grant.runs)
+        self.running: dict[str, Trial] = {}
+        self.begun: set[str] = set()
+        self.stopped_early: set[str] = set()
+        self._again: list[Trial] = []
+        self._given_up: Counter[str] = Counter()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune pickles its searcher for a restore that is never asked for: the next command plans anew
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """The next trial that can start; None while all that are left wait for another."""
-        for trial in self.waiting:
-            if trial.starts_from not in self.unsettled:
-                self.waiting.remove(trial)
-                self.running[trial_id] = trial.key
-                return {"trial": pack(trial), "grant": dataclasses.asdict(self.grant)}
-        finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
-        return None if self.waiting else finished
+        """The next trial that can start; None while none can."""
+        trial = self._again.pop() if self._again else self.course.next()
+        if trial is None:
+            finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
+            return finished if self.course.ended() and not self.running else None
+        self.running[trial_id] = trial
+        return {"trial": pack(trial), "grant": dataclasses.asdict(self.grant)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Trials that waited for it may start; if it left no record, they are left for the next round."""
-        key = self.running.pop(trial_id, "")
-        self.unsettled.discard(key)
-        if not (self.grant.runs / key / "record.json").exists():
-            self.waiting = [trial for trial in self.waiting if trial.starts_from != key]
+        """It ended, or was stopped, or its workers died too often: only its record knows."""
+        trial = self.running.pop(trial_id)
+        record = self.record(trial)
+        if error and record is None:
+            self._given_up[trial.key] += 1
+            if self._given_up[trial.key] <= MOST_WORKER_DEATHS:
+                self._again.append(trial)
+                return
+            reason = f"its worker died {1 + MOST_WORKER_DEATHS} times without a Python error (killed, or out of memory)"
+            write_failure(trial, self.grant, reason)
+            record = self.record(trial)
+        self.course.settled(trial, record)
+        if record is not None or trial_id in self.stopped_early:
+            self.begun.discard(trial.key)
+            self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
+
+    def record(self, trial: Trial) -> Record | None:
+        """Its record, None where it cannot be read: Tune would end the whole sweep if its searcher raised."""
+        try:
+            return self.records.find(trial)
+        except (OSError, ValueError) as error:
+            _log.warning("%s: %s", trial.title, error)
+            return None
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object
     ) -> bool:
-        """Nothing is searched."""
+        """What is searched, the course knows."""
         return True
 
     def save(self, checkpoint_path: str) -> None:
@@ -71,55 +100,56 @@ class Queue(Searcher):
         """Never asked: see `save`."""
 
 
-class Events(TrialProgressCallback):
-    """Passes what Tune reports on to the listener, with our trials in place of Tune's.
+class EarlyStop(FIFOScheduler):
+    """Stops the trials that the course wants no more of."""
 
-    It takes the place of Tune's own progress printer, which Tune adds where there is none. `begun` gathers the keys
-    of trials that a worker took up.
-    """
-
-    def __init__(self, trials: Sequence[Trial], grant: Grant, listener: Listener, begun: set[str]) -> None:
-        super().__init__()
-        self.trials = {trial.key: trial for trial in trials}
-        self.grant, self.listener, self.begun = grant, listener, begun
-        self.records = Records(grant.runs)
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.queue = queue
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune pickles its callbacks for a restore that is never asked for
+        return {}
+
+    def on_trial_result(self, tune_controller: object, trial: Any, result: dict[str, Any]) -> str:
+        """Whether it goes on."""
+        ours = self.queue.running.get(trial.trial_id)
+        evaluation = evaluation_in(result)
+        if ours is None or evaluation is None or self.queue.course.goes_on(ours, evaluation):
+            return str(TrialScheduler.CONTINUE)
+        self.queue.stopped_early.add(trial.trial_id)
+        return str(TrialScheduler.STOP)
+
+
+class Events(TrialProgressCallback):
+    """Passes what Tune reports on to the listener, in the place of Tune's own progress printer."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self.queue = queue
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """A worker took it up."""
-        ours = self._ours(trial)
-        self.begun.add(ours.key)
-        self.listener.started(ours)
+        if (ours := self.queue.running.get(trial.trial_id)) is not None:
+            self.queue.begun.add(ours.key)
+            self.queue.listener.started(ours)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: object
     ) -> None:
         """A new point of its curve."""
-        if "stage" in result:
-            self.listener.evaluated(self._ours(trial), Evaluation(**{name: result[name] for name in _FIELDS}))
+        ours, evaluation = self.queue.running.get(trial.trial_id), evaluation_in(result)
+        if ours is not None and evaluation is not None:
+            self.queue.listener.evaluated(ours, evaluation)
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
-        """It ended, or was stopped: only its record knows."""
-        self._settled(self._ours(trial))
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
-        """Its worker died: once too often, the one failure that no worker could record, or else it is tried again."""
-        ours = self._ours(trial)
-        if trial.num_failures > MOST_WORKER_DEATHS and not (self.grant.runs / ours.key / "record.json").exists():
-            reason = f"its worker died {trial.num_failures} times without a Python error (killed, or out of memory)"
-            write_failure(ours, self.grant, reason)
-        self._settled(ours)
+def as_result(evaluation: Evaluation) -> dict[str, str]:
+    """An evaluation as Tune takes it, in one piece: Tune flattens what is nested, and splits names at slashes."""
+    return {"evaluation": json.dumps(dataclasses.asdict(evaluation))}
 
-    def _settled(self, trial: Trial) -> None:
-        try:
-            record = self.records.find(trial)
-        except (OSError, ValueError) as error:  # Tune ends the whole sweep when a callback raises
-            _log.warning("%s, seed %d: %s", trial.variant, trial.seed, error)
-            return
-        if record is not None:
-            self.listener.settled(trial, record)
 
-    def _ours(self, trial: Any) -> Trial:
-        return self.trials[trial.config["trial"]["key"]]
+def evaluation_in(result: dict[str, Any]) -> Evaluation | None:
+    """The evaluation that a worker reported; None in the result by which Tune says that a trial returned."""
+    return Evaluation(**json.loads(result["evaluation"])) if "evaluation" in result else None

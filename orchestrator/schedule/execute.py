@@ -1,12 +1,10 @@
-"""Run trials on Ray Tune until every one has settled or an interrupt stopped them."""
+"""Run a course on Ray Tune until it has ended or an interrupt stopped it."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
-import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,17 @@ import ray
 from ray import tune
 
 from lm.record import Evaluation
+from orchestrator.course import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.quiet import quiet
-from orchestrator.records import Records
-from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Events, Queue, unpack
+from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
 from orchestrator.schedule.session import fitting, session_folder, start_ray
-from orchestrator.trial import Listener, Trial
+from orchestrator.trial import Listener
 from orchestrator.work import Grant, work
 
 
 def run_on_ray(
-    trials: Sequence[Trial],
+    course: Course,
     grant: Grant,
     listener: Listener,
     interrupt: Interrupt,
@@ -33,52 +31,49 @@ def run_on_ray(
     address: str | None = None,
     verbose: bool = False,
 ) -> None:
-    """Train the trials, at most `jobs` at once; return when all have ended or an interrupt stopped them.
+    """Train what the course says, at most `jobs` at once; return when it has ended or an interrupt stopped it.
 
     A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
     failed. Raises CannotStartError if no node could ever hold a trial.
     """
-    records = Records(grant.runs)
-    begun: set[str] = set()
+    queue = Queue(course, grant, listener)
     with session_folder() as session, quiet(verbose):
         try:
             start_ray(session, address, verbose)
-            at_once = fitting(grant, jobs)
-            left = list(trials)
-            # Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead.
-            for _ in range(1 + MOST_WORKER_DEATHS):
-                if left and interrupt.signal is None:
-                    events = Events(left, grant, listener, begun)
-                    _fit(left, grant, events, interrupt, session=session, at_once=at_once)
-                    left = [trial for trial in left if records.find(trial) is None]
+            fit(queue, _trainable, interrupt, session=session, at_once=fitting(grant, jobs))
         except KeyboardInterrupt:
             interrupt.signal = interrupt.signal or signal.SIGINT
         finally:
             ray.shutdown()
-    for trial in trials:
-        if trial.key in begun and records.find(trial) is None:
-            listener.settled(trial, None)
+    for trial in queue.running.values():
+        if trial.key in queue.begun:
+            listener.settled(trial, queue.record(trial))
 
 
-def _fit(
-    trials: Sequence[Trial],
-    grant: Grant,
-    events: Events,
+def fit(
+    queue: Queue,
+    trainable: Callable[[dict[str, Any]], None],
     interrupt: Interrupt,
     *,
     session: Path,
     at_once: int,
 ) -> None:
+    """Give every trial of the queue to `trainable` in a worker, at most `at_once` at a time."""
+    grant = queue.grant
     tuner = tune.Tuner(
-        tune.with_resources(_trainable, {"cpu": grant.cpus, "gpu": grant.gpus}),
+        tune.with_resources(trainable, {"cpu": grant.cpus, "gpu": grant.gpus}),
         tune_config=tune.TuneConfig(
-            search_alg=Queue(trials, grant), num_samples=-1, max_concurrent_trials=at_once, reuse_actors=True
+            search_alg=queue,
+            scheduler=EarlyStop(queue),
+            num_samples=-1,
+            max_concurrent_trials=at_once,
+            reuse_actors=True,
         ),
         run_config=tune.RunConfig(
-            name=f"round-{time.monotonic_ns()}",  # a name used again would mix both rounds in one folder
+            name="sweep",
             storage_path=str(session / "tune"),
             verbose=0,
-            callbacks=[events],
+            callbacks=[Events(queue)],
             failure_config=tune.FailureConfig(max_failures=MOST_WORKER_DEATHS),
         ),
     )
@@ -98,6 +93,6 @@ def _trainable(config: dict[str, Any]) -> None:
     """One trial in a Ray worker."""
 
     def report(evaluation: Evaluation) -> None:
-        tune.report(dataclasses.asdict(evaluation))
+        tune.report(as_result(evaluation))
 
     work(unpack(config["trial"]), Grant(**config["grant"]), report)

@@ -127,10 +127,9 @@ class Mirror:
         return self._parent
 
     def _create(self, parent: Run, trial: Trial, status: str, record: Record | None) -> Run:
-        name = f"{trial.variant}, seed {trial.seed}"
         tags = self._tags(trial, status) | {"mlflow.parentRunId": parent.id}
         began = None if record is None else contents.finished_milliseconds(record) - int(1000 * record.seconds)
-        run = self._store.create(self._experiment, name, tags, began)
+        run = self._store.create(self._experiment, trial.title, tags, began)
         self._runs[_name(trial)] = run
         return run
 

@@ -11,11 +11,13 @@ from typing import TextIO, cast
 import pytest
 from ray.tune.search import Searcher
 
+from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
+from orchestrator.course import Planned
 from orchestrator.quiet import _WithoutRaylet
-from orchestrator.schedule.bridge import Queue, pack, unpack
+from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
 from orchestrator.trial import Trial
-from orchestrator.work import Grant
+from orchestrator.work import Grant, write_failure
 
 
 def trial(key: str, starts_from: str | None = None) -> Trial:
@@ -28,9 +30,21 @@ def grant(tmp_path: Path) -> Grant:
     return Grant(runs=tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
 
 
-def settle(grant: Grant, key: str) -> None:
-    (grant.runs / key).mkdir()
-    (grant.runs / key / "record.json").write_text("{}")
+class Heard:
+    """A listener that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def started(self, trial: Trial) -> None:
+        self.words.append(f"{trial.key} started")
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        self.words.append(f"{trial.key} epoch {evaluation.epoch}")
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        how = "stopped early" if trial.stopped_early else "stopped" if record is None else record.status
+        self.words.append(f"{trial.key} {how}")
 
 
 def names(queue: Queue, *tune_ids: str) -> list[str | None]:
@@ -38,23 +52,29 @@ def names(queue: Queue, *tune_ids: str) -> list[str | None]:
     return [config["trial"]["key"] if isinstance(config, dict) else config for config in handed]
 
 
-def test_a_trial_that_continues_another_waits_for_its_record(grant: Grant) -> None:
-    queue = Queue([trial("b", starts_from="a"), trial("a"), trial("c")], grant)
-    assert names(queue, "1", "2", "3") == ["a", "c", None]
-    settle(grant, "a")
+def test_tune_gets_the_course_in_order_and_the_end_when_nothing_runs(grant: Grant) -> None:
+    heard = Heard()
+    queue = Queue(Planned([trial("b", starts_from="a"), trial("a")]), grant, heard)
+    assert names(queue, "1", "2") == ["a", None]
+    write_failure(queue.running["1"], grant, "it broke")
     queue.on_trial_complete("1")
-    assert names(queue, "4", "5") == ["b", Searcher.FINISHED]
+    assert names(queue, "3", "4") == ["b", None]
+    write_failure(queue.running["3"], grant, "it broke")
+    queue.on_trial_complete("3")
+    assert names(queue, "5") == [Searcher.FINISHED]
+    assert heard.words == ["a failed", "b failed"]
 
 
-def test_one_whose_source_is_already_settled_starts_at_once(grant: Grant) -> None:
-    assert names(Queue([trial("b", starts_from="a")], grant), "1") == ["b"]
-
-
-def test_a_source_that_left_no_record_keeps_its_followers_for_the_next_round(grant: Grant) -> None:
-    queue = Queue([trial("a"), trial("b", starts_from="a"), trial("c")], grant)
-    assert names(queue, "1") == ["a"]
-    queue.on_trial_complete("1", error=True)
-    assert names(queue, "2", "3") == ["c", Searcher.FINISHED]
+def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_failed(grant: Grant) -> None:
+    heard = Heard()
+    queue = Queue(Planned([trial("a")]), grant, heard)
+    for attempt in range(1 + MOST_WORKER_DEATHS):
+        assert names(queue, str(attempt)) == ["a"]
+        queue.on_trial_complete(str(attempt), error=True)
+    record = read_record(grant.runs / "a")
+    assert record is not None and record.status == "failed" and "died" in (record.reason or "")
+    assert heard.words == ["a failed"]
+    assert names(queue, "last") == [Searcher.FINISHED]
 
 
 def test_a_trial_reaches_the_worker_whole(grant: Grant) -> None:
@@ -65,15 +85,18 @@ def test_a_trial_reaches_the_worker_whole(grant: Grant) -> None:
 # In a process of its own, since Ray reads its environment once, when it loads.
 THROUGH_RAY = """
 import math, sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from orchestrator.schedule.bridge import Events, Queue
-from orchestrator.schedule.session import session_folder, start_ray
 import ray
 from ray import tune
+from orchestrator.course import Planned
+from orchestrator.interrupt import Interrupt
 from orchestrator.quiet import quiet
+from orchestrator.schedule.bridge import Queue, as_result
+from orchestrator.schedule.execute import fit
+from orchestrator.schedule.session import session_folder, start_ray
 from orchestrator.work import Grant
-from tests.orchestrator.test_schedule import trial
+from tests.orchestrator.test_schedule import Heard, trial
 from tests.tracking_factories import point
 
 terms = [{"augmented": 0.5, "a/b.c": 1e-300}, {}, {"augmented": math.inf}]
@@ -82,30 +105,25 @@ grant = Grant(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600
 
 def trainable(config):
     for evaluation in sent:
-        tune.report(asdict(evaluation))
+        tune.report(as_result(evaluation))
 
-class Heard:
-    points = []
-    def started(self, trial): pass
-    def settled(self, trial, record): pass
-    def evaluated(self, trial, evaluation): self.points.append(evaluation)
+class Stops(Planned):
+    def goes_on(self, trial, evaluation):
+        assert evaluation == sent[evaluation.epoch - 1]
+        return trial.key == "whole" or evaluation.epoch < 2
 
-trials = [trial("a")]
+heard = Heard()
 with session_folder() as session, quiet(False):
     start_ray(session, None, False)
-    tune.Tuner(
-        trainable,
-        tune_config=tune.TuneConfig(search_alg=Queue(trials, grant), num_samples=-1),
-        run_config=tune.RunConfig(
-            storage_path=str(session / "tune"), verbose=0, callbacks=[Events(trials, grant, Heard(), set())]
-        ),
-    ).fit()
+    queue = Queue(Stops([trial("whole"), trial("cut")]), grant, heard)
+    fit(queue, trainable, Interrupt(), session=session, at_once=1)
     ray.shutdown()
-assert Heard.points == sent, Heard.points
+whole = ["whole started", "whole epoch 1", "whole epoch 2", "whole epoch 3"]
+assert heard.words == [*whole, "cut started", "cut epoch 1", "cut epoch 2", "cut stopped early"], heard.words
 """
 
 
-def test_an_evaluation_comes_whole_through_ray(grant: Grant) -> None:
+def test_evaluations_come_whole_through_ray_until_the_course_stops_the_trial(grant: Grant) -> None:
     line = [sys.executable, "-c", THROUGH_RAY, str(grant.runs)]
     run = subprocess.run(line, check=False, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

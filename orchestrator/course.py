@@ -1,0 +1,81 @@
+"""What to train next: an executor asks a course whenever it has room, and tells it how each trial goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from lm.record import Evaluation, Record
+from orchestrator.trial import Trial
+
+
+class Course(Protocol):
+    """Asked and told from one thread. A trial that `next` returned comes back in `settled`, unless all is stopped."""
+
+    def next(self) -> Trial | None:
+        """A trial to start now; None while nothing can start."""
+
+    def ended(self) -> bool:
+        """Whether nothing will start any more, however the trials under way end."""
+
+    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
+        """Whether a trial under way goes on after this point of its curve; one that does not is stopped there."""
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """It ended with its record, or was stopped without one."""
+
+
+class Planned:
+    """Trials known from the start, in order; one that continues another's stages waits until that one has ended."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self._waiting = list(trials)
+        self._unsettled = {trial.key for trial in trials}
+
+    def next(self) -> Trial | None:
+        """The first trial that waits for no other."""
+        free = (i for i, trial in enumerate(self._waiting) if trial.starts_from not in self._unsettled)
+        place = next(free, None)
+        return None if place is None else self._waiting.pop(place)
+
+    def ended(self) -> bool:
+        """Whether all have started."""
+        return not self._waiting
+
+    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
+        """Nothing is stopped early: stronger regularization looks worse early and wins late."""
+        return True
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Trials that waited for it may start; if it left no record, they train all of their stages themselves."""
+        self._unsettled.discard(trial.key)
+
+
+class Within:
+    """Another course until a time is over: then nothing starts any more, and what is under way ends in its own time."""
+
+    def __init__(self, course: Course, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._course, self._now = course, now
+        self._until = now() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is spent."""
+        return self._now() >= self._until
+
+    def next(self) -> Trial | None:
+        """The course's next trial while there is time."""
+        return None if self.is_over else self._course.next()
+
+    def ended(self) -> bool:
+        """Whether the time or the course is over."""
+        return self.is_over or self._course.ended()
+
+    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
+        """As the course says."""
+        return self._course.goes_on(trial, evaluation)
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Tell the course."""
+        self._course.settled(trial, record)

@@ -1,0 +1,31 @@
+"""Which trial comes next."""
+
+from __future__ import annotations
+
+from orchestrator.course import Planned, Within
+from tests.orchestrator.test_schedule import trial
+
+
+def test_one_that_continues_another_waits_until_that_one_has_ended() -> None:
+    a, b, c = trial("a"), trial("b", starts_from="a"), trial("c")
+    course = Planned([b, a, c])
+    assert [course.next(), course.next(), course.next()] == [a, c, None]
+    assert not course.ended()
+    course.settled(a, None)
+    assert course.next() == b
+    assert course.ended()
+
+
+def test_one_whose_source_is_not_among_them_starts_at_once() -> None:
+    b = trial("b", starts_from="a")
+    assert Planned([b]).next() == b
+
+
+def test_nothing_starts_when_the_time_is_over() -> None:
+    clock = [0.0]
+    course = Within(Planned([trial("a"), trial("b")]), 60.0, now=lambda: clock[0])
+    assert course.next() == trial("a")
+    assert not course.ended()
+    clock[0] = 60.0
+    assert course.next() is None
+    assert course.ended()
