@@ -1,0 +1,221 @@
+"""What a sweep file says of searching: a space, a sampler, a scheduler, a budget."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+from lm.spec import Part
+from orchestrator.sweep.problems import NAME
+
+Name = Annotated[str, Field(pattern=NAME, max_length=80)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Scalar = StrictBool | StrictInt | StrictFloat | StrictStr | None
+Objective = Literal["validation", "parameters", "decoder_parameters", "seconds"]
+
+
+def _ordered(low: float, high: float) -> None:
+    if not low < high:
+        raise ValueError(f"low must be below high, got {low:g} and {high:g}")
+
+
+class Dimension(Part):
+    """One searched value. `when` names values, by dotted path, that the trial must have for it to be searched."""
+
+    when: dict[str, Scalar] = Field(default={}, description="such as {head.kind: mixture}; all of them must hold")
+
+
+class Uniform(Dimension):
+    """A number between two ends, all alike likely."""
+
+    kind: Literal["uniform"]
+    low: Finite
+    high: Finite
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        _ordered(self.low, self.high)
+        return self
+
+
+class LogUniform(Dimension):
+    """A positive number between two ends, its logarithm alike likely everywhere."""
+
+    kind: Literal["log_uniform"]
+    low: Annotated[Finite, Field(gt=0.0)]
+    high: Finite
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        _ordered(self.low, self.high)
+        return self
+
+
+class Integer(Dimension):
+    """A whole number between two ends, both included; `log` makes its logarithm alike likely everywhere."""
+
+    kind: Literal["integer"]
+    low: int
+    high: int
+    log: bool = Field(default=False)
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        _ordered(self.low, self.high)
+        if self.log and self.low < 1:
+            raise ValueError(f"low must be at least 1 on a log scale, got {self.low}")
+        return self
+
+
+class Choice(Dimension):
+    """One of several values: a list of plain ones, or named ones, which may be whole parts."""
+
+    kind: Literal["choice"]
+    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every value by its name."""
+        if isinstance(self.among, dict):
+            return self.among
+        return {"null" if value is None else str(value): value for value in self.among}
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len(self.options) < len(self.among):
+            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
+        return self
+
+
+Space = Annotated[
+    dict[str, Annotated[Uniform | LogUniform | Integer | Choice, Field(discriminator="kind")]], Field(min_length=1)
+]
+"""Dotted paths into the base and what may stand there, applied in the file's order: a part before what is in it."""
+
+
+class RandomSampler(Part):
+    """Every trial drawn without regard to the others (Bergstra & Bengio 2012)."""
+
+    kind: Literal["random"]
+
+
+class TpeSampler(Part):
+    """Tree-structured Parzen estimators (Bergstra et al. 2011), multivariate."""
+
+    kind: Literal["tpe"]
+    startup_trials: int = Field(default=10, ge=1, description="drawn at random before the estimators are asked")
+
+
+class GaussianProcessSampler(Part):
+    """Gaussian process with expected improvement; learns from trials that were not stopped early alone."""
+
+    kind: Literal["gaussian_process"]
+    startup_trials: int = Field(default=10, ge=1)
+
+
+class CmaEsSampler(Part):
+    """Covariance matrix adaptation (Hansen 2001), of the numbers; choices are drawn at random."""
+
+    kind: Literal["cma_es"]
+    startup_trials: int = Field(default=1, ge=1)
+
+
+class GridSampler(Part):
+    """Every combination: all choices and whole numbers, and so many points of every other number, ends included."""
+
+    kind: Literal["grid"]
+    points: int = Field(default=3, ge=2)
+
+
+class QuasiRandomSampler(Part):
+    """Scrambled Sobol points, which leave smaller holes than random ones."""
+
+    kind: Literal["quasi_random"]
+
+
+Sampler = Annotated[
+    RandomSampler | TpeSampler | GaussianProcessSampler | CmaEsSampler | GridSampler | QuasiRandomSampler,
+    Field(discriminator="kind"),
+]
+
+
+class Asha(Part):
+    """Asynchronous successive halving (Li et al. 2020): one in `reduction_factor` goes on at every rung."""
+
+    kind: Literal["asha"]
+    grace_epochs: int = Field(default=1, ge=1, description="the first rung: no trial is stopped before")
+    reduction_factor: int = Field(default=3, ge=2)
+
+
+class Hyperband(Part):
+    """Several ASHAs with later and later first rungs (Li et al. 2018), trials spread over them."""
+
+    kind: Literal["hyperband"]
+    grace_epochs: int = Field(default=1, ge=1)
+    reduction_factor: int = Field(default=3, ge=2)
+
+
+class MedianStopping(Part):
+    """Stops a trial whose best so far is worse than the median of the others' at the same epoch (Golovin 2017)."""
+
+    kind: Literal["median"]
+    grace_epochs: int = Field(default=1, ge=1)
+    startup_trials: int = Field(default=5, ge=1)
+
+
+Scheduler = Annotated[Asha | Hyperband | MedianStopping, Field(discriminator="kind")]
+
+
+class Searching(Part):
+    """A space and how it is searched, one trial after another on one training seed, judged by validation alone."""
+
+    space: Space
+    sampler: Sampler = Field(default=TpeSampler(kind="tpe"))
+    scheduler: Scheduler | None = Field(
+        default=Asha(kind="asha"), description="what stops trials early; null trains each to its end"
+    )
+    trials: int | None = Field(default=None, ge=1, description="so many, however they end")
+    sampler_seed: int = Field(default=0, ge=0)
+    training_seed: int = Field(default=0, ge=0, lt=2**63, description="of every trial; none of `seeds`")
+    start: tuple[dict[str, Any], ...] = Field(
+        default=(), description="values by dotted path to try first; what they leave out is sampled"
+    )
+
+
+def _objectives(names: tuple[Objective, ...]) -> tuple[Objective, ...]:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"objectives must be distinct, got {twice} twice")
+    return names
+
+
+class Search(Searching):
+    """Finds values for the base. What it finds is compared with the base as written, on seeds it never saw."""
+
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(_objectives)] = Field(
+        default=("validation",), description="all made small; several give a Pareto front, and stop nothing early"
+    )
+    training_hours: float | None = Field(
+        default=None, gt=0.0, allow_inf_nan=False, description="no trial starts when so many were trained in all"
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.trials is None and self.training_hours is None and self.sampler.kind != "grid":
+            raise ValueError("trials or training_hours must say when the search ends")
+        if len(self.objectives) > 1 and self.scheduler is not None:
+            raise ValueError(
+                "scheduler must be null for several objectives: what is stopped early has no place on a front"
+            )
+        return self
+
+
+class Tune(Searching):
+    """Searches nuisance values for every variant alike; each variant's best are then run on seeds it never saw."""
+
+    @model_validator(mode="after")
+    def _equal(self) -> Self:
+        if self.trials is None:
+            raise ValueError("trials must be given: every variant gets the same number")
+        return self
