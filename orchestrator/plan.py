@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,11 +23,12 @@ NAMED_PARAMETER_CHANGE = 0.01
 State = Literal["done", "diverged", "failed", "to resume", "new", "read"]
 
 
-def plan(sweep: ScaledSweep) -> list[Trial]:
-    """Every variant with every seed, the first seed's first, each seed's baseline before the others.
+def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
+    """Every variant with its seeds, the first seed's first, each seed's baseline before the others.
 
-    Within a seed a trial whose stages all lie in another's is read from it and never trained; else it goes on from
-    the trial with which it shares the most stages. CorpusError where a corpus's fingerprint cannot be had.
+    `seeds` holds those of every variant, by default all of the sweep's. Within a seed a trial whose stages all lie in
+    another's is read from it and never trained; else it goes on from the trial with which it shares the most stages.
+    CorpusError where a corpus's fingerprint cannot be had.
     """
     facts = _Facts()
     base, *others = sweep.variants
@@ -39,6 +40,8 @@ def plan(sweep: ScaledSweep) -> list[Trial]:
     for seed in sweep.seeds:
         trained: dict[str, list[str]] = {}  # key -> keys of all stages
         for variant in sweep.variants:
+            if seeds is not None and seed not in seeds[variant.name]:
+                continue
             spec = variant.spec.model_copy(update={"seed": seed})
             stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())
             reads_from = next((key for key, others in trained.items() if others[: len(stages)] == stages), None)

@@ -15,6 +15,9 @@ from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
 from orchestrator.wording import counted
 
+LEVEL_OF_ERROR = 0.05
+"""How often any of a page's intervals may miss: its verdicts' family-wise error."""
+
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""
 
@@ -115,8 +118,11 @@ class CacheRow:
     test: Spread
 
 
-def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Comparison | None:
+def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, looks: int = 1) -> Comparison | None:
     """Test losses of every variant against the baseline's; None unless the baseline has all its seeds.
+
+    Where the seeds were planned with several `looks`, each look may err as often as its equal share of 5% (Bonferroni),
+    so that all of them together err no more often than one look would.
 
     A variant with a seed that diverged, failed or is unfinished is not compared, since the seeds that survive are
     not a fair sample. Adaptive variants are left out.
@@ -129,7 +135,7 @@ def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str)
         for variant, group in outcomes.items()
         if variant != baseline and not is_adaptive(group) and all(outcome.final for outcome in group)
     }
-    return statistics.compare(_test_nats(base), whole)
+    return statistics.compare(_test_nats(base), whole, level=1 - LEVEL_OF_ERROR / looks)
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:

@@ -16,6 +16,7 @@ from orchestrator.published import check_reference
 from orchestrator.sweep.lines import Document, read_lines
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
+from orchestrator.sweep.search_problems import search_problems
 from orchestrator.sweep.types import PUBLISHED_SCALE, Change, ScaledSweep, Sweep
 
 # Takes the place of what a wrong file lacks, so that the rest of it can be checked as well.
@@ -89,6 +90,8 @@ def check(data: Any, published: FilePath) -> tuple[Sweep | None, list[Problem]]:
         problems += _published_problems(sweep, published)
         problems += _name_problems(sweep)
         problems += _expansion_problems(sweep, broken)
+        if not problems:
+            problems += search_problems(sweep)
     return sweep, problems
 
 
@@ -122,7 +125,7 @@ def _mend(kept: dict[str, Any], wrong: Iterable[Problem]) -> set[str]:
                 broken.add(dotted(path[1:]))
                 _drop(kept, path)
         elif path:
-            depth = {"components": 2, "variants": 2, "scales": 4}.get(str(path[0]), 1)
+            depth = {"components": 2, "variants": 2, "scales": 4, "search": 1, "tune": 1}.get(str(path[0]), 1)
             _drop(kept, path[:depth])
     for key, value in _STAND_IN.items():
         kept.setdefault(key, copy.deepcopy(value))

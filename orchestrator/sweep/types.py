@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.spec import Part, TrainSpec
 from orchestrator.nearest import nearest
 from orchestrator.sweep.override import override
-from orchestrator.sweep.problems import NAME, SLUG, Path, SweepError
+from orchestrator.sweep.problems import SLUG, Path, SweepError
+from orchestrator.sweep.searches import Name, Search, Tune
 
 PUBLISHED_SCALE = "paper"
 
@@ -35,11 +36,33 @@ def _whole_or_share(gpus: float) -> float:
 
 
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
-Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)
 ]
 References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
+
+
+class UntilDecided(Part):
+    """Seeds from 1 on, in rounds: `min` for every variant, then more where a comparison is still undecided."""
+
+    min: int = Field(default=2, ge=2)
+    max: int = Field(ge=2)
+    until: Literal["decided"]
+    total: int | None = Field(default=None, ge=1, description="no round begins that would make more trials in all")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max must be at least min, got {self.max} and {self.min}")
+        return self
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """How many seeds a variant has at each look at the comparisons: half as many more each time, 2 3 4 6 9."""
+        looks = [self.min]
+        while looks[-1] < self.max:
+            looks.append(min(self.max, looks[-1] + max(1, looks[-1] // 2)))
+        return tuple(looks)
 
 
 class Resources(Part):
@@ -64,7 +87,9 @@ class Scale(Part):
     base: dict[str, Any] = Field(default={})
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
-    seeds: Seeds | None = Field(default=None)
+    seeds: Seeds | UntilDecided | None = Field(default=None)
+    search: dict[str, Any] = Field(default={}, description="what the search has otherwise, such as {trials: 12}")
+    tune: dict[str, Any] = Field(default={}, description="what tuning has otherwise, such as {trials: 12}")
     resources: Resources | None = Field(default=None)
 
 
@@ -93,7 +118,8 @@ class Variant:
 class ScaledSweep:
     """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
 
-    At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in.
+    At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in. `looks`
+    are the numbers of seeds at which it is decided who gets more of `seeds`, never for more than `most_trials`.
     """
 
     name: str
@@ -104,6 +130,9 @@ class ScaledSweep:
     published_corpus: str
     variants: tuple[Variant, ...]
     seeds: tuple[int, ...]
+    looks: tuple[int, ...]
+    most_trials: int | None
+    searching: Search | Tune | None
     resources: Resources
 
     @property
@@ -125,7 +154,9 @@ class Sweep(Part):
         default="leave_one_out", description="which components are taken away: each alone, every subset, none"
     )
     variants: dict[Name, dict[str, Any]] = Field(default={})
-    seeds: Seeds
+    search: Search | None = Field(default=None, description="finds values for the base")
+    tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
+    seeds: Seeds | UntilDecided
     scales: dict[Slug, Scale] = Field(default={})
     resources: Resources = Field(default=Resources())
 
@@ -161,6 +192,13 @@ class Sweep(Part):
             above = ("scales", scale_name) if replaced is not None else ()
             yield Change(name, overrides if replaced is None else replaced, (*above, "variants", name), False)
 
+    def searching(self, scale_name: str) -> Search | Tune | None:
+        """What is searched at a scale, None where nothing is; pydantic's ValidationError for what does not fit."""
+        scale = self.scale(scale_name)
+        if self.search is not None:
+            return Search.model_validate(dict(self.search) | scale.search)
+        return None if self.tune is None else Tune.model_validate(dict(self.tune) | scale.tune)
+
     def at(self, scale_name: str) -> ScaledSweep:
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""
         scale = self.scale(scale_name)
@@ -170,6 +208,7 @@ class Sweep(Part):
             if self.design != "none" or not change.is_component:
                 spec = _changed(base, change.overrides)
                 variants.append(Variant(change.variant, spec, change.is_component, change.place))
+        seeds = scale.seeds or self.seeds
         return ScaledSweep(
             name=self.name,
             question=self.question,
@@ -178,7 +217,10 @@ class Sweep(Part):
             published_scale=scale.published is not False or scale_name == PUBLISHED_SCALE,
             published_corpus=self.base.corpus.name,
             variants=tuple(variants),
-            seeds=scale.seeds or self.seeds,
+            seeds=tuple(range(1, seeds.max + 1)) if isinstance(seeds, UntilDecided) else seeds,
+            looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(seeds),),
+            most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
+            searching=self.searching(scale_name),
             resources=scale.resources or self.resources,
         )
 
