@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from orchestrator import tables
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, perplexity_change
 from orchestrator.tables import AblationRow
@@ -45,6 +46,22 @@ def verdict_cell(row: AblationRow, baseline: str) -> Markdown:
     if row.effect.reason is None:
         return Markdown(row.effect.verdict if row.effect.verdict == "not decided" else f"**{row.effect.verdict}**")
     return Markdown(f"not decided ({row.effect.reason})")
+
+
+def level_in_words(comparison: Comparison | None) -> str:
+    """The probability with which the intervals cover, all at once: `95%`."""
+    return f"{100 * (1 - tables.LEVEL_OF_ERROR if comparison is None else comparison.level):.3g}%"
+
+
+def looks_sentence(looks: Sequence[int], error: float = tables.LEVEL_OF_ERROR) -> Markdown:
+    """How seeds were given, and what that costs; empty where every variant has the same seeds."""
+    if len(looks) == 1:
+        return Markdown("")
+    return Markdown(
+        f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
+        f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
+        f"(Bonferroni), so that a verdict is wrong anywhere on the page with probability {error:.2g} at most."
+    )
 
 
 def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
@@ -103,13 +120,14 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
         return (
             f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
         )
-    parts = [*_decided(others, baseline), *_undecided(others, baseline)]
+    level = level_in_words(comparison)
+    parts = [*_decided(others, baseline, level), *_undecided(others, baseline, level)]
     if comparison.noise is not None and not comparison.noise.one_fits_all:
         parts.append("the variants' seeds are not equally noisy, as these intervals assume (see below)")
     return "; ".join(parts)
 
 
-def _decided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
+def _decided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
     def names(verdict: str) -> str:
         found = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         found.sort(key=lambda row: abs(row.effect.nats if row.effect else 0.0), reverse=True)
@@ -124,11 +142,11 @@ def _decided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
         return []
     return [
         f"test perplexity is {' and '.join(parts)} than with {escape(baseline)} "
-        f"(95% simultaneous intervals over {_seeds(rows)} exclude zero)"
+        f"({level} simultaneous intervals over {_seeds(rows)} exclude zero)"
     ]
 
 
-def _undecided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
+def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
     def having(reason: str | None) -> list[AblationRow]:
         return [
             row for row in rows if row.effect and row.effect.verdict == "not decided" and row.effect.reason == reason
@@ -141,7 +159,7 @@ def _undecided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
     elif still_open:
         contain = "interval of {} contains" if len(still_open) == 1 else "intervals of {} contain"
         contain = contain.format(_named(still_open))
-        parts.append(f"{_seeds(still_open)} decide nothing: the 95% simultaneous {contain} zero")
+        parts.append(f"{_seeds(still_open)} decide nothing: the {level} simultaneous {contain} zero")
     if same := having(IDENTICAL):
         parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(baseline)} in every seed")
     if single := having(ONE_SEED):

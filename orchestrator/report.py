@@ -50,16 +50,18 @@ def write_report(
     published_note: str,
     folder: Path,
     command: str,
+    looks: Sequence[int] = (0,),
 ) -> Path:
     """Write `report.md`, its pictures and CSV files into `folder`; returns the page's path.
 
     The same plan and records give the same bytes. `published_scale` says that the published numbers were made at
-    this scale; elsewhere the page warns where they stand. ValueError where no trial belongs to the baseline.
+    this scale; elsewhere the page warns where they stand. `looks` are the numbers of seeds at which it was decided who
+    gets more. ValueError where no trial belongs to the baseline.
     """
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
-    comparison = tables.compare_variants(outcomes, baseline)
+    comparison = tables.compare_variants(outcomes, baseline, len(looks))
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     line = published[baseline].valid if published_scale and baseline in published else None
     if line is not None and line.certainty == tables.RECALLED:
@@ -73,6 +75,8 @@ def write_report(
         answer=answer.answer(rows, comparison, scale, baseline),
         standing=answer.standing(outcomes),
         noise=answer.noise_sentence(comparison, baseline),
+        level=answer.level_in_words(comparison),
+        looks=answer.looks_sentence(looks),
         equal_variants=[
             Markdown(listed([escape(n) for n in names])) for names in tables.equal_variants(outcomes, baseline)
         ],

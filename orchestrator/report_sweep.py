@@ -28,6 +28,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], record
         published_note=note,
         folder=reports / sweep.name / sweep.scale,
         command=sweep_command(sweep, file),
+        looks=sweep.looks,
     )
 
 

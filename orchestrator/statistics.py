@@ -71,6 +71,7 @@ class Comparison:
     baseline_nats: float
     effects: dict[str, Effect]
     noise: Noise | None
+    level: float
 
 
 def compare(baseline: Array, variants: Mapping[str, Array], level: float = 0.95) -> Comparison:
@@ -95,7 +96,7 @@ def compare(baseline: Array, variants: Mapping[str, Array], level: float = 0.95)
     noise = _noise(baseline, compared, level) if compared else None
     effects = {name: _effect(baseline, losses, noise) for name, losses in variants.items()}
     has_intervals = any(effect.interval for effect in effects.values())
-    return Comparison(float(baseline.mean()), effects, noise if has_intervals else None)
+    return Comparison(float(baseline.mean()), effects, noise if has_intervals else None, level)
 
 
 def perplexity_change(baseline_nats: float, nats: float) -> float:

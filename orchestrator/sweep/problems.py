@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.nearest import nearest
@@ -155,14 +155,15 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-def _kinds(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The parts of a union by their `kind`; empty for any other type."""
+def _kinds(annotation: Any) -> dict[str, Any]:
+    """The members of a union by their `kind`, or by the tag they are annotated with; empty for any other type."""
     if get_origin(annotation) not in (Union, UnionType):
         return {}
-    parts = [_bare(member) for member in get_args(annotation)]
-    return {
-        kind: part
-        for part in parts
-        if isinstance(part, type) and issubclass(part, BaseModel) and "kind" in part.model_fields
-        for kind in get_args(part.model_fields["kind"].annotation)
-    }
+    found: dict[str, Any] = {}
+    for member in get_args(annotation):
+        part = _bare(member)
+        tags = [tag.tag for tag in getattr(member, "__metadata__", ()) if isinstance(tag, Tag)]
+        if isinstance(part, type) and issubclass(part, BaseModel) and "kind" in part.model_fields:
+            tags += get_args(part.model_fields["kind"].annotation)
+        found |= dict.fromkeys(tags, part)
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part, TrainSpec
 from orchestrator.nearest import nearest
@@ -65,6 +65,15 @@ class UntilDecided(Part):
         return tuple(looks)
 
 
+def _which_seeds(value: object) -> str:
+    return "rounds" if isinstance(value, dict | UntilDecided) else "list"
+
+
+SomeSeeds = Annotated[
+    Annotated[Seeds, Tag("list")] | Annotated[UntilDecided, Tag("rounds")], Discriminator(_which_seeds)
+]
+
+
 class Resources(Part):
     """What one trial is granted: CPU cores and GPUs, fractions allowed."""
 
@@ -87,7 +96,7 @@ class Scale(Part):
     base: dict[str, Any] = Field(default={})
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
-    seeds: Seeds | UntilDecided | None = Field(default=None)
+    seeds: SomeSeeds | None = Field(default=None)
     search: dict[str, Any] = Field(default={}, description="what the search has otherwise, such as {trials: 12}")
     tune: dict[str, Any] = Field(default={}, description="what tuning has otherwise, such as {trials: 12}")
     resources: Resources | None = Field(default=None)
@@ -156,7 +165,7 @@ class Sweep(Part):
     variants: dict[Name, dict[str, Any]] = Field(default={})
     search: Search | None = Field(default=None, description="finds values for the base")
     tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
-    seeds: Seeds | UntilDecided
+    seeds: SomeSeeds
     scales: dict[Slug, Scale] = Field(default={})
     resources: Resources = Field(default=Resources())
 
