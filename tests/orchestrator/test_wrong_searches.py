@@ -1,5 +1,7 @@
 """What a sweep file may not search, and how it is told."""
 
+# ruff: noqa: E501 (one case a line reads best)
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -96,7 +98,7 @@ def test_a_scale_replaces_single_values(tmp_path: Path) -> None:
     search = read_text(tmp_path, SEARCH)
     assert isinstance(search.at("paper").searching, Search)
     small = search.at("tiny").searching
-    assert small is not None and small.trials == 2 and small.space == getattr(search.search, "space")
+    assert small is not None and search.search is not None and small.trials == 2 and small.space == search.search.space
 
 
 def test_tuning_is_read(tmp_path: Path) -> None:
