@@ -12,6 +12,11 @@ from orchestrator.trial import Trial
 _log = logging.getLogger(__name__)
 
 
+def is_settled(trial: Trial, record: Record | None) -> bool:
+    """Whether nothing is left to do for a trial: it ended, not by a failure, and test is scored as it asks."""
+    return record is not None and record.status != "failed" and record.tested
+
+
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 

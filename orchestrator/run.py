@@ -17,7 +17,7 @@ from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
-from orchestrator.records import Records
+from orchestrator.records import Records, is_settled
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import epochs_to_train
@@ -116,16 +116,12 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
 
 
 def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
-    """The trials that have to train, without a record or with one that failed; those read from others do not.
+    """The trials that are not settled, to train or to score on test; those read from others are not among them.
 
     The longest come first, so that no worker idles at the end while another begins a long one.
     """
     specs = {trial.key: trial.spec for trial in trials}
-    missing = [
-        trial
-        for trial in trials
-        if trial.reads_from is None and ((record := records.find(trial)) is None or record.status == "failed")
-    ]
+    missing = [trial for trial in trials if trial.reads_from is None and not is_settled(trial, records.find(trial))]
     return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
 
 
