@@ -20,7 +20,7 @@ def atomic(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with errors_of(path):
+        with errors_of(path, temporary):
             yield temporary
             sync(temporary)
             temporary.replace(path)
@@ -30,12 +30,12 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def errors_of(path: Path) -> Iterator[None]:
-    """An OSError of the block that names no file, as that of a write to a full disk, names this one."""
+def errors_of(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """An OSError of the block that names no file, as of a write to a full disk, or the temporary one, names `path`."""
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None and error.filename != str(temporary):
             raise
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
 
