@@ -214,7 +214,7 @@ def test_train_leaves_the_test_text_closed_until_it_is_asked_for(corpus_folder: 
         tmp_path / "run",
     )
     closed = invoke(*command, "--no-test")
-    assert closed.exit_code == 0 and "train valid" in closed.output and "test" not in closed.output
+    assert closed.exit_code == 0 and "train valid" in closed.output and "train test" not in closed.output
     opened = invoke(*command)
     assert opened.exit_code == 0 and "train test: perplexity" in opened.output and "epoch" not in opened.output
     assert invoke(*command, "--no-test").output == opened.output

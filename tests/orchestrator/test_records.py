@@ -72,6 +72,7 @@ def test_without_its_test_score_a_trial_is_not_settled(tmp_path: Path) -> None:
     closed = whole.model_copy(update={"stages": tuple(stage.without_test() for stage in whole.stages)})
     write_record(tmp_path / full.key, closed)
     assert not is_settled(full, records.find(full)) and not is_settled(full, None)
+    assert is_settled(dataclasses.replace(full, opens_test=False), records.find(full))
     assert [state_of(trial, records) for trial in (full, bare)] == ["to resume", "read"]
     assert unsettled([full, bare], records) == [full]
     for outcome in flat(read_outcomes([full, bare], records)):
