@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
-from lm.record import Score
+from lm.record import Score, opened
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import AblationRow
@@ -88,7 +88,7 @@ def _flat_trial(outcome: Outcome) -> dict[str, object]:
         "starts_from": trial.starts_from,
         **scores,
         "valid_perplexity_without_cache": cache and cache.plain_valid.perplexity,
-        "test_perplexity_without_cache": cache and cache.plain_test.perplexity,
+        "test_perplexity_without_cache": cache and opened(cache.plain_test).perplexity,
         "best_epoch": final and final.best_epoch,
         "epochs": len(outcome.curve),
         "seconds": record and record.seconds,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
 from orchestrator.facts import Facts
-from orchestrator.records import Records
+from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
 from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
 from orchestrator.search.task import SearchTask
@@ -81,12 +81,12 @@ def course(sweep: ScaledSweep, records: Records) -> Course:
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
-    """The trials that have to train, without a record or with one that failed; those read from others do not.
+    """The trials that are not settled, to train or to score on test; those read from others are not among them.
 
     The longest come first, so that no worker idles at the end while another begins a long one.
     """
     specs = {trial.key: trial.spec for trial in trials}
-    missing = [trial for trial in trials if trial.reads_from is None and not records.is_settled(trial)]
+    missing = [trial for trial in trials if trial.reads_from is None and not is_settled(trial, records.find(trial))]
     return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
 
 

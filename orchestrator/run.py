@@ -15,7 +15,7 @@ from lm.spec import TrainSpec
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.progress import Listeners, Progress
-from orchestrator.records import Records
+from orchestrator.records import Records, is_settled
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.rounds import Standing, course, standing, unsettled
 from orchestrator.sweep import ScaledSweep
@@ -103,15 +103,22 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
             now = standing(sweep, records)
             report = report_sweep(sweep, options.file, now, records, options.reports)
         finally:
-            settled = [None] * now.searching + [records.find(trial) for trial in now.trials]
-            complete = all(record is not None and record.status == "complete" for record in settled)
-            tracker.finish(
-                report and report.parent, "complete" if complete else "stopped" if None in settled else "failed"
-            )
+            outcome = _outcome(now, records)
+            tracker.finish(report and report.parent, outcome)
     if interrupt.exit_code is not None:
         print(_to_go_on(prepared))
     print(report)
-    return interrupt.exit_code or int(not complete)
+    return interrupt.exit_code or int(outcome != "complete")
+
+
+def _outcome(now: Standing, records: Records) -> Literal["complete", "stopped", "failed"]:
+    """Whether every trial is complete; `stopped` where some can go on, `failed` where the others diverged or failed."""
+    found = [(trial, records.find(trial)) for trial in now.trials]
+    failed = [record is not None and record.status == "failed" for _, record in found]
+    settled = [is_settled(trial, record) for trial, record in found]
+    if now.searching or not all(a or b for a, b in zip(failed, settled, strict=True)):
+        return "stopped"
+    return "complete" if all(record and record.status == "complete" for _, record in found) else "failed"
 
 
 def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lm.record import Score, StageResult
+from lm.record import Score, StageResult, opened
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
@@ -172,7 +172,7 @@ def ablation_table(
                 seeds=len(group),
                 complete=len(final),
                 valid=_spread(stage.valid for stage in final) if final else None,
-                test=_spread(stage.test for stage in final) if final else None,
+                test=_spread(opened(stage.test) for stage in final) if final else None,
                 effect=effect,
                 change_in_perplexity=change,
                 interval_in_perplexity=interval,
@@ -194,7 +194,7 @@ def stage_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[StageRow]:
     for variant, group in outcomes.items():
         names = [name for name in group[0].trial.spec.stages() if name != "cache"]
         for name in names if len(names) > 1 else []:
-            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name]
+            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name and stage.test]
             keys = {stage.key for stage in done}
             if not keys <= shown:
                 shown |= keys
@@ -205,7 +205,7 @@ def stage_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[StageRow]:
                         epochs=tuple(stage.epochs for stage in done),
                         best_epoch=tuple(stage.best_epoch for stage in done),
                         valid=_spread(stage.valid for stage in done),
-                        test=_spread(stage.test for stage in done),
+                        test=_spread(opened(stage.test) for stage in done),
                     )
                 )
     return rows
@@ -224,8 +224,8 @@ def cache_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[CacheRow]:
                     settings=tuple((cache.window, cache.weight, cache.flatness) for _, cache in pairs),
                     plain_valid=_spread(cache.plain_valid for _, cache in pairs),
                     valid=_spread(stage.valid for stage, _ in pairs),
-                    plain_test=_spread(cache.plain_test for _, cache in pairs),
-                    test=_spread(stage.test for stage, _ in pairs),
+                    plain_test=_spread(opened(cache.plain_test) for _, cache in pairs),
+                    test=_spread(opened(stage.test) for stage, _ in pairs),
                 )
             )
     return rows
@@ -277,7 +277,7 @@ def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -
 
 
 def _test_nats(group: Sequence[Outcome]) -> statistics.Array:
-    return np.array([outcome.final.test.nats_per_token for outcome in group if outcome.final], dtype=np.float64)
+    return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 
 
 def _spread(scores: Iterable[Score]) -> Spread:
