@@ -22,6 +22,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], record
         scale=sweep.scale,
         published_scale=sweep.published_scale,
         baseline=sweep.baseline.name,
+        ablation=sweep.ablation,
         trials=trials,
         records=records,
         published=published,

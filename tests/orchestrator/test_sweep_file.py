@@ -81,9 +81,9 @@ def test_a_factorial_is_that_of_its_scale(tmp_path: Path) -> None:
     ("old", "new", "error"),
     [
         ("{dropout.input: 0.0}", "{dropout.weight: 0.1}",
-         "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' too; a factorial takes both away together"),
+         "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' otherwise, and both are taken away together"),
         ("{dropout.input: 0.0}", "{dropout: {weight: 0.1}}",
-         "13: components.input dropout.off.dropout: component 'weight-dropping' writes 'dropout.weight' too; a factorial takes both away together"),
+         "13: components.input dropout.off.dropout: component 'weight-dropping' writes 'dropout.weight' otherwise, and both are taken away together"),
         ("{dropout.weight: 0.0}", "{dropout.weight: 2.0}",
          "12: components.weight-dropping.off.dropout.weight: should be less than 1, got 2.0"),
         ("{dropout.weight: 0.0}", "{dropout.weight: 0.5}",
