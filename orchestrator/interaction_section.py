@@ -52,13 +52,15 @@ def _cells(row: InteractionRow, is_fraction: bool) -> dict[str, object]:
         if ends is not None and ratios is not None:
             estimate += f" [{signed(ends.low, decimals)}, {signed(ends.high, decimals)}]"
             ratio += f" [{number(ratios.low, decimals)}, {number(ratios.high, decimals)}]"
-    verdict = escape(row.verdict) if row.verdict == "not decided" else f"**{row.verdict}**"
+    verdict = row.verdict
+    if verdict != "not decided":
+        verdict = f"**{verdict}**" + (" (or an alias does)" if aliases else "")
     return {
         "name": row.estimand.name,
         "kind": row.estimand.kind,
         "estimate": Markdown(estimate),
         "ratio": Markdown(ratio),
-        "verdict": Markdown(verdict + (f" ({escape(contrast.reason)})" if contrast.reason else "")),
+        "verdict": Markdown(verdict if contrast.reason is None else f"{verdict} ({escape(contrast.reason)})"),
         "aliases": (", ".join(aliases) or "none of one or two") if is_fraction else NOTHING,
     }
 
