@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from orchestrator.interaction_tables import InteractionRow, Interactions, effect_name
-from orchestrator.statistics import Interval, Pool, perplexity_change
+from orchestrator.statistics import Interval, perplexity_change
 from orchestrator.sweep.designs import Ablation
 from orchestrator.wording import NOTHING, Markdown, counted, escape, number, signed, significant
 
@@ -15,12 +15,10 @@ _TOLD = {
     "both": "For each component, what taking it away costs where it stands alone (`stripped` less `only X`), and how "
     "much more that is than what it costs in the full model, where the rest are there too.",
     "pairs": "For each two components, how much more one costs where the other is away than where it is there.",
-    "factorial": "Over every subset: what taking a component away costs on average over the presence of the others, "
-    "and for each two how much more one costs where the other is away than where it is there.",
 }
-_FRACTION = (
-    "Over a regular fraction of all subsets: what taking a component away costs on average over the variants, and for "
-    "each two how much more one costs where the other is away than where it is there."
+_AVERAGED = (
+    "What taking a component away costs on average over the variants, with the others there and away; for each two, "
+    "where the design can tell, how much more one costs where the other is away than where it is there."
 )
 _SIGNS = (
     "An interaction is *positive* where taking both away costs more than the two costs added up, as where one stands "
@@ -31,13 +29,14 @@ _SIGNS = (
 def interaction_section(table: Interactions, ablation: Ablation) -> dict[str, object]:
     """The values for the page."""
     kinds = {row.estimand.kind for row in table.rows}
-    told = [_TOLD.get(ablation.design, _FRACTION), *([_SIGNS] if "interaction" in kinds else [])]
+    titles = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
+    told = [_TOLD.get(ablation.design, _AVERAGED), *([_SIGNS] if "interaction" in kinds else [])]
     words = [escape(effect_name(word, ablation)) for word in ablation.defining_words]
     return {
         "interaction_rows": [_cells(row, bool(words)) for row in table.rows],
-        "interaction_title": "Interactions" if "interaction" in kinds else "Each component alone",
+        "interaction_title": next((title for kind, title in titles.items() if kind in kinds), ""),
         "interaction_told": Markdown(" ".join(told)),
-        "interaction_noise": _noise(table.noise, table.intervals),
+        "interaction_noise": _noise(table),
         "defining_relation": Markdown(" = ".join(["I", *words]) if words else ""),
     }
 
@@ -71,13 +70,15 @@ def _decimals(interval: Interval | None) -> int:
     return min(6, max(3, 1 - math.floor(math.log10(half)))) if half > 0 else 4
 
 
-def _noise(noise: Pool | None, intervals: int) -> Markdown:
+def _noise(table: Interactions) -> Markdown:
+    noise = table.noise
     if noise is None:
         return Markdown("No interval is given; the last column says why.")
     deviation = significant(100 * perplexity_change(0.0, noise.deviation), 2)
+    level = significant(100 * table.level, 3).removesuffix(".0")
     text = (
-        f"The brackets are 95% intervals (Bonferroni), simultaneous over {counted(intervals, 'contrast')} of this "
-        f"table and apart from those of the other tables; they assume that seeds are normal and independent with one "
+        f"The brackets are {level}% intervals (Bonferroni), simultaneous over "
+        f"{counted(table.intervals, 'contrast')} of this table and apart from those of the other tables; they assume that seeds are normal and independent with one "
         f"standard deviation, pooled here to {deviation}% of perplexity with "
         f"{counted(noise.degrees_of_freedom, 'degree')} of freedom."
     )

@@ -11,7 +11,7 @@ from orchestrator.contrasts import Contrast, contrasts
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Interval, Pool, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.tables import is_adaptive, nats_on_test
+from orchestrator.tables import LEVEL_OF_ERROR, is_adaptive, nats_on_test
 
 Kind = Literal["alone", "main effect", "interaction"]
 MORE, LESS = "costs more together", "costs less together"
@@ -44,11 +44,12 @@ class InteractionRow:
 
 @dataclass(frozen=True)
 class Interactions:
-    """All rows, and what their intervals rest on: None where no row has one."""
+    """All rows, and what the intervals rest on: None where no row has one; `level` is that of all together."""
 
     rows: tuple[InteractionRow, ...]
     noise: Pool | None
     intervals: int
+    level: float
 
 
 def estimands(ablation: Ablation) -> list[Estimand]:
@@ -75,8 +76,13 @@ def estimands(ablation: Ablation) -> list[Estimand]:
             return list(_orthogonal(ablation))
 
 
-def interaction_table(outcomes: Mapping[str, tuple[Outcome, ...]], ablation: Ablation, baseline: str) -> Interactions:
-    """A row for every contrast of the design; one that weighs a variant with an incomplete seed has no numbers."""
+def interaction_table(
+    outcomes: Mapping[str, tuple[Outcome, ...]], ablation: Ablation, baseline: str, looks: int = 1
+) -> Interactions:
+    """A row for every contrast of the design; one that weighs a variant with an incomplete seed has no numbers.
+
+    With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
+    """
     asked = estimands(ablation)
     complete = {
         variant: nats_on_test(group)
@@ -89,9 +95,10 @@ def interaction_table(outcomes: Mapping[str, tuple[Outcome, ...]], ablation: Abl
         }
         for estimand in asked
     }
-    result = contrasts(complete, weights)
+    level = 1 - LEVEL_OF_ERROR / looks
+    result = contrasts(complete, weights, level)
     rows = tuple(_row(one, contrast) for one, contrast in zip(asked, result.found.values(), strict=True))
-    return Interactions(rows, result.noise, result.intervals)
+    return Interactions(rows, result.noise, result.intervals, level)
 
 
 def effect_name(factors: Factors, ablation: Ablation) -> str:

@@ -67,7 +67,7 @@ def write_report(
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
     comparison = tables.compare_variants(outcomes, baseline, len(looks))
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
-    interactions = interaction_table(outcomes, ablation, baseline)
+    interactions = interaction_table(outcomes, ablation, baseline, len(looks))
     line = published[baseline].valid if published_scale and baseline in published else None
     if line is not None and line.certainty == tables.RECALLED:
         line = None  # a picture's line has no room for a doubt

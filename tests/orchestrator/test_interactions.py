@@ -105,6 +105,14 @@ def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     assert "simultaneous over 4 contrasts" in text
 
 
+def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
+    trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
+    once = write(tmp_path, trials, ablation=ablation)
+    twice = write(tmp_path, trials, ablation=ablation, looks=(2, 4))
+    assert "The brackets are 95% intervals (Bonferroni)" in once
+    assert "The brackets are 97.5% intervals (Bonferroni)" in twice
+
+
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "pairs", "A", "B", seeds=1)
     assert rows["interaction A × B"]["reason"] == "one seed: the seed noise is unknown"
@@ -115,4 +123,5 @@ def test_any_name_stays_text(tmp_path: Path) -> None:
     name = " ".join(HOSTILE.split())
     text, rows = page(tmp_path, "half", "A", name, "C")
     assert list(rows) == ["main effect A", f"main effect {name}", "main effect C"]
+    assert "## Main effects" in text and "An interaction is" not in text
     assert f"I = A × {name} × C" in render(text).text.replace("\\", "")
