@@ -78,9 +78,9 @@ def _noise(table: Interactions) -> Markdown:
     level = significant(100 * table.level, 3).removesuffix(".0")
     text = (
         f"The brackets are {level}% intervals (Bonferroni), simultaneous over "
-        f"{counted(table.intervals, 'contrast')} of this table and apart from those of the other tables; they assume that seeds are normal and independent with one "
-        f"standard deviation, pooled here to {deviation}% of perplexity with "
-        f"{counted(noise.degrees_of_freedom, 'degree')} of freedom."
+        f"{counted(table.intervals, 'contrast')} of this table and apart from those of the other tables; they assume "
+        f"that seeds are normal and independent with one standard deviation, pooled here to {deviation}% of perplexity "
+        f"with {counted(noise.degrees_of_freedom, 'degree')} of freedom."
     )
     if noise.alike < 0.05:
         text += " **The deviations differ too much for one figure** (Bartlett's test): doubt the narrow intervals."
