@@ -21,6 +21,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, now: Standing, records: Records
         scale=sweep.scale,
         published_scale=sweep.published_scale,
         baseline=sweep.baseline.name,
+        ablation=sweep.ablation,
         trials=now.trials,
         records=records,
         published=published,

@@ -131,11 +131,11 @@ def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str,
     if not all(outcome.final for outcome in base):
         return None
     whole = {
-        variant: _test_nats(group)
+        variant: nats_on_test(group)
         for variant, group in outcomes.items()
         if variant != baseline and not is_adaptive(group) and all(outcome.final for outcome in group)
     }
-    return statistics.compare(_test_nats(base), whole, level=1 - LEVEL_OF_ERROR / looks)
+    return statistics.compare(nats_on_test(base), whole, level=1 - LEVEL_OF_ERROR / looks)
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:
@@ -237,7 +237,7 @@ def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | Non
     if variant in comparison.effects:
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
-    change = float(_test_nats(group).mean()) - comparison.baseline_nats
+    change = float(nats_on_test(group).mean()) - comparison.baseline_nats
     return Effect(change, None, "not decided", incomplete_seeds(group))
 
 
@@ -270,13 +270,14 @@ def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -
     """
     alike: dict[tuple[float, ...], list[str]] = {}
     for variant, group in outcomes.items():
-        losses = tuple(_test_nats(group).tolist())
+        losses = tuple(nats_on_test(group).tolist())
         if len(losses) == len(group) and not is_adaptive(group):
             alike.setdefault(losses, []).append(variant)
     return [tuple(names) for names in alike.values() if len(names) > 1 and baseline not in names]
 
 
-def _test_nats(group: Sequence[Outcome]) -> statistics.Array:
+def nats_on_test(group: Sequence[Outcome]) -> statistics.Array:
+    """The test losses of the complete seeds, in nats per token."""
     return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 
 
