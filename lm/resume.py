@@ -90,6 +90,10 @@ def take_over(trial: TrialState, source: Path) -> None:
     if names and record.codebook != trial.codebook:
         _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
         return
+    trained = [name for name in names if name != "cache"]
+    if divergence is None and trained and not weights_path(source, trained[-1]).exists():
+        _log.warning("%s no longer has the weights of %s: %s trains that itself", source, trained[-1], trial.out)
+        return
     for name in names:
         copy_stage(source, trial.out, name)
     trial.done = shared
@@ -98,6 +102,5 @@ def take_over(trial: TrialState, source: Path) -> None:
         write_curve(trial.out, trial.curve)
     if divergence is not None:
         raise DivergedError(divergence)
-    trained = [name for name in names if name != "cache"]
     if trained:
         trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
