@@ -40,13 +40,18 @@ class Options:
     address: str | None = None
     verbose: bool = False
     checkpoint_seconds: float = 600.0
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A sweep that can start: its trials, and those of them that have to train, longest first."""
+    """A sweep that can start: its trials, and those of them that have to train, longest first.
+
+    The report is of the `whole` sweep, also where only some of its variants are run.
+    """
 
     sweep: ScaledSweep
+    whole: ScaledSweep
     options: Options
     trials: list[Trial]
     missing: list[Trial]
@@ -54,22 +59,23 @@ class Prepared:
     grant: Grant
 
 
-def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
+def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
     """Plan, and make sure that what is missing can be trained here; nothing is started.
 
+    `sweep` may be a part of the `whole`; with `fresh` all of it is to train, whatever has a record.
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
     trials = plan(sweep)
     records = Records(options.runs.resolve())
     grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
-    missing = unsettled(trials, records)
+    missing = unsettled(trials, records, fresh=fresh)
     if missing and options.address is None:
         check_machine(grant.cpus, grant.gpus)
     for trial in missing:  # a corpus is found or fetched, checked and encoded once, before eight workers want it
         _check_columns(trial, load(trial.spec.corpus).facts)
     for folder in (options.runs, options.reports):
         folder.mkdir(parents=True, exist_ok=True)
-    return Prepared(sweep, options, trials, missing, records, grant)
+    return Prepared(sweep, whole or sweep, options, trials, missing, records, grant)
 
 
 def run_sweep(prepared: Prepared) -> int:
@@ -102,7 +108,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
         try:
             if prepared.missing:
                 _execute(prepared, Listeners(progress, tracker), interrupt)
-            report = report_sweep(sweep, options.file, trials, records, options.reports)
+            reported = trials if prepared.whole is sweep else plan(prepared.whole)
+            report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
         finally:
             settled = [records.find(trial) for trial in trials]
             complete = all(record is not None and record.status == "complete" for record in settled)
@@ -115,16 +122,17 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     return interrupt.exit_code or int(not complete)
 
 
-def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
+def unsettled(trials: Sequence[Trial], records: Records, *, fresh: bool = False) -> list[Trial]:
     """The trials that have to train, without a record or with one that failed; those read from others do not.
 
-    The longest come first, so that no worker idles at the end while another begins a long one.
+    With `fresh` those with a record train as well. The longest come first, so that no worker idles at the end while
+    another begins a long one.
     """
     specs = {trial.key: trial.spec for trial in trials}
     missing = [
         trial
         for trial in trials
-        if trial.reads_from is None and ((record := records.find(trial)) is None or record.status == "failed")
+        if trial.reads_from is None and (fresh or (record := records.find(trial)) is None or record.status == "failed")
     ]
     return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
 
@@ -153,7 +161,8 @@ def _to_go_on(prepared: Prepared) -> str:
             name, value = {"checkpoint_seconds": ("checkpoint_minutes", options.checkpoint_seconds / 60)}.get(
                 field.name, (field.name, value)
             )
-            line += f" --{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+            for one in value if isinstance(value, tuple) else (value,):
+                line += f" --{name.replace('_', '-')}" + ("" if one is True else f" {shlex.quote(str(one))}")
     return f"Interrupted; nothing finished is lost. To go on:\n  {line}"
 
 
