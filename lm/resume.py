@@ -106,6 +106,10 @@ def take_over(trial: TrialState, source: Path) -> None:
     if names and record.codebook != trial.codebook:
         _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
         return
+    trained = [result.name for result in shared if result.name != "cache"]
+    if divergence is None and trained and not weights_path(source, trained[-1]).exists():
+        _log.warning("%s no longer has the weights of %s: %s trains that itself", source, trained[-1], trial.out)
+        return
     for result in shared:
         copy_stage(source, trial.out, result)
     trial.done = shared
@@ -114,6 +118,5 @@ def take_over(trial: TrialState, source: Path) -> None:
         write_curve(trial.out, trial.curve)
     if divergence is not None:
         raise DivergedError(divergence)
-    trained = [result.name for result in shared if result.name != "cache"]
     if trained:
         trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))

@@ -37,28 +37,34 @@ class Options:
     address: str | None = None
     verbose: bool = False
     checkpoint_seconds: float = 600.0
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A sweep that can start: what is left to train as far as it is known, and how."""
+    """A sweep that can start: what is left to train as far as it is known, and how.
+
+    The report is of the `whole` sweep, also where only some of its variants are run.
+    """
 
     sweep: ScaledSweep
+    whole: ScaledSweep
     options: Options
     standing: Standing
     records: Records
     grant: Grant
 
 
-def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
+def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
     """Plan, and make sure that what is missing can be trained here; nothing is started.
 
+    `sweep` may be a part of the `whole`; with `fresh` all of it is to train, whatever has a record.
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
     records = Records(options.runs.resolve())
     grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
     now = standing(sweep, records)
-    missing = unsettled(now.trials, records)
+    missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
     if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
@@ -66,7 +72,7 @@ def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
         _check_columns(variant, spec, load(spec.corpus).facts)
     for folder in (options.runs, options.reports):
         folder.mkdir(parents=True, exist_ok=True)
-    return Prepared(sweep, options, now, records, grant)
+    return Prepared(sweep, whole or sweep, options, now, records, grant)
 
 
 def run_sweep(prepared: Prepared) -> int:
@@ -101,7 +107,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
             if missing or now.searching:
                 _execute(prepared, Listeners(progress, tracker), interrupt)
             now = standing(sweep, records)
-            report = report_sweep(sweep, options.file, now, records, options.reports)
+            reported = now if prepared.whole is sweep else standing(prepared.whole, records)
+            report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
         finally:
             outcome = _outcome(now, records)
             tracker.finish(report and report.parent, outcome)
@@ -145,7 +152,8 @@ def _to_go_on(prepared: Prepared) -> str:
             name, value = {"checkpoint_seconds": ("checkpoint_minutes", options.checkpoint_seconds / 60)}.get(
                 field.name, (field.name, value)
             )
-            line += f" --{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+            for one in value if isinstance(value, tuple) else (value,):
+                line += f" --{name.replace('_', '-')}" + ("" if one is True else f" {shlex.quote(str(one))}")
     return f"Interrupted; nothing finished is lost. To go on:\n  {line}"
 
 
