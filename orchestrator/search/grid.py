@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.search.task import AnyDimension, SearchTask
-from orchestrator.sweep.searches import Choice, Integer, LogUniform
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
 
 
 def grid(task: SearchTask, points: int) -> Iterator[dict[str, Any]]:
@@ -16,7 +16,7 @@ def grid(task: SearchTask, points: int) -> Iterator[dict[str, Any]]:
     while True:
         sizes: list[int] = []
 
-        def draw(key: str, dimension: AnyDimension, sizes: list[int] = sizes) -> Any:
+        def draw(key: str, dimension: Searched, sizes: list[int] = sizes) -> Any:
             values = points_of(dimension, points)
             sizes.append(len(values))
             if len(places) < len(sizes):
@@ -31,10 +31,10 @@ def grid(task: SearchTask, points: int) -> Iterator[dict[str, Any]]:
         places[-1] += 1
 
 
-def points_of(dimension: AnyDimension, points: int) -> list[Any]:
+def points_of(dimension: Searched, points: int) -> list[Any]:
     """All names of a choice, all whole numbers, or so many points from low to high, on the dimension's scale."""
     match dimension:
-        case Choice():
+        case Choice() | Change():
             return list(dimension.options)
         case Integer():
             return list(range(dimension.low, dimension.high + 1))

@@ -67,31 +67,23 @@ def found_in(events: Iterable[Event]) -> list[Found]:
     """What the events tell, in order."""
     found: list[Found] = []
     for event in events:
-        match event:
-            case {"asked": int(n), "values": values, "key": key}:
-                found.append(Found(n, values, key, "running", 0, 0.0, None, None, None))
-            case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
-                point = () if nats is None else ((epoch, nats),)
-                found[n] = replace(
-                    found[n],
-                    epochs=epoch,
-                    seconds=seconds,
-                    valid_nats=nats,
-                    curve=found[n].curve + point,
-                    stopping=not goes_on,
-                )
-            case {"ended": int(n), **rest}:
-                objectives = None if rest["objectives"] is None else tuple(rest["objectives"])
-                found[n] = replace(
-                    found[n],
-                    state=rest["state"],
-                    valid_nats=rest["nats"],
-                    objectives=objectives,
-                    epochs=rest["epochs"],
-                    seconds=rest["seconds"],
-                    reason=rest["reason"],
-                )
+        _tell(found, event)
     return found
+
+
+def _tell(found: list[Found], event: Event) -> None:
+    match event:
+        case {"asked": int(n), "values": values, "key": key}:
+            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None))
+        case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
+            curve = found[n].curve + (() if nats is None else ((epoch, nats),))
+            found[n] = replace(
+                found[n], epochs=epoch, seconds=seconds, valid_nats=nats, curve=curve, stopping=not goes_on
+            )
+        case {"ended": int(n), "objectives": objectives, **rest}:
+            update = {field: rest[field] for field in ("state", "epochs", "seconds", "reason")}
+            objectives = None if objectives is None else tuple(objectives)
+            found[n] = replace(found[n], valid_nats=rest["nats"], objectives=objectives, **update)
 
 
 def best(found: Iterable[Found]) -> Found | None:
@@ -118,25 +110,32 @@ def ended(task: SearchTask, found: Sequence[Found]) -> bool:
 
 
 def asked_enough(task: SearchTask, found: Sequence[Found]) -> bool:
-    """Whether as many trials were asked as wanted, the hours are spent, or every point of the grid was asked."""
+    """Whether the budget is spent, or every point of the grid was asked."""
+    if budget_spent(task, found):
+        return True
+    sampler = task.searching.sampler
+    asked = len(found) - len(task.searching.start)
+    if not isinstance(sampler, GridSampler) or asked < 0:
+        return False
+    return next(islice(grid(task, sampler.points), asked, None), None) is None
+
+
+def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
+    """Whether as many trials were asked as wanted, or the hours are spent."""
     searching = task.searching
     if searching.trials is not None and len(found) >= searching.trials:
         return True
-    if isinstance(searching, Search) and searching.training_hours is not None:
-        if sum(trial.seconds for trial in found) >= 3600.0 * searching.training_hours:
-            return True
-        last = found[-MOST_FAILED_IN_A_ROW:]
-        if len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last):
-            return True
-    if not isinstance(searching.sampler, GridSampler):
+    if not isinstance(searching, Search) or searching.training_hours is None:
         return False
-    asked = len(found) - len(searching.start)
-    return asked >= 0 and next(islice(grid(task, searching.sampler.points), asked, None), None) is None
+    last = found[-MOST_FAILED_IN_A_ROW:]
+    useless = len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last)
+    return useless or sum(trial.seconds for trial in found) >= 3600.0 * searching.training_hours
 
 
 class Ledger:
-    """An open ledger. Its last line, torn where the writer was killed, is cut off; every new one is on the disk.
+    """An open ledger: `events` when it was opened, `found` by now. Every new line is on the disk.
 
+    The last line, torn where the writer was killed, is cut off when it is opened.
     ValueError names a line that is no event.
     """
 
@@ -147,7 +146,8 @@ class Ledger:
         if path.exists() and whole < path.stat().st_size:
             _log.warning("%s: cut off the last line, which was not wholly written", path)
             os.truncate(path, whole)
-        self.events = list(events)
+        self.events = events
+        self.found = found_in(events)
         if not whole:
             self._append({"task": dict(task)})
             sync(path.parent)
@@ -155,7 +155,7 @@ class Ledger:
     def append(self, event: Event) -> None:
         """Write one event."""
         self._append(event)
-        self.events.append(event)
+        _tell(self.found, event)
 
     def _append(self, event: Event) -> None:
         line = (json.dumps(event, allow_nan=False) + "\n").encode()

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lm.spec import Part, TrainSpec, trial_key
-from orchestrator.sweep.override import override, value_at
-from orchestrator.sweep.searches import Choice, Integer, LogUniform, Objective, Search, Searching, Uniform
+from lm.spec import TrainSpec, trial_key
+from orchestrator.sweep.override import has, override, value_at
+from orchestrator.sweep.searches import Change, Choice, Integer, Objective, Search, Searched, Searching
 from orchestrator.wording import value_in_words
 
-AnyDimension = Uniform | LogUniform | Integer | Choice
-Draw = Callable[[str, AnyDimension], Any]
+Draw = Callable[[str, Searched], Any]
 """Gives a dimension, by its dotted key, a value: a number, or the name of a choice's option."""
 
 
@@ -36,7 +35,7 @@ class SearchTask:
     fixed: tuple[str, ...] = field(default=())
 
     @property
-    def space(self) -> dict[str, AnyDimension]:
+    def space(self) -> dict[str, Searched]:
         """What is searched, in the order in which it is applied."""
         return {key: dimension for key, dimension in self.searching.space.items() if key not in self.fixed}
 
@@ -55,7 +54,7 @@ class SearchTask:
 
     def explain(self, fingerprint: str) -> dict[str, Any]:
         """All that decides the course of the search but its length, readable; the variant's name does not."""
-        searching = self.searching.model_dump(mode="json", exclude={"trials", "training_hours"})
+        searching = self.searching.model_dump(mode="json", exclude={"trials", "training_hours", "variants"})
         space = [{"key": key} | searching["space"][key] for key in self.space]  # a list: the order counts
         base = {"key": trial_key(self.base, fingerprint), "spec": self.base.model_dump(mode="json")}
         return searching | {"space": space, "start": self.starts(), "objectives": list(self.objectives), "base": base}
@@ -76,10 +75,11 @@ class SearchTask:
         pending: dict[str, Any] = {}
         problems: list[str] = []
         for key, dimension in self.space.items():
-            if not _has(spec, key) or not all(_holds(spec, path, value) for path, value in dimension.when.items()):
+            here = isinstance(dimension, Change) or has(spec, key)
+            if not here or not all(_holds(spec, path, value) for path, value in dimension.when.items()):
                 continue
             values[key] = draw(key, dimension)
-            pending[key] = dimension.options[values[key]] if isinstance(dimension, Choice) else values[key]
+            pending |= _changes(key, dimension, values[key])
             changed, wrong = override(spec, pending)
             problems = [f"{'.'.join(map(str, problem.path))}: {problem.text}" for problem in wrong]
             if not wrong:
@@ -98,9 +98,19 @@ class SearchTask:
         )
 
 
-def _as_drawn(dimension: AnyDimension, value: Any) -> Any:
+def _changes(key: str, dimension: Searched, value: Any) -> dict[str, Any]:
     match dimension:
+        case Change():
+            return dimension.options[value]
         case Choice():
+            return {key: dimension.options[value]}
+        case _:
+            return {key: value}
+
+
+def _as_drawn(dimension: Searched, value: Any) -> Any:
+    match dimension:
+        case Choice() | Change():
             return "null" if value is None else str(value)
         case Integer():
             return int(value)
@@ -108,14 +118,5 @@ def _as_drawn(dimension: AnyDimension, value: Any) -> Any:
             return float(value)
 
 
-def _has(spec: TrainSpec, path: str) -> bool:
-    here: object = spec
-    for name in path.split("."):
-        if not isinstance(here, Part) or name not in type(here).model_fields:
-            return False
-        here = getattr(here, name)
-    return True
-
-
 def _holds(spec: TrainSpec, path: str, value: object) -> bool:
-    return _has(spec, path) and value_at(spec, path) == value
+    return has(spec, path) and value_at(spec, path) == value
