@@ -52,6 +52,40 @@ class Planned:
         self._unsettled.discard(trial.key)
 
 
+class Rounds:
+    """One course after another, each made when all trials of the one before have settled; None ends it."""
+
+    def __init__(self, following: Callable[[], Course | None]) -> None:
+        self._following = following
+        self._course = following()
+        self._under_way = 0
+
+    def next(self) -> Trial | None:
+        """The next trial of this round, or the first of a new one."""
+        while self._course is not None:
+            if (trial := self._course.next()) is not None:
+                self._under_way += 1
+                return trial
+            if self._under_way or not self._course.ended():
+                return None
+            self._course = self._following()
+        return None
+
+    def ended(self) -> bool:
+        """Whether the last round is over."""
+        return self._course is None
+
+    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
+        """As this round's course says."""
+        return self._course is None or self._course.goes_on(trial, evaluation)
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Tell this round's course."""
+        self._under_way -= 1
+        if self._course is not None:
+            self._course.settled(trial, record)
+
+
 class Within:
     """Another course until a time is over: then nothing starts any more, and what is under way ends in its own time."""
 

@@ -32,6 +32,11 @@ class Records:
         record = None if holder is None else read_record(self.folder(holder))
         return record if record is None or record.key == trial.key else record.through(trial.key)
 
+    def is_settled(self, trial: Trial) -> bool:
+        """Whether nothing of it is left to do: it has a record, and not one of a failure, which is tried again."""
+        record = self.find(trial)
+        return record is not None and record.status != "failed"
+
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
         folder = self.folder(self._holder(trial) or trial.reads_from or trial.key)

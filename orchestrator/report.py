@@ -16,6 +16,8 @@ from orchestrator.head_section import head_section
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
+from orchestrator.rounds import Searched
+from orchestrator.search_section import search_section
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
 from orchestrator.wording import (
@@ -51,6 +53,7 @@ def write_report(
     folder: Path,
     command: str,
     looks: Sequence[int] = (0,),
+    searches: Sequence[Searched] = (),
 ) -> Path:
     """Write `report.md`, its pictures and CSV files into `folder`; returns the page's path.
 
@@ -88,6 +91,7 @@ def write_report(
         **_tables(outcomes, rows, baseline),
         **_pictures(outcomes, baseline, folder, line),
         **head_section(outcomes, baseline, folder),
+        **search_section(searches),
         **_specs(outcomes[baseline][0].trial.spec),
     )
     write_text(folder / "table.csv", csv_tables.table_csv(rows))

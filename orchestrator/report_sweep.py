@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.published import Published, published_numbers
 from orchestrator.records import Records
 from orchestrator.report import write_report
+from orchestrator.rounds import Standing
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trial import Trial
 
 
-def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], records: Records, reports: Path) -> Path:
+def report_sweep(sweep: ScaledSweep, file: Path, now: Standing, records: Records, reports: Path) -> Path:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`; its page."""
     published, note = _published(sweep, file.parent / "published")
     return write_report(
@@ -22,13 +21,14 @@ def report_sweep(sweep: ScaledSweep, file: Path, trials: Sequence[Trial], record
         scale=sweep.scale,
         published_scale=sweep.published_scale,
         baseline=sweep.baseline.name,
-        trials=trials,
+        trials=now.trials,
         records=records,
         published=published,
         published_note=note,
         folder=reports / sweep.name / sweep.scale,
         command=sweep_command(sweep, file),
         looks=sweep.looks,
+        searches=now.searches,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -12,17 +11,15 @@ from typing import Literal
 from lm.checkout import commit
 from lm.data import load
 from lm.record import CorpusFacts
-from orchestrator.course import Planned
+from lm.spec import TrainSpec
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
-from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records
 from orchestrator.report_sweep import report_sweep, sweep_command
+from orchestrator.rounds import Standing, course, standing, unsettled
 from orchestrator.sweep import ScaledSweep
-from orchestrator.timing import epochs_to_train
 from orchestrator.tracking import Tracker
-from orchestrator.trial import Trial
 from orchestrator.work import Grant
 
 Executor = Literal["ray", "inline"]
@@ -44,12 +41,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A sweep that can start: its trials, and those of them that have to train, longest first."""
+    """A sweep that can start: what is left to train as far as it is known, and how."""
 
     sweep: ScaledSweep
     options: Options
-    trials: list[Trial]
-    missing: list[Trial]
+    standing: Standing
     records: Records
     grant: Grant
 
@@ -59,17 +55,18 @@ def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
 
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
-    trials = plan(sweep)
     records = Records(options.runs.resolve())
     grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
-    missing = unsettled(trials, records)
-    if missing and options.address is None:
+    now = standing(sweep, records)
+    missing = unsettled(now.trials, records)
+    if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
-    for trial in missing:  # a corpus is found or fetched, checked and encoded once, before eight workers want it
-        _check_columns(trial, load(trial.spec.corpus).facts)
+    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
+    for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
+        _check_columns(variant, spec, load(spec.corpus).facts)
     for folder in (options.runs, options.reports):
         folder.mkdir(parents=True, exist_ok=True)
-    return Prepared(sweep, options, trials, missing, records, grant)
+    return Prepared(sweep, options, now, records, grant)
 
 
 def run_sweep(prepared: Prepared) -> int:
@@ -87,24 +84,26 @@ def run_sweep(prepared: Prepared) -> int:
 
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> int:
-    sweep, trials, records, options = prepared.sweep, prepared.trials, prepared.records, prepared.options
-    done = {t.key for t in trials if t.reads_from is None} - {t.key for t in prepared.missing}
+    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.standing
+    missing = {trial.key for trial in unsettled(now.trials, records)}
+    done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
     report: Path | None = None
-    with Progress(trials, done=done) as progress:
+    with Progress(now.trials, done=done) as progress:
         tracker = Tracker(
             sweep=sweep.name,
             question=sweep.question,
             scale=sweep.scale,
-            trials=trials,
+            trials=now.trials,
             records=records,
             commit=commit(),
         )
         try:
-            if prepared.missing:
+            if missing or now.searching:
                 _execute(prepared, Listeners(progress, tracker), interrupt)
-            report = report_sweep(sweep, options.file, trials, records, options.reports)
+            now = standing(sweep, records)
+            report = report_sweep(sweep, options.file, now, records, options.reports)
         finally:
-            settled = [records.find(trial) for trial in trials]
+            settled = [None] * now.searching + [records.find(trial) for trial in now.trials]
             complete = all(record is not None and record.status == "complete" for record in settled)
             tracker.finish(
                 report and report.parent, "complete" if complete else "stopped" if None in settled else "failed"
@@ -115,30 +114,16 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     return interrupt.exit_code or int(not complete)
 
 
-def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
-    """The trials that have to train, without a record or with one that failed; those read from others do not.
-
-    The longest come first, so that no worker idles at the end while another begins a long one.
-    """
-    specs = {trial.key: trial.spec for trial in trials}
-    missing = [
-        trial
-        for trial in trials
-        if trial.reads_from is None and ((record := records.find(trial)) is None or record.status == "failed")
-    ]
-    return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
-
-
-def _check_columns(trial: Trial, facts: CorpusFacts) -> None:
-    scoring = trial.spec.scoring
+def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:
+    scoring = spec.scoring
     for key, tokens, count in (
-        ("batch_size", facts.train_tokens, trial.spec.batch_size),
+        ("batch_size", facts.train_tokens, spec.batch_size),
         ("scoring.valid_columns", facts.valid_tokens, scoring.valid_columns),
         ("scoring.test_columns", facts.test_tokens, scoring.test_columns),
     ):
         if tokens // count < 3:
             raise CannotStartError(
-                f"{trial.variant}: {key} = {count} cuts {tokens} tokens into columns of {tokens // count}; "
+                f"{variant}: {key} = {count} cuts {tokens} tokens into columns of {tokens // count}; "
                 "at least 3 are needed"
             )
 
@@ -162,16 +147,16 @@ def _raise() -> None:
 
 
 def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> None:
-    options = prepared.options
+    options, trained = prepared.options, course(prepared.sweep, prepared.records)
     if options.executor == "inline":
         from orchestrator.inline import run_inline
 
-        run_inline(Planned(prepared.missing), prepared.grant, listener, interrupt)
+        run_inline(trained, prepared.grant, listener, interrupt)
         return
     from orchestrator.schedule import run_on_ray
 
     run_on_ray(
-        Planned(prepared.missing),
+        trained,
         prepared.grant,
         listener,
         interrupt,

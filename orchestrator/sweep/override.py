@@ -42,6 +42,16 @@ def effective(spec: TrainSpec) -> TrainSpec:
     return spec.model_copy(update={"model": model, "penalties": spec.penalties or Penalties()})
 
 
+def has(spec: TrainSpec, key: str) -> bool:
+    """Whether a spec has a place at a dotted key; a part that is null, or of another kind, has none inside."""
+    here: object = spec
+    for name in key.split("."):
+        if not isinstance(here, Part) or name not in type(here).model_fields:
+            return False
+        here = getattr(here, name)
+    return True
+
+
 def value_at(spec: TrainSpec, key: str) -> object:
     """What a spec has at a dotted key that fits it."""
     here: object = spec

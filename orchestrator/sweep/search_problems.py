@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lm.spec import Part, TrainSpec
+from lm.spec import TrainSpec
 from orchestrator.nearest import nearest
-from orchestrator.sweep.override import override, value_at
+from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key
-from orchestrator.sweep.searches import Choice, Search, Searching, Tune
+from orchestrator.sweep.searches import Change, Choice, Search, Searched, Searching, Tune
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, UntilDecided
 
 _NEVER = {
@@ -64,19 +64,35 @@ def _at_scale(sweep: Sweep, scale_name: str, word: str) -> Iterator[Problem]:
     if not wrong:  # what is wrong with the base is told of the base
         for key in searching.space:
             yield from (problem.under(word, "space", key) for problem in _dimension(searching, key, base))
+        if isinstance(searching, Tune):
+            yield from (problem.under(word, "variants") for problem in _own_ranges(sweep, scale_name, searching, base))
         yield from (problem.under(word) for problem in _starts(searching))
+
+
+def _own_ranges(sweep: Sweep, scale_name: str, tune: Tune, base: TrainSpec) -> Iterator[Problem]:
+    """What is wrong with the ranges that single variants have instead of the space's."""
+    specs = {sweep.baseline: base}
+    for change in sweep.changes(scale_name):
+        specs[change.variant], _ = override(base, change.overrides)
+    for name, own in tune.variants.items():
+        if name not in specs:
+            yield unknown_key((name,), specs)
+            continue
+        merged = tune.model_copy(update={"space": tune.space | own})
+        for key in own:
+            yield from (problem.under(name, key) for problem in _dimension(merged, key, specs[name]))
 
 
 def _dimension(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
     """What is wrong with one searched value, found by giving it its ends, or each of its options."""
-    top = key.partition(".")[0]
-    if top in _NEVER:
-        yield Problem((), _NEVER[top])
-        return
-    if isinstance(searching, Tune) and key in _BUDGET:
-        yield Problem((), "tuning gives every trial the same budget: epochs are not tuned")
-        return
     dimension = searching.space[key]
+    for path in {path for changes in _examples(key, dimension).values() for path in changes}:
+        if (top := path.partition(".")[0]) in _NEVER:
+            yield Problem((), _NEVER[top])
+            return
+        if isinstance(searching, Tune) and path in _BUDGET:
+            yield Problem((), "tuning gives every trial the same budget: epochs are not tuned")
+            return
     spec = base
     for path, value in dimension.when.items():
         found = _where(searching, key, path, value, spec)
@@ -86,17 +102,26 @@ def _dimension(searching: Searching, key: str, base: TrainSpec) -> Iterator[Prob
             )
             return
         spec = found
-    if isinstance(dimension, Choice):
-        named = isinstance(dimension.among, dict)
-        values = {("among", name) if named else ("among",): value for name, value in dimension.options.items()}
-    else:
-        values = {("low",): dimension.low, ("high",): dimension.high}
-    for place, value in values.items():
-        _, wrong = override(spec, {key: value})
-        if wrong and wrong[0].path == (key,) and not _has(spec, key):
+    for place, changes in _examples(key, dimension).items():
+        _, wrong = override(spec, changes)
+        if wrong and wrong[0].path == (key,) and not has(spec, key):
             yield Problem((), wrong[0].text)
             return
-        yield from (Problem((*place, *problem.path[1:]), problem.text) for problem in wrong)
+        depth = 0 if isinstance(dimension, Change) else 1
+        yield from (Problem((*place, *problem.path[depth:]), problem.text) for problem in wrong)
+
+
+def _examples(key: str, dimension: Searched) -> dict[Path, dict[str, Any]]:
+    """What a searched value can change at its ends, or with each option, by the place in the file."""
+    match dimension:
+        case Change():
+            return {("among", name): changes for name, changes in dimension.among.items()}
+        case Choice(among=dict() as among):
+            return {("among", name): {key: value} for name, value in among.items()}
+        case Choice():
+            return {("among", i): {key: value} for i, value in enumerate(dimension.among)}
+        case _:
+            return {("low",): {key: dimension.low}, ("high",): {key: dimension.high}}
 
 
 def _where(searching: Searching, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
@@ -105,25 +130,15 @@ def _where(searching: Searching, key: str, path: str, value: object, spec: Train
         return spec
     before = itertools.takewhile(lambda other: other != key, searching.space)
     for other in before:
-        dimension = searching.space[other]
-        for option in dimension.options.values() if isinstance(dimension, Choice) else ():
-            changed, wrong = override(spec, {other: option})
+        for changes in _examples(other, searching.space[other]).values():
+            changed, wrong = override(spec, changes)
             if not wrong and _holds(changed, path, value):
                 return changed
     return None
 
 
-def _has(spec: TrainSpec, path: str) -> bool:
-    here: object = spec
-    for name in path.split("."):
-        if not isinstance(here, Part) or name not in type(here).model_fields:
-            return False
-        here = getattr(here, name)
-    return True
-
-
 def _holds(spec: TrainSpec, path: str, value: object) -> bool:
-    return _has(spec, path) and value_at(spec, path) == value
+    return has(spec, path) and value_at(spec, path) == value
 
 
 def _starts(searching: Searching) -> Iterator[Problem]:
@@ -138,7 +153,7 @@ def _starts(searching: Searching) -> Iterator[Problem]:
 def _outside(searching: Searching, key: str, value: Any) -> str | None:
     """Why a value is none of those that are searched; of a choice its name stands for it."""
     dimension = searching.space[key]
-    if isinstance(dimension, Choice):
+    if isinstance(dimension, Choice | Change):
         names: Mapping[str, Any] = dimension.options
         name = "null" if value is None else str(value)
         return (

@@ -88,9 +88,20 @@ class Choice(Dimension):
         return self
 
 
-Space = Annotated[
-    dict[str, Annotated[Uniform | LogUniform | Integer | Choice, Field(discriminator="kind")]], Field(min_length=1)
-]
+class Change(Dimension):
+    """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
+
+    kind: Literal["change"]
+    among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)]
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """Every change by its name."""
+        return self.among
+
+
+Searched = Uniform | LogUniform | Integer | Choice | Change
+Space = Annotated[dict[str, Annotated[Searched, Field(discriminator="kind")]], Field(min_length=1)]
 """Dotted paths into the base and what may stand there, applied in the file's order: a part before what is in it."""
 
 
@@ -212,7 +223,14 @@ class Search(Searching):
 
 
 class Tune(Searching):
-    """Searches nuisance values for every variant alike; each variant's best are then run on seeds it never saw."""
+    """Searches nuisance values for every variant alike; each variant's best are then run on seeds it never saw.
+
+    What a variant sets otherwise than the base is not searched for it, unless it has a range of its own in `variants`.
+    """
+
+    variants: dict[Name, Space] = Field(
+        default={}, description="ranges that a variant has instead: another optimizer's rate, by dotted path"
+    )
 
     @model_validator(mode="after")
     def _equal(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.course import Planned, Within
+from orchestrator.course import Planned, Rounds, Within
 from tests.orchestrator.test_schedule import trial
 
 
@@ -29,3 +29,18 @@ def test_nothing_starts_when_the_time_is_over() -> None:
     clock[0] = 60.0
     assert course.next() is None
     assert course.ended()
+
+
+def test_a_round_begins_when_all_of_the_one_before_have_settled() -> None:
+    rounds = iter([Planned([trial("a"), trial("b")]), Planned([]), Planned([trial("c")]), None])
+    course = Rounds(lambda: next(rounds))
+    a, b = course.next(), course.next()
+    assert a == trial("a") and b == trial("b")
+    assert course.next() is None and not course.ended()
+    course.settled(trial("a"), None)
+    assert course.next() is None
+    course.settled(trial("b"), None)
+    assert course.next() == trial("c")
+    assert course.next() is None and not course.ended()
+    course.settled(trial("c"), None)
+    assert course.next() is None and course.ended()

@@ -1,0 +1,143 @@
+"""What a sweep consists of by now, and what is trained next: pure functions of the sweep, its searches and records.
+
+A sweep that searches goes through its searches first, on a training seed of their own; then what each found is trained
+on the sweep's seeds, which the search never saw, and only those trials open the test set and enter the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lm.spec import TrainSpec
+from orchestrator.course import Course, Planned, Rounds
+from orchestrator.facts import Facts
+from orchestrator.records import Records
+from orchestrator.search.course import SearchCourse
+from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
+from orchestrator.search.task import SearchTask
+from orchestrator.sequential import trials_by_look
+from orchestrator.sweep import ScaledSweep, Variant
+from orchestrator.sweep.override import has, value_at
+from orchestrator.sweep.searches import Search, Tune
+from orchestrator.timing import epochs_to_train
+from orchestrator.trial import Trial
+
+BEST_FOUND = "best found"
+"""The variant that a search makes of the base."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search and what it has found so far."""
+
+    task: SearchTask
+    found: tuple[Found, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return ended(self.task, self.found)
+
+    @property
+    def best(self) -> Found | None:
+        """The complete trial with the lowest validation loss, None where none is complete."""
+        return best(self.found)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a sweep stands: its searches, and the trials of its table as far as they are known."""
+
+    searches: tuple[Searched, ...]
+    trials: list[Trial]
+
+    @property
+    def searching(self) -> bool:
+        """Whether a search is not over yet."""
+        return any(not searched.ended for searched in self.searches)
+
+
+def standing(sweep: ScaledSweep, records: Records) -> Standing:
+    """The searches and the trials; while a search is not over, the baseline's alone, as the file has it."""
+    searches = tuple(_searches(sweep, records))
+    if any(not searched.ended for searched in searches):
+        return Standing(searches, trials_by_look(replace(sweep, variants=(sweep.baseline,)), records))
+    return Standing(searches, trials_by_look(replace(sweep, variants=_found_variants(sweep, searches)), records))
+
+
+def course(sweep: ScaledSweep, records: Records) -> Course:
+    """All that is to be trained, a round after the other. A trial that failed is not tried again within it."""
+    attempted: set[str] = set()
+
+    def following() -> Course | None:
+        now = standing(sweep, records)
+        if now.searching:
+            return SearchCourse([searched.task for searched in now.searches if not searched.ended], records, Facts())
+        missing = [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]
+        attempted.update(trial.key for trial in missing)
+        return Planned(missing) if missing else None
+
+    return Rounds(following)
+
+
+def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
+    """The trials that have to train, without a record or with one that failed; those read from others do not.
+
+    The longest come first, so that no worker idles at the end while another begins a long one.
+    """
+    specs = {trial.key: trial.spec for trial in trials}
+    missing = [trial for trial in trials if trial.reads_from is None and not records.is_settled(trial)]
+    return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
+
+
+def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
+    """What is searched: for the base alone, or in tuning for every variant alike."""
+    match sweep.searching:
+        case None:
+            return []
+        case Search():
+            return [_task(BEST_FOUND, sweep.baseline, sweep.baseline, sweep.searching)]
+        case Tune():
+            return [_task(variant.name, variant, sweep.baseline, sweep.searching) for variant in sweep.variants]
+
+
+def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) -> SearchTask:
+    """A variant's search; what the variant sets otherwise than the base is what it is about, and not searched for it.
+
+    Unless the sweep file gives it a range of its own.
+    """
+    own = searching.variants.get(name, {}) if isinstance(searching, Tune) else {}
+    shared = {key: dimension for key, dimension in searching.space.items() if key not in own}
+    fixed = tuple(key for key in shared if _value(variant.spec, key) != _value(base.spec, key))
+    return SearchTask(
+        variant=name,
+        base=variant.spec.model_copy(update={"seed": searching.training_seed}),
+        searching=searching.model_copy(update={"space": searching.space | own}),
+        fixed=fixed,
+    )
+
+
+def _value(spec: TrainSpec, key: str) -> object:
+    """What stands at a dotted key; a word of its own where the spec has no such place."""
+    return value_at(spec, key) if has(spec, key) else "nothing"
+
+
+def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
+    facts = Facts()
+    return [
+        Searched(task, tuple(read_found(ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus))))))
+        for task in search_tasks(sweep)
+    ]
+
+
+def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple[Variant, ...]:
+    """The variants of the table, each with the best values of its search; as written where no trial was complete."""
+    variants = {variant.name: variant for variant in sweep.variants}
+    for searched in searches:
+        here = variants.get(searched.task.variant, replace(sweep.baseline, name=searched.task.variant))
+        if searched.best is not None:
+            spec, _ = searched.task.spec(searched.best.values)
+            assert spec is not None, "a trial was trained with these values"
+            here = replace(here, spec=spec.model_copy(update={"seed": here.spec.seed}))
+            variants[here.name] = here
+    return tuple(variants.values())

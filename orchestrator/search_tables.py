@@ -1,0 +1,85 @@
+"""What searches found, as rows of plain values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lm.spec import Part
+from orchestrator.search.ledger import Found, State
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep.searches import Choice, Integer, LogUniform, Uniform
+
+_EDGE = 0.02
+"""A share of a range (of its logarithm, where it is searched so) within which a value lies at its edge."""
+_NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
+"""Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    """One search: its budget, how its trials ended, and the best by validation, None where no trial was complete.
+
+    `edges` are the searched paths whose best value lies at an end of its range; `fixed` those not searched for this
+    variant, since they are what it changes.
+    """
+
+    variant: str
+    trials: int
+    states: Mapping[State, int]
+    epochs: int
+    seconds: float
+    best: Found | None
+    edges: tuple[str, ...]
+    fixed: tuple[str, ...]
+
+
+def search_row(task: SearchTask, found: Sequence[Found], best: Found | None) -> SearchRow:
+    """What became of one search."""
+    values = {} if best is None else best.values
+    return SearchRow(
+        variant=task.variant,
+        trials=len(found),
+        states=Counter(trial.state for trial in found),
+        epochs=sum(trial.epochs for trial in found),
+        seconds=sum(trial.seconds for trial in found),
+        best=best,
+        edges=tuple(key for key, value in values.items() if _at_edge(task.space[key], value)),
+        fixed=task.fixed,
+    )
+
+
+def not_searched(task: SearchTask) -> list[str]:
+    """Dotted paths of the numbers of training that stay as the sweep file has them."""
+    spec = task.base
+    paths = [path for name in _NUISANCE for path in _numbers(getattr(spec, name), name)]
+    paths += [name for name in ("batch_size", "epochs") if name not in paths]
+    searched = (*task.space, *task.fixed)
+    return [path for path in paths if not any(f"{path}.".startswith(f"{key}.") for key in searched)]
+
+
+def _numbers(part: object, prefix: str) -> Iterator[str]:
+    if not isinstance(part, Part):
+        return
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if isinstance(value, Part):
+            yield from _numbers(value, f"{prefix}.{name}")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}.{name}"
+
+
+def _at_edge(dimension: Uniform | LogUniform | Integer | Choice, value: Any) -> bool:
+    match dimension:
+        case Choice():
+            return False
+        case Integer():
+            return value in (dimension.low, dimension.high)
+    low, high = dimension.low, dimension.high
+    if isinstance(dimension, LogUniform):
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    share = (value - low) / (high - low)
+    return bool(share < _EDGE or share > 1 - _EDGE)
