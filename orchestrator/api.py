@@ -134,7 +134,7 @@ def to_train(sweep: ScaledSweep, records: Records, *, fresh: bool = False) -> li
 def _set_aside(prepared: Prepared) -> None:
     root, now = prepared.records.root, prepared.standing
     keys = [trial.key for trial in now.trials if trial.reads_from is None]
-    keys += [found.key for searched in now.searches for found in searched.found]
+    keys += [found.key for searched in now.searches for found in searched.found if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]
     for folder in folders:
         if trial_is_held(folder):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import yaml
 
-from lm.data import fingerprint_of, vocabulary_size_of
 from lm.files import write_text
-from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
+from lm.spec import Part, TrainSpec, stage_keys
+from orchestrator.facts import Facts
 from orchestrator.records import Records, is_settled
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
@@ -30,7 +29,7 @@ def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -
     another's is read from it and never trained; else it goes on from the trial with which it shares the most stages.
     CorpusError where a corpus's fingerprint cannot be had.
     """
-    facts = _Facts()
+    facts = Facts()
     base, *others = sweep.variants
     base_parameters = facts.parameters(base.spec)
     changes = {base.name: "the base itself"} | {
@@ -128,30 +127,6 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
 def millions(parameters: int) -> str:
     """A parameter count as it is read: 24.2M, 841K."""
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"
-
-
-@dataclass(frozen=True)
-class _Corpus:
-    fingerprint: str
-    vocabulary_size: int
-
-
-class _Facts:
-    """What the plan asks of corpora, each asked once."""
-
-    def __init__(self) -> None:
-        self._known: dict[Corpus, _Corpus] = {}
-
-    def _of(self, corpus: Corpus) -> _Corpus:
-        if corpus not in self._known:
-            self._known[corpus] = _Corpus(fingerprint_of(corpus), vocabulary_size_of(corpus))
-        return self._known[corpus]
-
-    def fingerprint(self, corpus: Corpus) -> str:
-        return self._of(corpus).fingerprint
-
-    def parameters(self, spec: TrainSpec) -> int:
-        return parameter_count(spec.model, spec.head, self._of(spec.corpus).vocabulary_size)
 
 
 def _change(base: TrainSpec, spec: TrainSpec, base_parameters: int, parameters: int) -> str:

@@ -7,6 +7,7 @@ on the sweep's seeds, which the search never saw, and only those trials open the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
@@ -31,6 +32,7 @@ class Searched:
     """A search and what it has found so far."""
 
     task: SearchTask
+    ledger: Path
     found: tuple[Found, ...]
 
     @property
@@ -124,10 +126,11 @@ def _value(spec: TrainSpec, key: str) -> object:
 
 def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     facts = Facts()
-    return [
-        Searched(task, tuple(read_found(ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus))))))
-        for task in search_tasks(sweep)
-    ]
+    found = []
+    for task in search_tasks(sweep):
+        path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
+        found.append(Searched(task, path, tuple(read_found(path))))
+    return found
 
 
 def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple[Variant, ...]:

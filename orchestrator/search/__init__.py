@@ -1,0 +1,1 @@
+"""Searching: tasks, the ledger of what was asked and found, Optuna's samplers and pruners, and the course of trials."""

@@ -1,0 +1,55 @@
+"""Points of the unit cube and the values they stand for, for random and quasi-random search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from orchestrator.search.task import Draw, SearchTask
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
+
+
+def drawing(task: SearchTask, point: Sequence[float]) -> Draw:
+    """Gives every dimension the value at its coordinate; those of dimensions that do not hold are left unused."""
+    places = {key: place for place, key in enumerate(task.space)}
+    return lambda key, dimension: value_of(dimension, point[places[key]])
+
+
+def random_point(task: SearchTask, number: int) -> list[float]:
+    """Each coordinate uniform, a function of the sampler's seed and the trial's number alone."""
+    generator = np.random.default_rng([task.searching.sampler_seed, number])
+    return [float(x) for x in generator.random(len(task.space))]
+
+
+def sobol_point(task: SearchTask, number: int) -> list[float]:
+    """The trial's point of a scrambled Sobol sequence (Owen 1998), the scrambling drawn by the sampler's seed."""
+    from scipy.stats.qmc import Sobol  # most of a second to import, and few searches need it
+
+    sequence = Sobol(len(task.space), scramble=True, seed=task.searching.sampler_seed)
+    if number:
+        sequence.fast_forward(number)
+    return [float(x) for x in sequence.random(1)[0]]
+
+
+def value_of(dimension: Searched, x: float) -> Any:
+    """The value at a coordinate in [0, 1); a whole number or option has a share of it that is as long as any other's.
+
+    A whole number on a log scale has the share from half a unit below to half a unit above.
+    """
+    match dimension:
+        case Choice() | Change():
+            names = list(dimension.options)
+            return names[int(x * len(names))]
+        case Integer(low=low, high=high, log=True):
+            start, end = math.log(low - 0.5), math.log(high + 0.5)
+            return min(high, max(low, round(math.exp(start + x * (end - start)))))
+        case Integer(low=low, high=high):
+            return low + int(x * (high - low + 1))
+        case LogUniform(low=low, high=high):
+            start, end = math.log(low), math.log(high)
+            return min(high, max(low, math.exp(start + x * (end - start))))
+        case _:
+            return min(dimension.high, dimension.low + x * (dimension.high - dimension.low))

@@ -1,0 +1,125 @@
+"""One search in memory: what to try next, and when to stop a trial.
+
+The ledger is the truth, and the same ledger always makes the same one. A sampler is made
+anew for every trial, its seed a function of the sampler's seed and the trial's number, and sees a copy of the study
+without what an earlier sampler left there: so a search that was killed goes on as if it had not been.
+
+What a trial that ended tells the samplers (Optuna's state in capitals):
+- complete: COMPLETE with its objectives.
+- stopped: PRUNED. TPE ranks it behind every complete trial, by how far it came, then by its loss there. The Gaussian
+  process and CMA-ES leave it out.
+- diverged: PRUNED without a curve, which TPE ranks last of all, however far it came. The Gaussian process gets it with
+  the worst values that a complete trial had, since it would else never hear of it; CMA-ES draws another.
+- failed: FAIL, which no sampler sees: it may be the machine's fault.
+A trial that still runs is to TPE a bad one (a constant liar), so that several at once do not all try the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.samplers import RandomSampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from orchestrator.search.cube import drawing, random_point, sobol_point
+from orchestrator.search.grid import grid
+from orchestrator.search.ledger import State
+from orchestrator.search.study.dimensions import suggesting
+from orchestrator.search.study.policies import pruner, sampler_for
+from orchestrator.search.study.quiet import quiet
+from orchestrator.search.study.states import STATES
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep import searches
+
+
+class Study:
+    """One task's search in memory. Numbers count from 0 in the order of `asked`."""
+
+    def __init__(self, task: SearchTask, most_epochs: int) -> None:
+        self._task = task
+        self._starts = task.starts()
+        self._pruner = pruner(task.searching.scheduler, most_epochs)
+        # Under one name for every variant: Hyperband deals trials to its brackets by the name and the number.
+        self._study = optuna.create_study(
+            study_name="search",
+            directions=["minimize"] * len(task.objectives),
+            sampler=RandomSampler(seed=0),
+            pruner=optuna.pruners.NopPruner(),
+        )
+        self._trials: list[optuna.trial.Trial] = []
+        self._diverged: set[int] = set()
+        sampler = task.searching.sampler
+        self._grid = enumerate(grid(task, sampler.points)) if isinstance(sampler, searches.GridSampler) else None
+
+    def next_values(self) -> dict[str, Any] | None:
+        """What the next trial should try; None where every point of a grid was tried."""
+        number = len(self._trials)
+        start = self._starts[number] if number < len(self._starts) else {}
+        match self._task.searching.sampler:
+            case searches.GridSampler() if not start and self._grid is not None:
+                place = number - len(self._starts)
+                return next((values for index, values in self._grid if index == place), None)
+            case searches.RandomSampler() | searches.GridSampler():
+                draw = drawing(self._task, random_point(self._task, number))
+            case searches.QuasiRandomSampler():
+                draw = drawing(self._task, sobol_point(self._task, number))
+            case sampler:
+                with quiet():
+                    study = self._copy()
+                    study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, number)
+                    study.enqueue_trial(start)
+                    return self._task.walk(suggesting(study.ask())).values
+        return self._task.walk(lambda key, dimension: start[key] if key in start else draw(key, dimension)).values
+
+    def asked(self, values: Mapping[str, Any]) -> None:
+        """The next trial tries these values."""
+        sampler = self._task.searching.sampler
+        with quiet():
+            if isinstance(sampler, searches.CmaEsSampler):  # keeps its state in the study's trials as they are asked
+                self._study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, len(self._trials))
+            self._study.enqueue_trial(dict(values))
+            trial = self._study.ask()
+            self._task.walk(suggesting(trial))
+        self._trials.append(trial)
+
+    def reported(self, number: int, epoch: int, best_nats: float | None) -> bool:
+        """Whether a trial goes on whose best validation loss until this epoch is this; every epoch is told once."""
+        if best_nats is None or len(self._task.objectives) > 1:
+            return True
+        self._trials[number].report(best_nats, epoch)
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        return self._pruner is None or not self._pruner.prune(self._study, frozen)
+
+    def ended(self, number: int, state: State, objectives: Sequence[float] | None) -> None:
+        """A trial is over; `objectives` of a complete one."""
+        if state == "diverged":
+            self._diverged.add(number)
+        with quiet():
+            self._study.tell(number, None if objectives is None else list(objectives), state=STATES[state])
+
+    def _copy(self) -> optuna.Study:
+        """The study as a sampler should see it."""
+        study = optuna.create_study(directions=self._study.directions)
+        trials = self._study.get_trials(deepcopy=False)
+        complete = [trial.values for trial in trials if trial.state == TrialState.COMPLETE]
+        worst = [max(values) for values in zip(*complete, strict=True)]
+        impute = bool(worst) and isinstance(self._task.searching.sampler, searches.GaussianProcessSampler)
+        for trial in trials:
+            study.add_trial(_as_seen(trial, trial.number in self._diverged, worst if impute else None))
+        return study
+
+
+def _as_seen(trial: FrozenTrial, diverged: bool, worst: Sequence[float] | None) -> FrozenTrial:
+    imputed = diverged and worst is not None
+    step = trial.last_step
+    return create_trial(
+        state=TrialState.COMPLETE if imputed else trial.state,
+        values=worst if imputed else trial.values if trial.state == TrialState.COMPLETE else None,
+        params=trial.params,
+        distributions=trial.distributions,
+        system_attrs={key: value for key, value in trial.system_attrs.items() if key.startswith("cma:")},
+        # The last point of a curve is all that a sampler reads of it.
+        intermediate_values={} if diverged or step is None else {step: trial.intermediate_values[step]},
+    )
