@@ -15,7 +15,7 @@ from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import standing, unsettled
+from orchestrator.rounds import known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
 from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
@@ -98,7 +98,7 @@ def run_sweep(
             prepared = prepare(chosen, options, whole=sweep)
         code = run_prepared(prepared)
     records = Records(prepared.records.root)
-    counts = Counter(state_of(trial, records) for trial in standing(chosen, records).trials)
+    counts = Counter(state_of(trial, records) for trial in known(chosen, records).trials)
     return SweepResult(code, reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
@@ -126,13 +126,13 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
 
 def to_train(sweep: ScaledSweep, records: Records, *, fresh: bool = False) -> list[tuple[Trial, State]]:
     """The trials that a run would train, longest first, and where they stand; nothing is written."""
-    trials = standing(sweep, records).trials
+    trials = known(sweep, records).trials
     trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
     return [(trial, state_of(trial, records)) for trial in trained]
 
 
 def _set_aside(prepared: Prepared) -> None:
-    root, now = prepared.records.root, prepared.standing
+    root, now = prepared.records.root, prepared.known
     keys = [trial.key for trial in now.trials if trial.reads_from is None]
     keys += [found.key for searched in now.searches for found in searched.found if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -10,14 +11,16 @@ from rich.text import Text
 
 from orchestrator.plan import millions, state_in_words, state_of
 from orchestrator.records import Records
-from orchestrator.standing import SweepStanding, TrialStanding
+from orchestrator.rounds import Known
+from orchestrator.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.sweep import ScaledSweep
 from orchestrator.terminal import plain_console, print_table
 from orchestrator.trial import Trial
 
 
-def print_plan(sweep: ScaledSweep, trials: list[Trial], records: Records) -> None:
-    """Print a line a trial, and a summary. ValueError where a record cannot be read."""
+def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
+    """Print a line a trial and a search, and a summary. ValueError where a record cannot be read."""
+    trials = now.trials
     states = {trial.key: state_of(trial, records) for trial in trials}
     rows = [
         (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], trials))
@@ -25,12 +28,17 @@ def print_plan(sweep: ScaledSweep, trials: list[Trial], records: Records) -> Non
     ]
     headings = ("variant", "changes", "seed", "key", "parameters", "state")
     print_table(headings, rows, right=("seed", "parameters"))
-    plain_console().print(Text(_summary(sweep, trials, Counter(states.values()))))
+    console = plain_console()
+    for searched in now.searches:
+        console.print(Text(search_standing(searched).in_words()))
+    if now.searching:
+        console.print(Text("the trials of the table follow from what the searches find"))
+    console.print(Text(_summary(sweep, trials, Counter(states.values()))))
 
 
-def plan_data(sweep: ScaledSweep, trials: list[Trial], records: Records) -> dict[str, Any]:
-    """What `plan --json` prints: the sweep, its trials, how many are in each state."""
-    states = [state_of(trial, records) for trial in trials]
+def plan_data(sweep: ScaledSweep, now: Known, records: Records) -> dict[str, Any]:
+    """What `plan --json` prints: the sweep, its trials, how many are in each state, its searches."""
+    states = [state_of(trial, records) for trial in now.trials]
     names = ("variant", "change", "seed", "key", "parameters", "reads_from", "starts_from")
     return {
         "sweep": sweep.name,
@@ -39,8 +47,9 @@ def plan_data(sweep: ScaledSweep, trials: list[Trial], records: Records) -> dict
         "counts": dict(Counter(states)),
         "trials": [
             {name: getattr(trial, name) for name in names} | {"state": state}
-            for trial, state in zip(trials, states, strict=True)
+            for trial, state in zip(now.trials, states, strict=True)
         ],
+        "searches": [asdict(search_standing(searched)) for searched in now.searches],
     }
 
 
@@ -51,6 +60,8 @@ def print_status(standing: SweepStanding) -> None:
     by = "" if holder is None else f" by {holder.in_words()}"
     console.print(Text(f"running{by}" if standing.is_running else "no command runs it now"))
     headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
+    for search in standing.searches:
+        console.print(Text(search.in_words()))
     rows = map(_status_cells, standing.trials)
     print_table(headings, rows, right=("seed", "epoch", "validation perplexity", "best"))
     counts = ", ".join(f"{count} {state}" for state, count in standing.counts.items())
@@ -73,10 +84,17 @@ def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
     return trial.variant, str(trial.seed), trial.state_in_words, trial.stage or "", reached, last, best, at
 
 
+def _product(sweep: ScaledSweep, trials: list[Trial]) -> str:
+    variants = len({trial.variant for trial in trials})
+    if len(sweep.looks) > 1:
+        return f"{variants} variants, {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more where undecided"
+    return f"{variants} variants x {len(sweep.seeds)} seeds"
+
+
 def _summary(sweep: ScaledSweep, trials: list[Trial], states: Counter[str]) -> str:
     shared = sum(trial.starts_from is not None for trial in trials)
     parts = [
-        f"{len(trials)} trials ({len(sweep.variants)} variants x {len(sweep.seeds)} seeds)",
+        f"{len(trials)} trials ({_product(sweep, trials)})",
         f"{states['new'] + states['to resume'] + states['failed']} to train",
         f"{sum(trial.reads_from is not None for trial in trials)} read from another trial",
         f"{shared} going on from another's stages",

@@ -24,11 +24,11 @@ def _lines(record: Record) -> Iterator[str]:
     if record.divergence is not None:
         yield f"divergence: {record.divergence.model_dump_json()}"
     for stage in record.stages:
-        yield (
-            f"{stage.name} ({stage.key}): perplexity {stage.valid.perplexity:.4f} validation, "
-            f"{stage.test.perplexity:.4f} test; by the authors' convention {stage.valid.perplexity_reference:.4f}, "
-            f"{stage.test.perplexity_reference:.4f}"
-        )
+        scores = [("validation", stage.valid), *([("test", stage.test)] if stage.test else [])]
+        exact = ", ".join(f"{score.perplexity:.4f} {split}" for split, score in scores)
+        theirs = ", ".join(f"{score.perplexity_reference:.4f}" for _, score in scores)
+        closed = "" if stage.test else "; test was not opened"
+        yield f"{stage.name} ({stage.key}): perplexity {exact}; by the authors' convention {theirs}{closed}"
         ended = ", stopped early" if stage.stopped_early else ""
         average = f", averaging from epoch {stage.averaging_from_epoch}" if stage.averaging_from_epoch else ""
         yield (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lm.checkout import commit
 from lm.data import fingerprint_of
-from lm.record import Evaluation, Record, StageResult, read_record
+from lm.record import Evaluation, Record, read_record
 from lm.spec import NUMERICS_VERSION
 
 GPU_TOLERANCE = 0.01
@@ -66,7 +66,7 @@ def reproduce(
 
     gpu = on_gpu(record)
     tolerance = GPU_TOLERANCE if gpu else 0.0
-    found = train(record.spec, out=folder, device="cuda" if gpu else "cpu", threads=record.threads)
+    found = train(record.spec, out=folder, device="cuda" if gpu else "cpu", threads=record.threads, test=record.tested)
     whole = epochs is None or epochs >= len(curve)
     compared = 0
     with closing(found):
@@ -123,15 +123,10 @@ def _end_difference(old: Record, new: Record, tolerance: float) -> str | None:
     if old.divergence != new.divergence and not tolerance:
         return f"divergence is {new.divergence}, was {old.divergence}"
     for before, after in zip(old.stages, new.stages, strict=True):
-        for split in ("valid", "test"):
-            was, now = (_nats(stage, split) for stage in (before, after))
-            if not _same(was, now, tolerance):
-                return f"stage {before.name}: {split} loss is {now!r} nats, was {was!r}"
+        for split, was, now in (("valid", before.valid, after.valid), ("test", before.test, after.test)):
+            if was is not None and now is not None and not _same(was.nats_per_token, now.nats_per_token, tolerance):
+                return f"stage {before.name}: {split} loss is {now.nats_per_token!r} nats, was {was.nats_per_token!r}"
     return None
-
-
-def _nats(stage: StageResult, split: str) -> float:
-    return stage.valid.nats_per_token if split == "valid" else stage.test.nats_per_token
 
 
 def _same(before: object, after: object, tolerance: float) -> bool:

@@ -17,7 +17,7 @@ from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
 from orchestrator.report_sweep import report_sweep, sweep_command
-from orchestrator.rounds import Standing, course, standing, unsettled
+from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Tracker
 from orchestrator.work import Grant
@@ -50,7 +50,7 @@ class Prepared:
     sweep: ScaledSweep
     whole: ScaledSweep
     options: Options
-    standing: Standing
+    known: Known
     records: Records
     grant: Grant
 
@@ -63,7 +63,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     """
     records = Records(options.runs.resolve())
     grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
-    now = standing(sweep, records)
+    now = known(sweep, records)
     missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
     if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
@@ -90,7 +90,7 @@ def run_sweep(prepared: Prepared) -> int:
 
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> int:
-    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.standing
+    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
     missing = {trial.key for trial in unsettled(now.trials, records)}
     done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
     report: Path | None = None
@@ -106,8 +106,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
         try:
             if missing or now.searching:
                 _execute(prepared, Listeners(progress, tracker), interrupt)
-            now = standing(sweep, records)
-            reported = now if prepared.whole is sweep else standing(prepared.whole, records)
+            now = known(sweep, records)
+            reported = now if prepared.whole is sweep else known(prepared.whole, records)
             report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
         finally:
             outcome = _outcome(now, records)
@@ -118,7 +118,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     return interrupt.exit_code or int(outcome != "complete")
 
 
-def _outcome(now: Standing, records: Records) -> Literal["complete", "stopped", "failed"]:
+def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:
     """Whether every trial is complete; `stopped` where some can go on, `failed` where the others diverged or failed."""
     found = [(trial, records.find(trial)) for trial in now.trials]
     failed = [record is not None and record.status == "failed" for _, record in found]

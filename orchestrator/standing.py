@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from lm.record import perplexity
 from orchestrator.hold import Holder, holders, is_held, lock_path, read_holder, trial_is_held
 from orchestrator.plan import State, state_in_words, state_of
 from orchestrator.records import Records
+from orchestrator.rounds import Known, Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import stage_epochs
 from orchestrator.trial import Trial
+from orchestrator.wording import value_in_words
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,28 @@ class TrialStanding:
 
 
 @dataclass(frozen=True)
+class SearchStanding:
+    """How far a search has come: trials asked for, how many it will be at most (None: time decides), their states."""
+
+    variant: str
+    asked: int
+    trials: int | None
+    counts: dict[str, int]
+    best_valid_perplexity: float | None
+    best_values: dict[str, Any] | None
+
+    def in_words(self) -> str:
+        """A line of the terminal."""
+        of = "" if self.trials is None else f" of {self.trials}"
+        states = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        best = ""
+        if self.best_valid_perplexity is not None and self.best_values is not None:
+            values = ", ".join(f"{key} {value_in_words(value)}" for key, value in self.best_values.items())
+            best = f"; best {self.best_valid_perplexity:.2f} validation perplexity, with {values}"
+        return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}"
+
+
+@dataclass(frozen=True)
 class SweepStanding:
     """A sweep's trials, who runs it (None if nobody does), its counts by state, and its best trial so far."""
 
@@ -49,11 +75,25 @@ class SweepStanding:
     counts: dict[str, int]
     best: TrialStanding | None
     trials: tuple[TrialStanding, ...]
+    searches: tuple[SearchStanding, ...]
 
 
-def sweep_standing(sweep: ScaledSweep, trials: list[Trial], records: Records) -> SweepStanding:
-    """Where a planned sweep stands; ValueError where a record cannot be read."""
-    found = tuple(_standing(trial, trials, records) for trial in trials)
+def search_standing(searched: Searched) -> SearchStanding:
+    """Where a search stands."""
+    best = searched.best
+    return SearchStanding(
+        variant=searched.task.variant,
+        asked=len(searched.found),
+        trials=searched.task.searching.trials,
+        counts=dict(Counter(found.state for found in searched.found)),
+        best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
+        best_values=None if best is None else dict(best.values),
+    )
+
+
+def sweep_standing(sweep: ScaledSweep, now: Known, records: Records) -> SweepStanding:
+    """Where a sweep stands; ValueError where a record cannot be read."""
+    found = tuple(_standing(trial, now.trials, records) for trial in now.trials)
     counts: dict[str, int] = {}
     for standing in found:
         counts[standing.state] = counts.get(standing.state, 0) + 1
@@ -67,6 +107,7 @@ def sweep_standing(sweep: ScaledSweep, trials: list[Trial], records: Records) ->
         counts=counts,
         best=min(scored, key=lambda standing: standing.best_valid_perplexity or math.inf, default=None),
         trials=found,
+        searches=tuple(map(search_standing, now.searches)),
     )
 
 

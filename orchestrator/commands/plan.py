@@ -20,19 +20,20 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from orchestrator import plan as planning
+    from orchestrator.plan import write_specs as write
     from orchestrator.plan_table import plan_data, print_plan
     from orchestrator.records import Records
+    from orchestrator.rounds import known
 
-    sweep = opened(file, scale, silent=as_json)
+    sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
     with refused(ValueError, OSError):
-        trials = planning.plan(sweep)
+        now = known(sweep, records)
         if as_json:
-            print_json(plan_data(sweep, trials, Records(runs)))
+            print_json(plan_data(sweep, now, records))
         else:
-            print_plan(sweep, trials, Records(runs))
+            print_plan(sweep, now, records)
         if write_specs is not None:
-            written = planning.write_specs(trials, write_specs)
+            written = write(now.trials, write_specs)
             typer.echo(f"{len(written)} specs written to {write_specs}", err=as_json)
 
 

@@ -22,16 +22,16 @@ def report(
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="between looks of --watch")] = 10.0,
 ) -> None:
     """Write the report of what the records hold now; nothing is trained."""
-    from orchestrator.plan import plan as plan_trials
     from orchestrator.records import Records
     from orchestrator.report_sweep import report_sweep
+    from orchestrator.rounds import known
 
     scaled = opened(file, scale)
-    root = runs.resolve()
+    records = Records(runs.resolve())
 
     def write() -> None:
         with refused(ValueError, OSError):
-            typer.echo(report_sweep(scaled, file, plan_trials(scaled), Records(root), reports))
+            typer.echo(report_sweep(scaled, file, known(scaled, records), records, reports))
 
     if not watch:
         write()
@@ -39,7 +39,7 @@ def report(
     seen: dict[Path, int] | None = None
     try:
         while True:
-            if (now := _written(root)) != seen:
+            if (now := _written(records.root)) != seen:
                 write()
                 seen = now
             time.sleep(every)

@@ -39,7 +39,7 @@ def list_runs(
     from orchestrator.disk import size_of
     from orchestrator.terminal import print_table
 
-    variants = None if file is None else _variants(file, scale, silent=as_json)
+    variants = None if file is None else _variants(file, scale, runs.resolve(), silent=as_json)
     with refused(ValueError):
         records = load_records(runs)
     rows = [
@@ -116,11 +116,15 @@ def gc(
     typer.echo(f"{freed:,} bytes {'would be freed' if dry_run else 'freed'}")
 
 
-def _variants(file: Path, scale: str | None, *, silent: bool) -> dict[str, str]:
-    from orchestrator.plan import plan
+def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dict[str, str]:
+    """What the sweep calls its trials, those of its searches included, by key."""
+    from orchestrator.records import Records
+    from orchestrator.rounds import known
 
     with refused(ValueError):
-        return {trial.key: f"{trial.variant}, seed {trial.seed}" for trial in plan(opened(file, scale, silent=silent))}
+        now = known(opened(file, scale, silent=silent), Records(runs))
+    searched = {found.key: f"{s.task.variant}, trial {found.number}" for s in now.searches for found in s.found}
+    return {key: name for key, name in searched.items() if key} | {trial.key: trial.title for trial in now.trials}
 
 
 def _row(record: Record, size: int, variant: str | None) -> dict[str, Any]:
@@ -133,7 +137,7 @@ def _row(record: Record, size: int, variant: str | None) -> dict[str, Any]:
         "what": in_short(record.spec),
         "status": record.status,
         "valid_perplexity": done and done.valid.perplexity,
-        "test_perplexity": done and done.test.perplexity,
+        "test_perplexity": done and done.test and done.test.perplexity,
         "bytes": size,
         "finished_at": record.finished_at,
     }

@@ -35,14 +35,14 @@ def status(
     if file is None:
         _all_sweeps(root, as_json)
         return
-    from orchestrator.plan import plan as plan_trials
     from orchestrator.plan_table import print_status
     from orchestrator.records import Records
+    from orchestrator.rounds import known
     from orchestrator.standing import sweep_standing
 
-    scaled = opened(file, scale, silent=as_json)
+    scaled, records = opened(file, scale, silent=as_json), Records(root)
     with refused(ValueError):
-        standing = sweep_standing(scaled, plan_trials(scaled), Records(root))
+        standing = sweep_standing(scaled, known(scaled, records), records)
     if as_json:
         print_json(standing)
     else:

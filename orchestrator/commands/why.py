@@ -96,17 +96,19 @@ def reproduce(
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
     from orchestrator.find_trial import find_key
     from orchestrator.nearest import nearest
-    from orchestrator.plan import plan
+    from orchestrator.records import Records
+    from orchestrator.rounds import known
 
     if variant is None and seed is None:
         return find_key(runs, text)
     sweep = opened(Path(text), scale, silent=True)
-    names = [each.name for each in sweep.variants]
+    trials = known(sweep, Records(runs)).trials
+    names = list(dict.fromkeys(trial.variant for trial in trials))
     variant = sweep.baseline.name if variant is None else variant
     seed = sweep.seeds[0] if seed is None else seed
     if variant not in names:
         wrong(f"--variant: unknown variant {variant!r}{nearest(variant, names)}")
-    found = [trial for trial in plan(sweep) if (trial.variant, trial.seed) == (variant, seed)]
+    found = [trial for trial in trials if (trial.variant, trial.seed) == (variant, seed)]
     if not found:
         wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
     return found[0].reads_from or found[0].key
