@@ -33,7 +33,7 @@ def test_status_tells_what_runs_what_is_done_and_the_best(place: Path) -> None:
     assert "best so far: " in out
     assert [line.split()[:3] for line in sweeps.splitlines()[1:2]] == [["toy", "paper", "running"]]
 
-    assert set(everything) == {"sweep", "scale", "held_by", "is_running", "counts", "best", "trials"}
+    assert set(everything) == {"sweep", "scale", "held_by", "is_running", "counts", "best", "trials", "searches"}
     assert set(everything["held_by"]) == {"sweep", "scale", "pid", "host", "user", "since", "until", "command"}
     assert set(everything["trials"][0]) == {
         "variant", "seed", "key", "state", "state_in_words", "stage", "epoch", "epochs", "valid_perplexity",
@@ -67,7 +67,7 @@ def test_plan_as_json_has_its_keys(place: Path) -> None:
     code, out, err = command("plan", "toy.yaml", "--json", "--scale", "paper", "--write-specs", "specs")
     assert (code, err) == (0, "3 specs written to specs\n")
     data = json.loads(out)
-    assert set(data) == {"sweep", "scale", "question", "counts", "trials"}
+    assert set(data) == {"sweep", "scale", "question", "counts", "trials", "searches"}
     assert set(data["trials"][0]) == {
         "variant", "change", "seed", "key", "parameters", "reads_from", "starts_from", "state",
     }  # fmt: skip
