@@ -160,6 +160,7 @@ class Record(Part):
     commit: str | None
     numerics_version: int
     finished_at: str
+    note: str | None = Field(default=None, description="what happened on the way that left the numbers as they are")
 
     def through(self, key: str) -> Record:
         """The record of the trial with this key, which ends at one of this trial's stages; KeyError if none does."""

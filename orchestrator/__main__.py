@@ -28,7 +28,9 @@ RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the reco
 
 @app.callback()
 def _main() -> None:
-    """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line, 130 or 143 interrupted."""
+    """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line, 3 the budget was spent,
+    130 or 143 interrupted.
+    """
 
 
 @app.command()
@@ -39,6 +41,10 @@ def plan(
     write_specs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="write a spec for `python -m lm train` for each trial to train")
     ] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
+    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: measure again what is known")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator import plan as planning
@@ -52,6 +58,12 @@ def plan(
         if write_specs is not None:
             written = planning.write_specs(trials, write_specs)
             typer.echo(f"{len(written)} specs written to {write_specs}")
+        if estimate:
+            from orchestrator.estimate import Measuring, print_estimate
+            from orchestrator.estimate import estimate as reckon
+
+            measuring = Measuring.granted(sweep.resources, steps, anew=anew)
+            print_estimate(reckon(sweep, trials, Records(runs), measuring, jobs))
 
 
 @app.command()
@@ -73,13 +85,20 @@ def sweep(
     executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+    budget: Annotated[str | None, typer.Option(help="start no trial after so long: 8h, 90m, 30s, 1d")] = None,
+    mps: Annotated[bool, typer.Option("--mps", help="share GPUs through CUDA's multi-process service")] = False,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
+    from orchestrator.budget import seconds_in
     from orchestrator.machine import CannotStartError
     from orchestrator.run import Options, prepare, run_sweep
 
     if executor not in ("ray", "inline"):
         wrong(f"--executor: ray or inline, got {executor!r}")
+    try:
+        seconds_in(budget) if budget is not None else None
+    except ValueError as error:
+        wrong(f"--budget: {error}")
     options = Options(
         file=file,
         runs=runs,
@@ -89,6 +108,8 @@ def sweep(
         address=address,
         verbose=verbose,
         checkpoint_seconds=60.0 * checkpoint_minutes,
+        budget=budget,
+        mps=mps,
     )
     scaled = open_sweep(file, scale)
     with refused(ValueError, OSError):

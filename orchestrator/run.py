@@ -12,9 +12,11 @@ from typing import Literal
 from lm.checkout import commit
 from lm.data import load
 from lm.record import CorpusFacts
-from orchestrator.course import Planned
+from orchestrator.budget import seconds_in
+from orchestrator.course import Course, Planned, Within
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
+from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records
@@ -40,6 +42,8 @@ class Options:
     address: str | None = None
     verbose: bool = False
     checkpoint_seconds: float = 600.0
+    budget: str | None = None
+    mps: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,9 @@ def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
     """
     trials = plan(sweep)
     records = Records(options.runs.resolve())
-    grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
     missing = unsettled(trials, records)
+    gpus = granted_gpus(sweep.resources, (trial.spec for trial in missing))
+    grant = Grant(records.root, sweep.resources.cpus, gpus, options.checkpoint_seconds)
     if missing and options.address is None:
         check_machine(grant.cpus, grant.gpus)
     for trial in missing:  # a corpus is found or fetched, checked and encoded once, before eight workers want it
@@ -75,7 +80,7 @@ def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
 def run_sweep(prepared: Prepared) -> int:
     """Train what is missing, write the report, bring MLflow up to date; the exit code.
 
-    0 all complete, 1 some failed or diverged, 130 or 143 interrupted.
+    0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
     """
     interrupt = Interrupt()
     try:
@@ -101,7 +106,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
         )
         try:
             if prepared.missing:
-                _execute(prepared, Listeners(progress, tracker), interrupt)
+                with multi_process_service(options.mps):
+                    _execute(prepared, Listeners(progress, tracker), interrupt)
             report = report_sweep(sweep, options.file, trials, records, options.reports)
         finally:
             settled = [records.find(trial) for trial in trials]
@@ -109,10 +115,11 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
             tracker.finish(
                 report and report.parent, "complete" if complete else "stopped" if None in settled else "failed"
             )
-    if interrupt.exit_code is not None:
-        print(_to_go_on(prepared))
+    unfinished = options.budget is not None and None in settled and interrupt.exit_code is None
+    if interrupt.exit_code is not None or unfinished:
+        print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
     print(report)
-    return interrupt.exit_code or int(not complete)
+    return interrupt.exit_code or (3 if unfinished else int(not complete))
 
 
 def unsettled(trials: Sequence[Trial], records: Records) -> list[Trial]:
@@ -143,8 +150,8 @@ def _check_columns(trial: Trial, facts: CorpusFacts) -> None:
             )
 
 
-def _to_go_on(prepared: Prepared) -> str:
-    """What an interrupted command says: the line that goes on, with every option that was not its default."""
+def _to_go_on(prepared: Prepared, why: str = "Interrupted") -> str:
+    """What a command that ended early says: the line that goes on, with every option that was not its default."""
     options = prepared.options
     line = sweep_command(prepared.sweep, options.file)
     for field in fields(options):
@@ -154,7 +161,7 @@ def _to_go_on(prepared: Prepared) -> str:
                 field.name, (field.name, value)
             )
             line += f" --{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
-    return f"Interrupted; nothing finished is lost. To go on:\n  {line}"
+    return f"{why}; nothing finished is lost. To go on:\n  {line}"
 
 
 def _raise() -> None:
@@ -163,15 +170,18 @@ def _raise() -> None:
 
 def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> None:
     options = prepared.options
+    course: Course = Planned(prepared.missing)
+    if options.budget is not None:
+        course = Within(course, seconds_in(options.budget))
     if options.executor == "inline":
         from orchestrator.inline import run_inline
 
-        run_inline(Planned(prepared.missing), prepared.grant, listener, interrupt)
+        run_inline(course, prepared.grant, listener, interrupt)
         return
     from orchestrator.schedule import run_on_ray
 
     run_on_ray(
-        Planned(prepared.missing),
+        course,
         prepared.grant,
         listener,
         interrupt,

@@ -134,9 +134,10 @@ class Mirror:
         name = _name(trial)
         if name not in self._trials:
             self._trials[name] = trial
-            own = [run for run in self._strays if _run_name(run) == name]
-            self._strays = [run for run in self._strays if run not in own[:1]]
-            self._runs |= {name: run for run in own[:1]}
+            own = next((run for run in self._strays if _run_name(run) == name), None)
+            if own is not None:
+                self._strays.remove(own)
+                self._runs[name] = own
 
     def _create(self, parent: Run, trial: Trial, status: str, record: Record | None) -> Run:
         tags = self._tags(trial, status) | {"mlflow.parentRunId": parent.id}
