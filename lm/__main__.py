@@ -39,13 +39,7 @@ def train(
     from lm.spec import trial_key
     from lm.train import train as train_trial
 
-    try:
-        data = yaml.safe_load(spec_file.read_text(encoding="utf-8"))
-        spec = TrainSpec.model_validate(data)
-    except ValidationError as error:
-        _refuse("\n".join(f"{spec_file}: {line}" for line in explain(error, data)))
-    except (ValueError, OSError, yaml.YAMLError) as error:
-        _refuse(f"{spec_file}: {error}")
+    spec = _read_spec(spec_file)
     try:
         folder = out or Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
         points = train_trial(
@@ -106,7 +100,41 @@ def evaluate(
         _print_score(name, score)
 
 
+@app.command()
+def measure(
+    spec_file: Annotated[Path, typer.Argument(metavar="SPEC.yaml", exists=True, dir_okay=False)],
+    device: Device = "auto",
+    threads: Threads = None,
+    steps: Annotated[int, typer.Option(min=1, help="windows of training, after a warm-up")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="one line of JSON")] = False,
+) -> None:
+    """Train a few windows of SPEC.yaml and say what they cost; nothing is kept."""
+    granted = _grant_threads(threads)
+    from lm.measure import measure as measure_model
+
+    spec = _read_spec(spec_file)
+    try:
+        found = measure_model(spec, device, granted, steps)
+    except (CorpusError, ValueError, OSError) as error:
+        _refuse(str(error))
+    if as_json:
+        print(found.model_dump_json())
+        return
+    for name, value in found.model_dump().items():
+        print(f"{name}: {f'{value:,.0f}' if isinstance(value, float) and value > 100 else value}")
+
+
 app.command("codebook")(codebook)
+
+
+def _read_spec(file: Path) -> TrainSpec:
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return TrainSpec.model_validate(data)
+    except ValidationError as error:
+        _refuse("\n".join(f"{file}: {line}" for line in explain(error, data)))
+    except (ValueError, OSError, yaml.YAMLError) as error:
+        _refuse(f"{file}: {error}")
 
 
 def _print_record(record: Record, folder: Path) -> None:

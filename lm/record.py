@@ -176,6 +176,7 @@ class Record(Part):
     commit: str | None
     numerics_version: int
     finished_at: str
+    note: str | None = Field(default=None, description="what happened on the way that left the numbers as they are")
 
     @property
     def tested(self) -> bool:

@@ -62,6 +62,8 @@ def run_sweep(
     address: str | None = None,
     verbose: bool = False,
     checkpoint_seconds: float = 600.0,
+    budget: str | None = None,
+    mps: bool = False,
 ) -> SweepResult:
     """Train what has no record yet, mirror it to MLflow, write the report.
 
@@ -84,6 +86,8 @@ def run_sweep(
         verbose=verbose,
         checkpoint_seconds=checkpoint_seconds,
         only=tuple(only),
+        budget=budget,
+        mps=mps,
     )
     chosen = select(sweep, only)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from orchestrator.sweep import PUBLISHED_SCALE, Sweep
 
@@ -57,3 +58,37 @@ def check_machine(cpus: float, gpus: float) -> None:
             f"resources.gpus: a trial asks for {gpus:g} GPU, this machine has {gpu_count() or 'none'}; "
             "take a scale without (--scale laptop), or --address of a cluster that has some"
         )
+
+
+def gpu_names() -> tuple[str, ...]:
+    """What the GPUs are called."""
+    return tuple(line.split(",")[0].strip() for line in _query_gpus())
+
+
+def gpu_memory_bytes() -> int | None:
+    """The memory of the smallest GPU; None without one."""
+    sizes = [int(line.split(",")[1]) * 2**20 for line in _query_gpus()]
+    return min(sizes, default=None)
+
+
+def memory_bytes() -> int | None:
+    """The memory of this machine, or what its control group may use; None where it cannot be told."""
+    sizes = []
+    for path, scale in (("/sys/fs/cgroup/memory.max", 1), ("/proc/meminfo", 1024)):
+        try:
+            words = Path(path).read_text(encoding="utf-8").split()
+        except OSError:
+            continue
+        sizes += [int(word) * scale for word in words[:2] if word.isdigit()]
+    return min(sizes, default=None)
+
+
+def _query_gpus() -> list[str]:
+    if not has_gpu():
+        return []
+    line = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        asked = subprocess.run(line, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [] if asked.returncode else asked.stdout.strip().splitlines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Literal, Self
@@ -21,8 +21,8 @@ from orchestrator.trial import Listener, Trial
 
 _log = logging.getLogger(__name__)
 
-State = Literal["done", "running", "waiting", "failed"]
-_STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
+State = Literal["done", "running", "waiting", "stopped early", "failed"]
+_STATES: tuple[State, ...] = ("done", "running", "waiting", "stopped early", "failed")
 _MOST_RUNNING = 16
 _LATEST = 4
 _FRAMES_A_SECOND = 2
@@ -31,9 +31,10 @@ _FRAMES_A_SECOND = 2
 class Progress:
     """Hears of trials and shows those that run, the latest that settled, the counts, and the time left.
 
-    `done` are the keys that were complete before. Without a terminal a trial says a line when it starts, at most
-    one every `line_seconds` while it runs, and one when it ends. Calls only note what happened: cheap, and safe
-    from several threads.
+    `done` are the keys that were complete before; `expected` is how many more trials than these may come, as a search
+    proposes them. Without a terminal a trial says a line when it starts, at most one every `line_seconds` while it
+    runs, and one when it ends. Calls only note what happened: cheap, however many trials there are, and safe from
+    several threads.
     """
 
     def __init__(
@@ -41,15 +42,19 @@ class Progress:
         trials: Sequence[Trial],
         *,
         done: Collection[str] = (),
+        expected: int = 0,
         console: Console | None = None,
         line_seconds: float = 30.0,
     ) -> None:
-        self._trials = trials
-        self._clock = Clock(trials, done)
+        self._clock = Clock(trials, done, expected=expected)
         self._console = console or Console(stderr=True)
         self._line_seconds = line_seconds
         self._lock = threading.Lock()
         self._states: dict[str, State] = dict.fromkeys(done, "done")
+        self._counts: Counter[State] = Counter()
+        self._standing: defaultdict[str, list[Trial]] = defaultdict(list)  # key -> trials whose state depends on it
+        for trial in trials:
+            self._add(trial)
         self._rows: dict[str, tuple[Trial, Evaluation | None]] = {}
         self._latest: list[tuple[Trial, str]] = []
         self._spoke: dict[str, float] = {}
@@ -78,7 +83,8 @@ class Progress:
     def started(self, trial: Trial) -> None:
         """Its row appears."""
         with self._lock:
-            self._states[trial.key] = "running"
+            self._known(trial)
+            self._set(trial.key, "running")
             self._rows[trial.key] = trial, None
             self._clock.started(trial)
         self._say(f"{trial.title}: started")
@@ -97,20 +103,37 @@ class Progress:
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its row goes, and how it ended is said."""
-        word = _ending(record)
+        word = _ending(trial, record)
         with self._lock:
+            self._known(trial)
             self._rows.pop(trial.key, None)
-            self._clock.settled(trial, resumable=record is None)
-            state: State = "done" if record is not None and record.status == "complete" else "failed"
-            self._states[trial.key] = "waiting" if record is None else state
+            state = _state(trial, record)
+            self._clock.settled(trial, resumable=state == "waiting")
+            self._set(trial.key, state)
             self._latest = [*self._latest, (trial, word)][-_LATEST:]
         self._say(f"{trial.title}: {word}; {self.summary()}")
 
     def counts(self) -> dict[State, int]:
         """How many trials are in each state; one that is read from another's record settles with that one."""
         with self._lock:
-            found = Counter(self._state(trial) for trial in self._trials)
-        return {state: found[state] for state in _STATES}
+            return {state: self._counts[state] + (state == "waiting") * self._clock.expected for state in _STATES}
+
+    def _known(self, trial: Trial) -> None:
+        """A trial that a search proposed while it ran is counted from here on."""
+        if trial.key not in self._standing:
+            self._add(trial)
+            self._clock.add(trial)
+
+    def _add(self, trial: Trial) -> None:
+        for key in {trial.key, trial.reads_from or trial.key}:
+            self._standing[key].append(trial)
+        self._counts[self._state(trial)] += 1
+
+    def _set(self, key: str, state: State) -> None:
+        concerned = self._standing[key]
+        self._counts.subtract(self._state(trial) for trial in concerned)
+        self._states[key] = state
+        self._counts.update(self._state(trial) for trial in concerned)
 
     def _state(self, trial: Trial) -> State:
         source = self._states.get(trial.reads_from or "", "waiting")
@@ -184,7 +207,17 @@ def _cells(evaluation: Evaluation, epochs_left: int) -> tuple[str, str, str, str
     )
 
 
-def _ending(record: Record | None) -> str:
+def _state(trial: Trial, record: Record | None) -> State:
+    if trial.stopped_early:
+        return "stopped early"
+    if record is None:
+        return "waiting"
+    return "done" if record.status == "complete" else "failed"
+
+
+def _ending(trial: Trial, record: Record | None) -> str:
+    if trial.stopped_early:
+        return "stopped early"
     if record is None:
         return "stopped, can be resumed"
     if record.status != "complete":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import signal
 from dataclasses import dataclass, fields
@@ -12,8 +13,11 @@ from lm.checkout import commit
 from lm.data import load
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
+from orchestrator.budget import seconds_in
+from orchestrator.course import Within
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
+from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
 from orchestrator.report_sweep import report_sweep, sweep_command
@@ -38,6 +42,8 @@ class Options:
     verbose: bool = False
     checkpoint_seconds: float = 600.0
     only: tuple[str, ...] = ()
+    budget: str | None = None
+    mps: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,13 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
     records = Records(options.runs.resolve())
-    grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
     now = known(sweep, records)
     missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
+    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
+    gpus = granted_gpus(sweep.resources, specs.values())
+    grant = Grant(records.root, sweep.resources.cpus, gpus, options.checkpoint_seconds)
     if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
-    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
         _check_columns(variant, spec, load(spec.corpus).facts)
     for folder in (options.runs, options.reports):
@@ -78,7 +85,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
 def run_sweep(prepared: Prepared) -> int:
     """Train what is missing, write the report, bring MLflow up to date; the exit code.
 
-    0 all complete, 1 some failed or diverged, 130 or 143 interrupted.
+    0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
     """
     interrupt = Interrupt()
     try:
@@ -94,6 +101,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     missing = {trial.key for trial in unsettled(now.trials, records)}
     done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
     report: Path | None = None
+    budget_spent = False
     with Progress(now.trials, done=done) as progress:
         tracker = Tracker(
             sweep=sweep.name,
@@ -105,17 +113,19 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
         )
         try:
             if missing or now.searching:
-                _execute(prepared, Listeners(progress, tracker), interrupt)
+                with multi_process_service(options.mps):
+                    budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
             now = known(sweep, records)
             reported = now if prepared.whole is sweep else known(prepared.whole, records)
             report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
         finally:
             outcome = _outcome(now, records)
             tracker.finish(report and report.parent, outcome)
-    if interrupt.exit_code is not None:
-        print(_to_go_on(prepared))
+    unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
+    if interrupt.exit_code is not None or unfinished:
+        print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
     print(report)
-    return interrupt.exit_code or int(outcome != "complete")
+    return interrupt.exit_code or (3 if unfinished else int(outcome != "complete"))
 
 
 def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:
@@ -142,8 +152,8 @@ def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:
             )
 
 
-def _to_go_on(prepared: Prepared) -> str:
-    """What an interrupted command says: the line that goes on, with every option that was not its default."""
+def _to_go_on(prepared: Prepared, why: str = "Interrupted") -> str:
+    """What a command that ended early says: the line that goes on, with every option that was not its default."""
     options = prepared.options
     line = sweep_command(prepared.sweep, options.file)
     for field in fields(options):
@@ -154,24 +164,27 @@ def _to_go_on(prepared: Prepared) -> str:
             )
             for one in value if isinstance(value, tuple) else (value,):
                 line += f" --{name.replace('_', '-')}" + ("" if one is True else f" {shlex.quote(str(one))}")
-    return f"Interrupted; nothing finished is lost. To go on:\n  {line}"
+    return f"{why}; nothing finished is lost. To go on:\n  {line}"
 
 
 def _raise() -> None:
     raise KeyboardInterrupt
 
 
-def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> None:
-    options, trained = prepared.options, course(prepared.sweep, prepared.records)
+def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
+    """Train all that is missing, or what the budget allows; whether it was spent."""
+    options = prepared.options
+    training = course(prepared.sweep, prepared.records)
+    within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
         from orchestrator.inline import run_inline
 
-        run_inline(trained, prepared.grant, listener, interrupt)
-        return
+        run_inline(within, prepared.grant, listener, interrupt)
+        return within.is_over
     from orchestrator.schedule import run_on_ray
 
     run_on_ray(
-        trained,
+        within,
         prepared.grant,
         listener,
         interrupt,
@@ -179,3 +192,4 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> N
         address=options.address,
         verbose=options.verbose,
     )
+    return within.is_over

@@ -14,23 +14,34 @@ class Clock:
     """Counts the epochs that are left, and how long one took on average, in seconds of the wall.
 
     Trials that are read from another's record cost nothing, and one that starts from another's stages only its
-    own. Stages that may end early count in full, so the time left is an upper estimate. Not for several threads.
+    own. Stages that may end early count in full, and each of the `expected` trials that are not known yet as the
+    longest that is, so the time left is an upper estimate. Not for several threads.
     """
 
     def __init__(
-        self, trials: Sequence[Trial], done: Collection[str] = (), now: Callable[[], float] = time.monotonic
+        self,
+        trials: Sequence[Trial],
+        done: Collection[str] = (),
+        now: Callable[[], float] = time.monotonic,
+        expected: int = 0,
     ) -> None:
         specs = {trial.key: trial.spec for trial in trials}
-        self._left = {
-            trial.key: epochs_to_train(trial, specs)
-            for trial in trials
-            if trial.reads_from is None and trial.key not in done
-        }
+        most = {trial.key: epochs_to_train(trial, specs) for trial in trials if trial.reads_from is None}
+        self._left = {key: epochs for key, epochs in most.items() if key not in done}
+        self._longest = max(most.values(), default=0)
+        self.expected = expected
         self._now = now
         self._running: dict[str, float] = {}
         self._stages: dict[str, tuple[str, int]] = {}
         self._together = 1
         self._seconds, self._epochs = 0.0, 0
+
+    def add(self, trial: Trial) -> None:
+        """One of the expected trials, or one more, is known now."""
+        epochs = sum(stage_epochs(trial.spec).values())
+        self._left.setdefault(trial.key, epochs)
+        self._longest = max(self._longest, epochs)
+        self.expected = max(0, self.expected - 1)
 
     def started(self, trial: Trial) -> None:
         """Its first epoch begins."""
@@ -68,9 +79,12 @@ class Clock:
 
     def seconds_left(self) -> float | None:
         """For the whole sweep, with as many trials at once as there have been; None before the first epoch ended."""
-        if not self._epochs or not self._left:
-            return None if self._left else 0.0
-        shared, longest = sum(self._left.values()) / self._together, max(self._left.values())
+        if not self._left and not self.expected:
+            return 0.0
+        if not self._epochs:
+            return None
+        longest = self._longest if self.expected else max(self._left.values())
+        shared = (sum(self._left.values()) + self.expected * self._longest) / self._together
         return self._seconds / self._epochs * max(shared, longest)
 
 

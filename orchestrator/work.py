@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Callable
 from contextlib import closing
@@ -12,11 +13,13 @@ from pathlib import Path
 
 from lm.checkout import commit
 from lm.data import load
-from lm.record import Evaluation, Record, write_record
+from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION
 from orchestrator.records import Records
 from orchestrator.trial import Trial
 
+OUT_OF_MEMORY = "out of memory"
+TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
 _log = logging.getLogger(__name__)
 
 
@@ -28,6 +31,7 @@ class Grant:
     cpus: float
     gpus: float
     checkpoint_seconds: float
+    alone: bool = False  # no other trial runs meanwhile: the second try of one that ran out of memory beside others
 
     @property
     def threads(self) -> int:
@@ -58,11 +62,36 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> No
         with closing(evaluations):
             for evaluation in evaluations:
                 report(evaluation)
+        if grant.alone:
+            _note(grant.runs / trial.key, TRAINED_ALONE)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        if ran_out_of_memory(error):
+            reason = f"{OUT_OF_MEMORY}{' alone' if grant.alone else ''}: {reason}"
         _log.debug("%s, seed %d failed", trial.variant, trial.seed, exc_info=True)
         write_failure(trial, grant, reason)
+    finally:
+        _release_gpu(grant)
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed, on the GPU or the CPU, where torch has no type of its own for it."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
+
+
+def _release_gpu(grant: Grant) -> None:
+    """Give back what torch keeps for later: an idle worker must not hold a neighbour's memory."""
+    if grant.gpus and "torch" in sys.modules:
+        sys.modules["torch"].cuda.empty_cache()
+
+
+def _note(folder: Path, note: str) -> None:
+    record = read_record(folder)
+    if record is not None:
+        write_record(folder, record.model_copy(update={"note": note}))
 
 
 def write_failure(trial: Trial, grant: Grant, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,10 @@ def plan(
     write_specs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="write a spec for `python -m lm train` for each trial to train")
     ] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
+    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: measure again what is known")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
@@ -28,10 +33,18 @@ def plan(
     sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
     with refused(ValueError, OSError):
         now = known(sweep, records)
+        cost = None
+        if estimate:
+            from orchestrator.estimate import Measuring, print_estimate
+            from orchestrator.estimate import estimate as reckon
+
+            cost = reckon(sweep, now, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
         if as_json:
-            print_json(plan_data(sweep, now, records))
+            print_json(plan_data(sweep, now, records) | ({"estimate": asdict(cost)} if cost else {}))
         else:
             print_plan(sweep, now, records)
+            if cost is not None:
+                print_estimate(cost)
         if write_specs is not None:
             written = write(now.trials, write_specs)
             typer.echo(f"{len(written)} specs written to {write_specs}", err=as_json)

@@ -42,13 +42,21 @@ def sweep(
     executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+    budget: Annotated[str | None, typer.Option(help="start no trial after so long: 8h, 90m, 30s, 1d")] = None,
+    mps: Annotated[bool, typer.Option("--mps", help="share GPUs through CUDA's multi-process service")] = False,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
+    from orchestrator.budget import seconds_in
     from orchestrator.machine import CannotStartError
 
     if executor not in ("ray", "inline"):
         wrong(f"--executor: ray or inline, got {executor!r}")
+    if budget is not None:
+        try:
+            seconds_in(budget)
+        except ValueError as error:
+            wrong(f"--budget: {error}")
     scaled = opened(file, scale)
     if dry_run:
         _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
@@ -66,6 +74,8 @@ def sweep(
             address=address,
             verbose=verbose,
             checkpoint_seconds=60.0 * checkpoint_minutes,
+            budget=budget,
+            mps=mps,
         )
     raise typer.Exit(result.exit_code)
 

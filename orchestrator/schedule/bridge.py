@@ -17,7 +17,7 @@ from lm.spec import TrainSpec
 from orchestrator.course import Course
 from orchestrator.records import Records
 from orchestrator.trial import Listener, Trial
-from orchestrator.work import Grant, write_failure
+from orchestrator.work import OUT_OF_MEMORY, Grant, write_failure
 
 MOST_WORKER_DEATHS = 3
 _log = logging.getLogger(__name__)
@@ -37,7 +37,9 @@ class Queue(Searcher):
     """Hands Tune the course's trials, and the course what Tune says of them.
 
     Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead: such a trial
-    is handed out again, as often as a worker may die.
+    is handed out again, as often as a worker may die. One that ran out of memory beside others, or whose worker died
+    for the last time there, which may have been for want of memory, is kept until nothing else can run, and then runs
+    alone, once.
     """
 
     def __init__(self, course: Course, grant: Grant, listener: Listener) -> None:
@@ -48,6 +50,9 @@ class Queue(Searcher):
         self.begun: set[str] = set()
         self.stopped_early: set[str] = set()
         self._again: list[Trial] = []
+        self._beside: set[str] = set()  # keys of trials that ran at the same time as another
+        self._held: list[Trial] = []  # wait until they can run alone
+        self._alone: str | None = None  # the Tune trial that runs alone
         self._given_up: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,21 +60,37 @@ class Queue(Searcher):
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         """The next trial that can start; None while none can."""
-        trial = self._again.pop() if self._again else self.course.next()
+        if self._alone is not None:
+            return None
+        trial, grant = self._again.pop() if self._again else self.course.next(), self.grant
+        if trial is None and self._held and not self.running:
+            trial, self._alone = self._held.pop(0), trial_id
+            grant = dataclasses.replace(grant, alone=True)
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
             return finished if self.course.ended() and not self.running else None
         self.running[trial_id] = trial
-        return {"trial": pack(trial), "grant": dataclasses.asdict(self.grant)}
+        if len(self.running) > 1:
+            self._beside |= {one.key for one in self.running.values()}
+        return {"trial": pack(trial), "grant": dataclasses.asdict(grant)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """It ended, or was stopped, or its workers died too often: only its record knows."""
         trial = self.running.pop(trial_id)
         record = self.record(trial)
+        was_alone, self._alone = self._alone == trial_id, None
+        holds = trial.key in self._beside and not was_alone
+        if holds and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
+            _log.warning("%s ran out of memory beside others; it will be tried again alone", trial.title)
+            self._held.append(trial)
+            return
         if error and record is None:
             self._given_up[trial.key] += 1
             if self._given_up[trial.key] <= MOST_WORKER_DEATHS:
                 self._again.append(trial)
+                return
+            if holds:
+                self._held.append(trial)
                 return
             reason = f"its worker died {1 + MOST_WORKER_DEATHS} times without a Python error (killed, or out of memory)"
             write_failure(trial, self.grant, reason)

@@ -29,8 +29,8 @@ def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _whole_or_share(gpus: float) -> float:
-    if gpus > 1 and gpus != int(gpus):
+def _whole_or_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
+    if gpus != "auto" and gpus > 1 and gpus != int(gpus):
         raise ValueError(f"a share of one GPU or a whole number of them, got {gpus:g}")
     return gpus
 
@@ -75,10 +75,12 @@ SomeSeeds = Annotated[
 
 
 class Resources(Part):
-    """What one trial is granted: CPU cores and GPUs, fractions allowed."""
+    """What one trial is granted: CPU cores and GPUs, fractions allowed; `auto` is as little of a GPU as memory asks."""
 
     cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
-    gpus: Annotated[float, AfterValidator(_whole_or_share)] = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    gpus: Annotated[
+        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_whole_or_share)
+    ] = Field(default=0.0)
 
 
 class Component(Part):

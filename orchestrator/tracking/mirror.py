@@ -52,6 +52,7 @@ class Mirror:
     def write(self, trial: Trial, status: str, points: Iterable[Evaluation] = (), record: Record | None = None) -> None:
         """Bring a trial's run up to this state; the first and the last time also with the curve that is on disk."""
         parent, name = self._connected(), _name(trial)
+        self._know(trial)
         if status != "running" or name not in self._touched:
             points = [*self._curve(trial), *points]
         curve = {point.epoch: point for point in points}
@@ -76,13 +77,15 @@ class Mirror:
     def catch_up(self, trial: Trial, *, final: bool) -> None:
         """Fill in a settled trial from its record; at the end an unfinished one too, as far as it came."""
         self._connected()
+        self._know(trial)
         run = self._runs.get(_name(trial))
         try:
             record = self._records.find(trial)
         except Exception as error:
             self._complain(trial, error)
             return
-        status = "stopped" if record is None else record.status
+        early = trial.stopped_early or (run is not None and run.tags.get("status") == "stopped early")
+        status = record.status if record is not None else "stopped early" if early else "stopped"
         curve = self._curve(trial) if record is None and final else []
         marker = contents.marker(record, [point.epoch for point in curve])
         if run is not None and run.status == contents.run_status(status) and run.tags.get("mirrored") == marker:
@@ -113,7 +116,7 @@ class Mirror:
         self._runs, self._strays, self._touched = {}, [], set()
         parents: list[Run] = []
         for run in self._store.runs(self._experiment, title.scale):
-            name = run.tags.get("trial_key", ""), run.tags.get("variant", "")
+            name = _run_name(run)
             if run.tags.get("role") == "sweep":
                 parents.append(run)
             elif name in self._trials and name not in self._runs:
@@ -125,6 +128,16 @@ class Mirror:
             parents.append(self._store.create(self._experiment, f"{title.sweep} {title.scale}", tags))
         self._parent = parents[0]
         return self._parent
+
+    def _know(self, trial: Trial) -> None:
+        """A trial proposed while the sweep ran: the run that an earlier command gave it is no stray."""
+        name = _name(trial)
+        if name not in self._trials:
+            self._trials[name] = trial
+            own = next((run for run in self._strays if _run_name(run) == name), None)
+            if own is not None:
+                self._strays.remove(own)
+                self._runs[name] = own
 
     def _create(self, parent: Run, trial: Trial, status: str, record: Record | None) -> Run:
         tags = self._tags(trial, status) | {"mlflow.parentRunId": parent.id}
@@ -162,6 +175,10 @@ class Mirror:
 
 def _name(trial: Trial) -> tuple[str, str]:
     return trial.key, trial.variant
+
+
+def _run_name(run: Run) -> tuple[str, str]:
+    return run.tags.get("trial_key", ""), run.tags.get("variant", "")
 
 
 def _news(tags: Mapping[str, str], run: Run) -> dict[str, str]:

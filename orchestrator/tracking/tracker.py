@@ -31,7 +31,7 @@ _FILL_SECONDS = 45.0
 _FINISH_SECONDS = 60.0
 
 
-_Heard = Evaluation | Record | Literal["running", "stopped"]
+_Heard = Evaluation | Record | Literal["running", "stopped", "stopped early"]
 
 
 class _Event(NamedTuple):
@@ -50,7 +50,8 @@ class Tracker:
 
     Building it creates or migrates a local database, so build it before any worker starts. Records are the
     truth: what MLflow missed is filled in from `records` by `finish`, or by the next command's tracker. A trial
-    gets its run when it starts or has a record or curve. `uri` is MLflow's tracking URI, by default that of
+    gets its run when it starts or has a record or curve; one that is not among `trials` is taken up as it is heard
+    of. `uri` is MLflow's tracking URI, by default that of
     `MLFLOW_TRACKING_URI` or else the one a plain `mlflow ui` in the working directory shows.
     """
 
@@ -65,7 +66,7 @@ class Tracker:
         commit: str | None = None,
         uri: str | None = None,
     ) -> None:
-        self._trials = list(trials)
+        self._trials = {_name(trial): trial for trial in trials}
         self._queue: SimpleQueue[_Event | _Finish] = SimpleQueue()
         self._warned = False
         self._failures = 0
@@ -74,7 +75,7 @@ class Tracker:
         self._give_up = threading.Event()
         self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
         try:
-            self._mirror = Mirror(Store(uri), Title(sweep, question, scale, commit), self._trials, records)
+            self._mirror = Mirror(Store(uri), Title(sweep, question, scale, commit), trials, records)
         except Exception as error:
             self._warn(error)
         else:
@@ -89,8 +90,9 @@ class Tracker:
         self._queue.put(_Event(trial, evaluation))
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Its run is FINISHED, FAILED, or, without a record, KILLED."""
-        self._queue.put(_Event(trial, "stopped" if record is None else record))
+        """Its run is FINISHED, FAILED, or, stopped early or without a record, KILLED."""
+        stopped: _Heard = "stopped early" if trial.stopped_early else "stopped"
+        self._queue.put(_Event(trial, stopped if record is None or trial.stopped_early else record))
 
     def finish(self, report: Path | None, outcome: str) -> None:
         """Fill in what is missing, upload the report's folder and end the parent run.
@@ -109,7 +111,7 @@ class Tracker:
                 return
 
     def _work(self) -> None:
-        backlog = deque(self._trials)
+        backlog = deque(self._trials.values())
         finish, rest = None, _FLUSH_SECONDS
         while finish is None:
             while backlog and self._queue.empty():
@@ -117,6 +119,7 @@ class Tracker:
             events, finish = self._collect(rest)
             began = time.monotonic()
             for trial, heard in _by_trial(events):
+                self._trials[_name(trial)] = trial
                 self._write(trial, heard)
             rest = min(_LONGEST_REST_SECONDS, max(_FLUSH_SECONDS, _REST * (time.monotonic() - began)))
         self._complete(finish)
@@ -147,7 +150,7 @@ class Tracker:
     def _complete(self, finish: _Finish) -> None:
         until = time.monotonic() + _FILL_SECONDS
         self._quiet_until, self._failures = 0.0, min(self._failures, 1)  # one more try, however it went before
-        for trial in self._trials:
+        for trial in self._trials.values():
             if time.monotonic() < until:
                 self._attempt(self._mirror.catch_up, trial, final=True)
         self._attempt(self._mirror.close, finish.outcome, finish.report)
@@ -180,5 +183,10 @@ class Tracker:
 def _by_trial(events: Sequence[_Event]) -> list[tuple[Trial, list[_Heard]]]:
     heard: dict[tuple[str, str], tuple[Trial, list[_Heard]]] = {}
     for event in events:
-        heard.setdefault((event.trial.key, event.trial.variant), (event.trial, []))[1].append(event.what)
+        _, before = heard.get(_name(event.trial), (event.trial, []))
+        heard[_name(event.trial)] = event.trial, [*before, event.what]  # the trial as it was last told of
     return list(heard.values())
+
+
+def _name(trial: Trial) -> tuple[str, str]:
+    return trial.key, trial.variant

@@ -118,11 +118,11 @@ def test_readers_are_counted_with_the_trial_they_are_read_from() -> None:
     source, waiting = trial("full", finetune=2), trial("other")
     reader = trial("without fine-tuning", reads_from=source.key)
     progress = Progress([source, reader, waiting], console=pipe()[0], done=[waiting.key])
-    assert progress.counts() == {"done": 1, "running": 0, "waiting": 2, "failed": 0}
+    assert progress.counts() == {"done": 1, "running": 0, "waiting": 2, "stopped early": 0, "failed": 0}
     progress.started(source)
-    assert progress.counts() == {"done": 1, "running": 1, "waiting": 1, "failed": 0}
+    assert progress.counts() == {"done": 1, "running": 1, "waiting": 1, "stopped early": 0, "failed": 0}
     progress.settled(source, record(source))
-    assert progress.counts() == {"done": 3, "running": 0, "waiting": 0, "failed": 0}
+    assert progress.counts() == {"done": 3, "running": 0, "waiting": 0, "stopped early": 0, "failed": 0}
     assert progress.summary() == "3 done"
 
 
@@ -210,7 +210,7 @@ def test_many_threads_may_tell_it() -> None:
         for thread in threads:
             thread.join()
     assert errors == []
-    assert progress.counts() == {"done": len(trials), "running": 0, "waiting": 0, "failed": 0}
+    assert progress.counts() == {"done": len(trials), "running": 0, "waiting": 0, "stopped early": 0, "failed": 0}
 
 
 class Told:
@@ -248,3 +248,33 @@ def test_a_listener_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) ->
     warnings = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
     assert warnings == ["Told: OSError: disk full"]
     assert any(entry.exc_info for entry in caplog.records)
+
+
+def test_trials_that_a_search_proposes_are_counted_as_they_come() -> None:
+    console, out = pipe()
+    one, two = trial("one"), trial("two")
+    with Progress([], expected=3, console=console) as progress:
+        assert progress.counts()["waiting"] == 3
+        progress.started(one)
+        assert (progress.counts()["running"], progress.counts()["waiting"]) == (1, 2)
+        progress.evaluated(one, point(1))
+        progress.settled(dataclasses.replace(one, stopped_early=True), None)
+        progress.started(two)
+        progress.settled(two, record(two))
+        counts = progress.counts()
+    assert counts == {"done": 1, "running": 0, "waiting": 1, "stopped early": 1, "failed": 0}
+    assert any("one, seed 1: stopped early; 0 done, 2 waiting, 1 stopped early" in line for line in lines(out))
+
+
+def test_the_time_left_counts_expected_trials_as_the_longest_known_one() -> None:
+    wall = Wall()
+    clock = Clock([], now=wall, expected=3)
+    assert clock.seconds_left() is None
+    one = trial("one")
+    clock.add(one)
+    clock.started(one)
+    wall.seconds = 10.0
+    clock.evaluated(one, point(1))
+    assert clock.seconds_left() == 10.0 * (2 + 2 * 3)
+    clock.settled(one, resumable=False)
+    assert clock.seconds_left() == 10.0 * 2 * 3

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,19 @@ def test_the_users_store_is_honoured(
 def test_importing_the_tracker_imports_no_mlflow() -> None:
     code = "import sys, orchestrator.tracking; sys.exit('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=process_environment(), check=False).returncode == 0
+
+
+def test_a_trial_that_nobody_planned_gets_its_run_and_keeps_it(records: Records, report: Path) -> None:
+    found = trial("found", 7)
+    leave(records, found, epochs=1)
+    for number in (1, 2):
+        mirror = tracker([], records)
+        if number == 1:
+            mirror.started(found)
+            mirror.evaluated(found, point(1))
+        mirror.settled(replace(found, stopped_early=True), None)
+        mirror.finish(report, "complete")
+        seen = Seen()
+        assert set(seen.nested) == {("found", 7)}
+        run = seen.nested["found", 7]
+        assert (run.info.status, run.data.tags["status"]) == ("KILLED", "stopped early")

@@ -1,0 +1,230 @@
+"""From measured steps to hours, bytes and what the seeds can show; sums and formulas only."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lm.data import load
+from lm.measured import Measured
+from lm.record import CorpusFacts, opened
+from lm.spec import TrainSpec
+from orchestrator.estimate.measuring import Measuring
+from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, memory_bytes
+from orchestrator.outcomes import Outcome, read_outcomes
+from orchestrator.plan import State, plan, state_of
+from orchestrator.power import smallest_detectable
+from orchestrator.records import Records
+from orchestrator.rounds import BEST_FOUND, Known
+from orchestrator.statistics import perplexity_change
+from orchestrator.sweep import ScaledSweep
+from orchestrator.timing import epochs_to_train, stage_epochs
+from orchestrator.trial import Trial
+
+_DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
+_CUDA_CONTEXT_BYTES = 600 * 2**20
+_HEADROOM = 1.15
+_TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 12, 120, 30_000
+
+
+@dataclass(frozen=True)
+class VariantCost:
+    """A variant's trials that are to train. The rate is the median step's; the seconds are of all of them, in a row."""
+
+    variant: str
+    trials: int
+    tokens_per_second: float
+    seconds: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How many trials at once each resource allows, None where there is no such limit."""
+
+    by_cpus: int
+    by_memory: int | None
+    by_gpus: int | None
+
+    @property
+    def at_once(self) -> int:
+        """The least of them; 0 where not even one fits."""
+        return min(limit for limit in (self.by_cpus, self.by_memory, self.by_gpus) if limit is not None)
+
+
+@dataclass(frozen=True)
+class Detectable:
+    """The smallest true difference that gets a verdict with a probability of 80%, from the spread of seeds on disk."""
+
+    nats: float
+    perplexity: float
+    deviation_nats: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left of a sweep. Early stops count in full: an upper estimate. The neural cache's search is not in it."""
+
+    states: Mapping[State, int]
+    variants: tuple[VariantCost, ...]
+    jobs: int
+    seconds: float
+    disk_bytes: int
+    checkpoint_bytes: int
+    packing: Packing | None
+    detectable: Detectable | None
+
+
+def estimate(
+    sweep: ScaledSweep, now: Known, records: Records, measuring: Measuring, jobs: int | None = None
+) -> Estimate:
+    """Measure what has to train, and reckon. Without `jobs` as many at once as fit.
+
+    What a search asks for is not known before: each of its trials counts as the base trained to its end.
+    """
+    trials = _most_trials(sweep, now)
+    states = {trial.key: state_of(trial, records) for trial in trials}
+    missing = [trial for trial in trials if states[trial.key] in ("new", "to resume", "failed")]
+    specs = {trial.key: trial.spec for trial in trials}
+    found = {trial.key: measuring.of(trial.spec) for trial in missing}
+    facts = {trial.key: load(trial.spec.corpus).facts for trial in missing}
+    seconds = {
+        trial.key: trial_seconds(trial, found[trial.key], facts[trial.key], specs, _epochs_done(trial, records))
+        for trial in missing
+    }
+    packing = _packing(sweep, [found[trial.key] for trial in missing]) if missing else None
+    at_once = max(1, min(jobs or math.inf, packing.at_once if packing else 1))
+    on_disk = [disk_bytes(trial.spec, found[trial.key], facts[trial.key]) for trial in missing]
+    checkpoints = sorted((checkpoint_bytes(trial.spec, found[trial.key]) for trial in missing), reverse=True)
+    return Estimate(
+        states=Counter(states[trial.key] for trial in trials),
+        variants=tuple(
+            _variant_cost(name, missing, found, seconds) for name in dict.fromkeys(trial.variant for trial in trials)
+        ),
+        jobs=int(at_once),
+        seconds=makespan(seconds.values(), int(at_once)),
+        disk_bytes=sum(on_disk),
+        checkpoint_bytes=sum(checkpoints[: int(at_once)]),
+        packing=packing,
+        detectable=_detectable(sweep, read_outcomes(trials, records)),
+    )
+
+
+def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
+    """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
+    if not now.searching:
+        return now.trials
+    trials = plan(sweep)
+    for searched in now.searches:
+        task, wanted = searched.task, searched.task.searching.trials
+        ended = sum(found.state != "running" for found in searched.found)
+        more = 0 if wanted is None else wanted - ended
+        example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
+        trials += [
+            replace(example, variant=f"search for {task.variant}", key=f"{task.variant} {n}") for n in range(more)
+        ]
+        if task.variant == BEST_FOUND:
+            trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {seed}") for seed in sweep.seeds]
+    return trials
+
+
+def trial_seconds(
+    trial: Trial, measured: Measured, facts: CorpusFacts, specs: Mapping[str, TrainSpec], epochs_done: int = 0
+) -> float:
+    """The most that a trial may still take: its epochs, each scored on validation, and both texts at a stage's end.
+
+    Stages that it takes over cost nothing; `specs` holds its source by key.
+    """
+    epochs = max(0, epochs_to_train(trial, specs) - epochs_done)
+    stages = len(trial.spec.stages()) - _taken_over(trial, specs)
+    epoch = facts.train_tokens / measured.train_tokens_per_second
+    valid = facts.valid_tokens / measured.valid_tokens_per_second
+    test = facts.test_tokens / measured.test_tokens_per_second
+    return measured.start_seconds + epochs * (epoch + valid) + stages * (valid + test)
+
+
+def disk_bytes(spec: TrainSpec, measured: Measured, facts: CorpusFacts) -> int:
+    """What a settled trial keeps: weights of each trained stage, 12 bytes a scored token, curve and record."""
+    stages = stage_epochs(spec)
+    trained = sum(name != "cache" for name in stages)
+    scored = len(stages) * (facts.valid_tokens + facts.test_tokens) * _TOKEN_BYTES
+    return trained * measured.weights_bytes + scored + sum(stages.values()) * _POINT_BYTES + _RECORD_BYTES
+
+
+def checkpoint_bytes(spec: TrainSpec, measured: Measured) -> int:
+    """The two checkpoints of a trial under way: weights, the best ones, the average, Adam's two moments."""
+    averages = spec.optimizer.kind == "nt_asgd" or spec.finetune is not None
+    return 2 * measured.weights_bytes * (2 + averages + 2 * (spec.optimizer.kind == "adam"))
+
+
+def makespan(seconds: Iterable[float], jobs: int) -> float:
+    """How long trials take that are started longest first, `jobs` at once; who waits for whom is left out."""
+    ends = [0.0] * jobs
+    for one in sorted(seconds, reverse=True):
+        heapq.heappush(ends, heapq.heappop(ends) + one)
+    return max(ends)
+
+
+def gpu_share(peak_memory_bytes: int, total_bytes: int) -> int:
+    """How many trials of such a peak fit on a GPU at once, with headroom and a context for each; at least 1."""
+    return max(1, int(total_bytes / (_HEADROOM * peak_memory_bytes + _CUDA_CONTEXT_BYTES)))
+
+
+def _packing(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
+    """Of the model that needs the most memory."""
+    peak, gpus = max(found.peak_memory_bytes for found in measured), sweep.resources.gpus
+    by_cpus, room, total = int(cpu_count() / sweep.resources.cpus), memory_bytes(), gpu_memory_bytes()
+    if not gpus or (gpus == "auto" and total is None):
+        by_memory = None if room is None else max(0, int((room - _DRIVER_BYTES) / (_HEADROOM * peak)))
+        return Packing(by_cpus, by_memory, None)
+    by_gpus = sys.maxsize if gpus == "auto" else int(gpu_count() / gpus + 1e-9)
+    if total is not None and (gpus == "auto" or gpus < 1):
+        by_gpus = min(by_gpus, gpu_count() * gpu_share(peak, total))
+    return Packing(by_cpus, None, by_gpus)
+
+
+def _taken_over(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
+    source = specs.get(trial.starts_from or "")
+    theirs = {} if source is None else source.stages()
+    return sum(theirs.get(name) == spec for name, spec in trial.spec.stages().items())
+
+
+def _epochs_done(trial: Trial, records: Records) -> int:
+    curve = records.curve(trial)
+    return curve[-1].epoch if curve else 0
+
+
+def _variant_cost(
+    variant: str, missing: Sequence[Trial], found: Mapping[str, Measured], seconds: Mapping[str, float]
+) -> VariantCost:
+    own = [trial for trial in missing if trial.variant == variant]
+    rates = [found[trial.key].train_tokens_per_second for trial in own]
+    peaks = [found[trial.key].peak_memory_bytes for trial in own]
+    total = sum(seconds[trial.key] for trial in own)
+    return VariantCost(variant, len(own), min(rates, default=math.nan), total, max(peaks, default=0))
+
+
+def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -> Detectable | None:
+    """From the pooled spread of seeds of this sweep's own finished trials; None where no variant has two."""
+    losses = {
+        name: np.array([opened(final.test).nats_per_token for one in group if (final := one.final) is not None])
+        for name, group in outcomes.items()
+    }
+    repeated = [values for values in losses.values() if values.size >= 2]
+    seeds, others = len(sweep.seeds), len(sweep.variants) - 1
+    if not repeated or seeds < 2 or others < 1:
+        return None
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in repeated)
+    deviation = math.sqrt(squares / sum(values.size - 1 for values in repeated))
+    nats = smallest_detectable(deviation, seeds, (seeds,) * others)
+    assert nats is not None, "two seeds or more"
+    baseline = losses[sweep.baseline.name]
+    level = float(baseline.mean() if baseline.size else np.concatenate(repeated).mean())
+    return Detectable(nats, perplexity_change(level, nats), deviation, seeds)

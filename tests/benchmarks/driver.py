@@ -1,0 +1,130 @@
+"""What a sweep of many trials costs its driver: memory and CPU time, with a stub in the place of training.
+
+    python -m tests.benchmarks.driver --trials 10000
+
+Plans the trials, gives them to Ray Tune as `sweep` does, its progress lines included, and prints a line of JSON every
+500 trials and one at the end. The stub reports two evaluations and writes a record as a real trial does. Ray's own
+processes are not the driver's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from lm.record import Evaluation, Record, write_curve, write_record
+from orchestrator.course import Planned
+from orchestrator.interrupt import Interrupt
+from orchestrator.plan import plan
+from orchestrator.progress import Listeners, Progress
+from orchestrator.quiet import quiet
+from orchestrator.records import Records
+from orchestrator.run import unsettled
+from orchestrator.schedule.bridge import Queue, as_result, unpack
+from orchestrator.schedule.execute import fit
+from orchestrator.schedule.session import session_folder, start_ray
+from orchestrator.sweep import Sweep
+from orchestrator.trial import Trial
+from orchestrator.work import Grant
+from tests.factories import FULL, make_curve, make_record
+
+MOST_BYTES = 1.5 * 2**30
+MOST_SECONDS_A_TRIAL = 0.050
+
+
+def stub(config: dict[str, Any]) -> None:
+    """Two evaluations and a record, without training."""
+    from ray import tune  # not before orchestrator.schedule, which sets what Ray reads when it loads
+
+    trial, grant = unpack(config["trial"]), Grant(**config["grant"])
+    curve = make_curve(trial.spec, 100.0, epochs=2)
+    for evaluation in curve:
+        tune.report(as_result(evaluation))
+    write_curve(grant.runs / trial.key, curve)
+    write_record(grant.runs / trial.key, make_record(trial, 100.0))
+
+
+class Meter:
+    """A listener that prints, every so many trials, what the driver has cost since the last line."""
+
+    def __init__(self, every: int) -> None:
+        self.every, self.settled_trials = every, 0
+        self._cpu, self._clock = time.process_time(), time.perf_counter()
+
+    def started(self, trial: Trial) -> None:
+        """Nothing to note."""
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """Nothing to note."""
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Count it."""
+        self.settled_trials += 1
+        if self.settled_trials % self.every == 0:
+            cpu, clock = time.process_time(), time.perf_counter()
+            line = {
+                "settled": self.settled_trials,
+                "driver_cpu_seconds_a_trial": round((cpu - self._cpu) / self.every, 5),
+                "wall_seconds_a_trial": round((clock - self._clock) / self.every, 5),
+                "driver_peak_bytes": peak_bytes(),
+            }
+            print(json.dumps(line), flush=True)
+            self._cpu, self._clock = cpu, clock
+
+
+def peak_bytes() -> int:
+    """The most memory that was resident of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[str, float]:
+    """The driver's own cost of so many trials, whose records are left in `folder`."""
+    import ray
+
+    processor, clock = time.process_time, time.perf_counter
+    sweep = Sweep(name="driver", question="?", base=FULL, seeds=tuple(range(trials))).at("paper")
+    cpu_before, began = processor(), clock()
+    planned = plan(sweep)
+    records = Records(folder)
+    missing = unsettled(planned, records)
+    cpu_planned = processor()
+    # A small share of a CPU, so that `at_once` workers fit any machine.
+    grant = Grant(folder, cpus=0.01, gpus=0.0, checkpoint_seconds=600.0)
+    with Progress(planned) as progress, session_folder() as session, quiet(False):
+        start_ray(session, None, False)
+        queue = Queue(Planned(missing), grant, Listeners(progress, Meter(every)))
+        fit(queue, stub, Interrupt(), session=session, at_once=at_once)
+        ray.shutdown()
+    counts = progress.counts()
+    assert counts["done"] == trials, counts
+    return {
+        "trials": trials,
+        "planning_seconds_a_trial": (cpu_planned - cpu_before) / trials,
+        "driver_cpu_seconds_a_trial": (processor() - cpu_before) / trials,
+        "wall_seconds_a_trial": (clock() - began) / trials,
+        "driver_peak_bytes": peak_bytes(),
+    }
+
+
+def main() -> None:
+    """Print the cost; exit code 1 where it is over the limits."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--trials", type=int, default=10_000)
+    arguments.add_argument("--at-once", type=int, default=2)
+    given = arguments.parse_args()
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(given.trials, Path(folder), given.at_once)
+    print(json.dumps({name: round(value, 5) for name, value in found.items()}))
+    over = found["driver_peak_bytes"] > MOST_BYTES or found["driver_cpu_seconds_a_trial"] > MOST_SECONDS_A_TRIAL
+    raise SystemExit(int(over))
+
+
+if __name__ == "__main__":
+    main()

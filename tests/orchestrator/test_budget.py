@@ -1,0 +1,39 @@
+"""Spans of time, and what a command says whose budget is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.budget import seconds_in
+from tests.orchestrator.test_sweep_end_to_end import finish, place, start
+
+__all__ = ["place"]  # a fixture
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("8h", 28800.0), ("90m", 5400.0), ("30s", 30.0), ("1d", 86400.0), ("1.5h", 5400.0)]
+)
+def test_a_span(text: str, seconds: float) -> None:
+    assert seconds_in(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "8", "h", "8 hours", "-1h", "0s", "1e3s"])
+def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 90m or 8h"):
+        seconds_in(text)
+
+
+def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place: Path) -> None:
+    code, output = finish(start(place, "--executor", "inline", "--budget", "0.01s"))
+    assert code == 3, output
+    assert "The budget of 0.01s is spent; nothing finished is lost. To go on:" in output
+    assert "--executor inline --budget 0.01s" in output
+    assert (place / "reports" / "tiny" / "paper" / "report.md").exists()
+
+
+def test_a_span_that_is_none_is_refused_before_anything_starts(place: Path) -> None:
+    code, output = finish(start(place, "--budget", "8 hours"))
+    assert code == 2 and "--budget: a number above 0 and s, m, h or d" in output
+    assert not (place / "runs").exists()

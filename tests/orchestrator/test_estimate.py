@@ -1,0 +1,131 @@
+"""What a sweep will cost: measured once a distinct model, summed by formula."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lm.measured import Measured
+from lm.spec import Adam, Dropout, Finetune, TrainSpec
+from orchestrator.estimate import Measuring, estimate, print_estimate
+from orchestrator.estimate.projection import measured_spec
+from orchestrator.estimate.reckoning import checkpoint_bytes, disk_bytes, makespan, trial_seconds
+from orchestrator.plan import plan
+from orchestrator.records import Records
+from orchestrator.sweep import ScaledSweep, Sweep
+from tests.factories import CORPUS, FULL, make_trial, settle
+from tests.lm.tiny import tiny_spec, write_corpus
+
+MEASURED = Measured(
+    train_tokens_per_second=1000.0,
+    valid_tokens_per_second=2000.0,
+    test_tokens_per_second=500.0,
+    peak_memory_bytes=2**30,
+    start_seconds=3.0,
+    weights_bytes=4_000_000,
+    device="cpu",
+    threads=1,
+    steps=8,
+)
+
+
+def changed(spec: TrainSpec = FULL, /, **parts: object) -> TrainSpec:
+    return spec.model_copy(update=parts)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(seed=9),
+        changed(epochs=3, finetune=None),
+        changed(dropout=Dropout(embedding=0.3, input=0.1, between=0.1, output=0.1, weight=0.1)),
+        changed(optimizer=FULL.optimizer.model_copy(update={"learning_rate": 3.0, "clip": 0.1})),
+    ],
+    ids=["seed", "epochs", "dropout values", "rates"],
+)
+def test_what_changes_no_step_is_measured_once(other: TrainSpec) -> None:
+    assert measured_spec(other) == measured_spec(FULL)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(dropout=FULL.dropout.model_copy(update={"weight": 0.0})),
+        changed(batch_size=40),
+        changed(
+            optimizer=Adam(kind="adam", learning_rate=1e-3, clip=0.25), finetune=Finetune(epochs=1, learning_rate=1.0)
+        ),
+        changed(model=FULL.model.model_copy(update={"hidden_size": 300})),
+    ],
+    ids=["no mask", "batch", "adam", "size"],
+)
+def test_what_changes_a_step_is_measured_by_itself(other: TrainSpec) -> None:
+    assert measured_spec(other) != measured_spec(FULL)
+
+
+def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
+    epoch, valid, test = 100_000 / 1000, 10_000 / 2000, 12_000 / 500
+    trial = make_trial()
+    assert trial_seconds(trial, MEASURED, CORPUS, {}) == 3.0 + 16 * (epoch + valid) + 2 * (valid + test)
+    assert trial_seconds(trial, MEASURED, CORPUS, {}, epochs_done=6) == 3.0 + 10 * (epoch + valid) + 2 * (valid + test)
+
+
+def test_bytes_on_disk() -> None:
+    assert disk_bytes(FULL, MEASURED, CORPUS) == 2 * 4_000_000 + 2 * 22_000 * 12 + 16 * 120 + 30_000
+    assert checkpoint_bytes(FULL, MEASURED) == 2 * 3 * 4_000_000
+    adam = changed(optimizer=Adam(kind="adam", learning_rate=1e-3), finetune=None)
+    assert checkpoint_bytes(adam, MEASURED) == 2 * 4 * 4_000_000
+
+
+def test_the_longest_start_first() -> None:
+    assert makespan([1.0, 2.0, 3.0], 2) == 3.0
+    assert makespan([5.0, 1.0], 1) == 6.0
+
+
+def toy(folder: Path) -> ScaledSweep:
+    base = tiny_spec(folder / "corpus", epochs=1)
+    return Sweep(
+        name="toy",
+        question="?",
+        base=base,
+        variants={"no weight drop": {"dropout.weight": 0.0}, "slow": {"optimizer.learning_rate": 1.0}},
+        seeds=(1, 2),
+    ).at("paper")
+
+
+def test_measured_in_a_process_of_its_own_kept_and_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "corpus")
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
+    sweep, records, kept = toy(tmp_path), Records(tmp_path / "runs"), tmp_path / "measured"
+    trials = plan(sweep)
+    found = estimate(sweep, trials, records, Measuring("cpu", 1, steps=2, folder=kept), jobs=1)
+    assert len(list(kept.iterdir())) == 2  # the slow variant takes the base's steps
+    assert [cost.trials for cost in found.variants] == [2, 2, 2]
+    assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
+    assert found.seconds == pytest.approx(sum(cost.seconds for cost in found.variants))
+    assert found.states == {"new": 6} and found.detectable is None
+
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    estimate(sweep, trials, records, Measuring("cpu", 1, steps=2, folder=kept))
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+
+    print_estimate(found)
+    said = capsys.readouterr().out
+    assert "trials: 6 new, 0 cached, 0 to resume" in said and "no two finished seeds" in said
+
+
+def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> None:
+    sweep = Sweep(name="toy", question="?", base=FULL, variants={"short": {"epochs": 3}}, seeds=(1, 2, 3)).at("paper")
+    trials = [
+        make_trial(variant.name, seed, epochs=variant.spec.epochs) for variant in sweep.variants for seed in sweep.seeds
+    ]
+    for trial, perplexity in zip(trials, (100.0, 101.0, 99.0, 110.0, 111.0, 109.0), strict=True):
+        settle(tmp_path, trial, perplexity)
+    found = estimate(sweep, trials, Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    assert found.states == {"done": 6} and found.packing is None and found.seconds == 0.0
+    assert found.detectable is not None
+    assert found.detectable.deviation_nats == pytest.approx(0.0096, abs=0.0003)
+    assert 2.0 < found.detectable.perplexity < 5.0

@@ -1,0 +1,68 @@
+"""A trial that asks for more memory than there is, beside others and alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lm.record import read_record
+from lm.spec import Model
+from orchestrator.course import Planned
+from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, unpack
+from orchestrator.trial import Trial
+from orchestrator.work import TRAINED_ALONE, Grant, ran_out_of_memory, work
+from tests.lm.tiny import tiny_spec, write_corpus
+from tests.orchestrator.test_schedule import Heard
+
+
+def trial(folder: Path, key: str, hidden: int) -> Trial:
+    spec = tiny_spec(folder / "corpus", model=Model(layers=2, embedding_size=6, hidden_size=hidden), epochs=1)
+    return Trial(key, "", 1, spec, key, 1)
+
+
+def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus")
+    heard, grant = Heard(), Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    queue = Queue(Planned([trial(tmp_path, "big", 3_000_000), trial(tmp_path, "small", 10)]), grant, heard)
+    first, beside = queue.suggest("1"), queue.suggest("2")
+    assert first is not None and beside is not None
+    work(unpack(first["trial"]), Grant(**first["grant"]), lambda evaluation: None)
+    queue.on_trial_complete("1")
+    assert heard.words == []
+    assert queue.suggest("3") is None  # the other one still runs
+    queue.on_trial_complete("2", error=False)
+    again = queue.suggest("4")
+    assert again is not None and again["trial"]["key"] == "big" and again["grant"]["alone"]
+    assert queue.suggest("5") is None
+    work(unpack(again["trial"]), Grant(**again["grant"]), lambda evaluation: None)
+    queue.on_trial_complete("4")
+    assert heard.words == ["big failed"]
+    record = read_record(tmp_path / "big")
+    assert record is not None and (record.reason or "").startswith("out of memory alone: RuntimeError")
+
+
+def test_one_that_fits_alone_is_complete_and_says_so(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus")
+    one = trial(tmp_path, "one", 10)
+    grant = Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    work(one, replace(grant, alone=True), lambda evaluation: None)
+    record = read_record(tmp_path / "one")
+    assert record is not None and (record.status, record.note) == ("complete", TRAINED_ALONE)
+
+
+def test_one_whose_workers_die_beside_others_has_its_last_try_alone(tmp_path: Path) -> None:
+    grant = Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    queue = Queue(Planned([trial(tmp_path, "a", 10), trial(tmp_path, "b", 10)]), grant, Heard())
+    queue.suggest("b")  # takes "a"
+    for attempt in range(1 + MOST_WORKER_DEATHS):
+        assert queue.suggest(str(attempt)) is not None
+        queue.on_trial_complete(str(attempt), error=True)
+    assert queue.suggest("waits") is None
+    queue.on_trial_complete("b")
+    last = queue.suggest("last")
+    assert last is not None and last["grant"]["alone"]
+
+
+def test_what_counts_as_out_of_memory() -> None:
+    assert ran_out_of_memory(MemoryError())
+    assert not ran_out_of_memory(RuntimeError("shapes do not match"))
