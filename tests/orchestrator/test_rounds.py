@@ -1,0 +1,131 @@
+"""What a sweep that searches consists of, before and after its searches are over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.facts import Facts
+from orchestrator.records import Records
+from orchestrator.rounds import BEST_FOUND, course, known, search_tasks
+from orchestrator.search.ledger import Ledger, ledger_path
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep import ScaledSweep
+from tests.orchestrator.sweep_texts import read_text
+
+BASE = """\
+name: toy
+question: What is best?
+base:
+  corpus: {name: pydoc}
+  model: {layers: 1, embedding_size: 8, hidden_size: 8}
+  dropout: {weight: 0.5}
+  penalties: {activation: 2.0}
+  optimizer: {kind: sgd, learning_rate: 3.0}
+  epochs: 4
+"""
+SEARCH = f"""{BASE}
+search:
+  trials: 2
+  sampler: {{kind: random}}
+  space:
+    optimizer.learning_rate: {{kind: log_uniform, low: 0.1, high: 10.0}}
+seeds: [1, 2]
+"""
+TUNE = f"""{BASE}
+components:
+  weight-dropping: {{off: {{dropout.weight: 0.0}}}}
+  AR: {{off: {{penalties: null}}}}
+variants:
+  Adam: {{optimizer: {{kind: adam, learning_rate: 0.001}}}}
+tune:
+  trials: 2
+  space:
+    optimizer.learning_rate: {{kind: log_uniform, low: 0.1, high: 10.0}}
+    dropout.weight: {{kind: uniform, low: 0.0, high: 0.6}}
+    penalties.activation: {{kind: uniform, low: 0.0, high: 3.0}}
+  variants:
+    Adam: {{optimizer.learning_rate: {{kind: log_uniform, low: 0.0001, high: 0.01}}}}
+seeds: [1, 2]
+"""
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path / "runs")
+
+
+def at_paper(folder: Path, text: str) -> ScaledSweep:
+    return read_text(folder, text).at("paper")
+
+
+def find(records: Records, task: SearchTask, *found: tuple[dict[str, float], float | None]) -> None:
+    """Trials with these values ended at these validation losses; None is a trial that was stopped early."""
+    fingerprint = Facts().fingerprint(task.base.corpus)
+    ledger = Ledger(ledger_path(records.root, task.key(fingerprint)), task.explain(fingerprint))
+    for number, (values, nats) in enumerate(found):
+        state = "stopped" if nats is None else "complete"
+        ledger.append({"asked": number, "values": values, "key": f"{number:016x}"})
+        event = {"ended": number, "state": state, "nats": nats, "objectives": None if nats is None else [nats]}
+        ledger.append(event | {"epochs": 4, "seconds": 1.0, "reason": None})
+
+
+def test_a_search_comes_first_and_its_trials_leave_test_closed(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH)
+    now = known(sweep, records)
+    assert now.searching
+    assert {trial.variant for trial in now.trials} == {"full"}
+    first = course(sweep, records).next()
+    assert first is not None
+    assert (first.variant, first.seed, first.number, first.opens_test) == (BEST_FOUND, 0, 0, False)
+
+
+def test_what_a_search_found_is_trained_on_the_seeds_beside_the_base(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH)
+    (task,) = search_tasks(sweep)
+    find(records, task, ({"optimizer.learning_rate": 5.0}, 4.0), ({"optimizer.learning_rate": 7.0}, 3.9))
+    now = known(sweep, records)
+    assert not now.searching
+    rates = {(trial.variant, trial.seed): trial.spec.optimizer.learning_rate for trial in now.trials}
+    assert rates == {("full", 1): 3.0, ("full", 2): 3.0, (BEST_FOUND, 1): 7.0, (BEST_FOUND, 2): 7.0}
+    assert all(trial.opens_test for trial in now.trials)
+
+
+def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH)
+    (task,) = search_tasks(sweep)
+    find(records, task, ({"optimizer.learning_rate": 5.0}, None), ({"optimizer.learning_rate": 7.0}, None))
+    assert {trial.variant for trial in known(sweep, records).trials} == {"full"}
+
+
+def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
+    tasks = {task.variant: task for task in search_tasks(at_paper(tmp_path, TUNE))}
+    assert {name: task.fixed for name, task in tasks.items()} == {
+        "full": (),
+        "no weight-dropping": ("dropout.weight",),
+        "no AR": ("penalties.activation",),
+        "Adam": (),
+    }
+    assert tasks["Adam"].space["optimizer.learning_rate"].model_dump()["low"] == 0.0001
+    assert tasks["full"].space["optimizer.learning_rate"].model_dump()["low"] == 0.1
+    assert len({task.searching.trials for task in tasks.values()}) == 1
+
+
+def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    for i, task in enumerate(search_tasks(sweep)):
+        assert known(sweep, records).searching
+        values = {
+            key: {"optimizer.learning_rate": 0.5 + i, "dropout.weight": 0.1, "penalties.activation": 1.0}[key]
+            for key in task.space
+        }
+        find(records, task, (values, 4.0), (values, None))
+    trials = {trial.variant: trial for trial in known(sweep, records).trials if trial.seed == 1}
+    assert {name: trial.spec.optimizer.learning_rate for name, trial in trials.items()} == {
+        "full": 0.5, "no weight-dropping": 1.5, "no AR": 2.5, "Adam": 3.5,
+    }  # fmt: skip
+    assert {name: trial.spec.dropout.weight for name, trial in trials.items()} == {
+        "full": 0.1, "no weight-dropping": 0.0, "no AR": 0.1, "Adam": 0.1,
+    }  # fmt: skip
+    assert trials["no AR"].spec.penalties is None
