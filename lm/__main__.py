@@ -31,6 +31,7 @@ def train(
     device: Device = "auto",
     threads: Threads = None,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+    test: Annotated[bool, typer.Option(help="score on test; --no-test leaves that for the same command later")] = True,
 ) -> None:
     """Train the trial of SPEC.yaml, or go on with it; a settled one is only told of."""
     granted = _grant_threads(threads)
@@ -48,7 +49,13 @@ def train(
     try:
         folder = out or Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
         points = train_trial(
-            spec, out=folder, device=device, threads=granted, checkpoint_seconds=60.0 * checkpoint_minutes
+            spec,
+            out=folder,
+            shared_stages=folder.parent / ".stages" if out is None else None,
+            test=test,
+            device=device,
+            threads=granted,
+            checkpoint_seconds=60.0 * checkpoint_minutes,
         )
         for point in points:
             print(
@@ -106,7 +113,8 @@ def _print_record(record: Record, folder: Path) -> None:
     print(f"{record.status} in {record.seconds:.0f} s: {folder}" + (f" ({record.reason})" if record.reason else ""))
     for stage in record.stages:
         _print_score(f"{stage.name} valid", stage.valid)
-        _print_score(f"{stage.name} test", stage.test)
+        if stage.test is not None:
+            _print_score(f"{stage.name} test", stage.test)
 
 
 def _print_score(name: str, score: Score) -> None:

@@ -99,17 +99,22 @@ def choose_values(hidden_NH: Tensor, targets_N: Tensor, plain_nats_N: Tensor, sp
 
 
 def score_with_cache(
-    model: LanguageModel, texts: dict[Split, npt.NDArray[np.int32]], spec: Cache, window: int, device: torch.device
+    model: LanguageModel,
+    texts: dict[Split, npt.NDArray[np.int32]],
+    spec: Cache,
+    window: int,
+    device: torch.device,
+    values: CacheValues | None = None,
 ) -> tuple[CacheValues, dict[Split, TokenNats], dict[Split, TokenNats]]:
-    """The values chosen on validation, then every split's losses without and with the cache, in one column.
+    """The values, chosen on validation where none are given, then each split's losses without and with the cache.
 
-    `window` cuts the pass to bound memory. The cache reads the history it is scored on, so these numbers stand beside
-    the plain ones of the same pass, never beside another model's.
+    In one column; `window` cuts the pass to bound memory. The cache reads the history it is scored on, so these numbers
+    stand beside the plain ones of the same pass, never beside another model's.
     """
-    values: CacheValues | None = None
+    assert values is not None or "valid" in texts, "values are chosen on validation"
     plain: dict[Split, TokenNats] = {}
     mixed: dict[Split, TokenNats] = {}
-    for split in ("valid", "test"):
+    for split in sorted(texts, reverse=True):  # validation first
         text_R1 = columns(texts[split], 1, device)
         targets_N = text_R1[1:, 0]
         hidden_NH, nats_N = hidden_and_nats(model, text_R1, window)
@@ -117,7 +122,7 @@ def score_with_cache(
         mixed_N = cache_nats(hidden_NH, targets_N, nats_N, values, mode=spec.mode, chunk=spec.chunk)
         plain[split] = in_text_order(nats_N[:, None], text_R1)
         mixed[split] = in_text_order(mixed_N[:, None], text_R1)
-    assert values is not None, "validation comes first"
+    assert values is not None, "there is a text"
     return values, plain, mixed
 
 

@@ -31,17 +31,28 @@ def kept(
     """
     if (found := read(path)) is not None:
         return found
-    made: T | None = None
+    lock = FileLock(path.with_suffix(".lock"), timeout=wait_seconds)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock"), timeout=wait_seconds):
-            if (found := read(path)) is not None:
-                return found
-            made = make()
-            write(path, made)
+        lock.acquire()
     except (OSError, NotImplementedError) as error:  # NotImplementedError: a disk that knows no locks
-        say_once(f"{what} are not kept in {path.parent} ({type(error).__name__}: {error})")
-    return make() if made is None else made
+        _not_kept(path, what, error)
+        return make()
+    try:
+        if (found := read(path)) is not None:
+            return found
+        made = make()
+        try:
+            write(path, made)
+        except OSError as error:
+            _not_kept(path, what, error)
+        return made
+    finally:
+        lock.release()
+
+
+def _not_kept(path: Path, what: str, error: Exception) -> None:
+    say_once(f"{what} are not kept in {path.parent} ({type(error).__name__}: {error})")
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,18 +84,28 @@ class Score(Part):
     perplexity_reference: float
 
 
+def opened(score: Score | None) -> Score:
+    """A score on test; ValueError where the test text has not been opened."""
+    if score is None:
+        raise ValueError("the test text has not been opened")
+    return score
+
+
 class CacheResult(Part):
-    """The neural cache's chosen values, and the scores of the same one-column pass without it."""
+    """The neural cache's chosen values, and the scores of the same one-column pass without it; None as a stage's."""
 
     window: int
     weight: float
     flatness: float
     plain_valid: Score
-    plain_test: Score
+    plain_test: Score | None
 
 
 class StageResult(Part):
-    """A finished stage: scores of the weights that validation chose. `key` names the trial that ends here."""
+    """A finished stage: scores of the weights that validation chose. `key` names the trial that ends here.
+
+    `test` is None where the test text has not been opened; its measures are missing then too.
+    """
 
     name: str
     key: str
@@ -108,9 +118,15 @@ class StageResult(Part):
     averaging_from_epoch: int | None
     stopped_early: bool
     valid: Score
-    test: Score
+    test: Score | None
     cache: CacheResult | None
     measures: dict[Split, dict[str, float]] = Field(default={}, description="what the head reports beside perplexity")
+
+    def without_test(self) -> StageResult:
+        """The same stage as a trial leaves it that does not open the test text."""
+        cache = self.cache and self.cache.model_copy(update={"plain_test": None})
+        measures = {split: found for split, found in self.measures.items() if split != "test"}
+        return self.model_copy(update={"test": None, "cache": cache, "measures": measures})
 
 
 class Divergence(Part):
@@ -160,6 +176,11 @@ class Record(Part):
     commit: str | None
     numerics_version: int
     finished_at: str
+
+    @property
+    def tested(self) -> bool:
+        """Whether every finished stage has its score on test."""
+        return all(stage.test is not None for stage in self.stages)
 
     def through(self, key: str) -> Record:
         """The record of the trial with this key, which ends at one of this trial's stages; KeyError if none does."""
@@ -225,12 +246,18 @@ def codebook_path(folder: Path) -> Path:
     return folder / "codebook.npz"
 
 
-def copy_stage(source: Path, folder: Path, stage: str) -> None:
-    """Copy what a stage left in one trial's folder, its weights and losses, to another's."""
-    for path in (weights_path(source, stage), *(token_nats_path(source, stage, split) for split in get_args(Split))):
-        if path.exists():
-            with atomic(folder / path.relative_to(source)) as temporary:
-                shutil.copyfile(path, temporary)
+def stage_files(folder: Path, result: StageResult) -> list[Path]:
+    """What a finished stage leaves in its trial's folder: its weights, where it trained, and its losses."""
+    splits: tuple[Split, ...] = ("valid", "test") if result.test is not None else ("valid",)
+    weights = [] if result.name == "cache" else [weights_path(folder, result.name)]
+    return weights + [token_nats_path(folder, result.name, split) for split in splits]
+
+
+def copy_stage(source: Path, folder: Path, result: StageResult) -> None:
+    """Copy what a finished stage left in one trial's folder to another's."""
+    for path in stage_files(source, result):
+        with atomic(folder / path.relative_to(source)) as temporary:
+            shutil.copyfile(path, temporary)
 
 
 _ARROW = {

@@ -12,7 +12,16 @@ from lm.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkp
 from lm.data import EncodedCorpus
 from lm.heads import Words
 from lm.model import LanguageModel
-from lm.record import Evaluation, StageResult, copy_stage, read_curve, read_record, weights_path, write_curve
+from lm.record import (
+    Evaluation,
+    StageResult,
+    copy_stage,
+    read_curve,
+    read_record,
+    stage_files,
+    weights_path,
+    write_curve,
+)
 from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys
 from lm.stage import DivergedError, Stage, from_checkpoint, to_checkpoint
 
@@ -31,6 +40,8 @@ class TrialState:
     words: Words
     model: LanguageModel
     keys: dict[str, str]
+    test: bool
+    shared_stages: Path | None
     done: list[StageResult] = field(default_factory=list)
     curve: list[Evaluation] = field(default_factory=list)
 
@@ -81,6 +92,11 @@ def take_over(trial: TrialState, source: Path) -> None:
         return
     theirs = stage_keys(record.spec, record.corpus.fingerprint)
     shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
+    if not trial.test:
+        shared = [result.without_test() for result in shared]
+    if not all(path.exists() for result in shared for path in stage_files(source, result)):
+        _log.warning("%s has lost files of its stages: nothing is taken over", source)
+        return
     names = [result.name for result in shared]
     divergence = record.divergence
     if divergence is not None and trial.keys.get(divergence.stage) == theirs[divergence.stage]:
@@ -90,14 +106,17 @@ def take_over(trial: TrialState, source: Path) -> None:
     if names and record.codebook != trial.codebook:
         _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
         return
-    for name in names:
-        copy_stage(source, trial.out, name)
+    trained = [result.name for result in shared if result.name != "cache"]
+    if divergence is None and trained and not weights_path(source, trained[-1]).exists():
+        _log.warning("%s no longer has the weights of %s: %s trains that itself", source, trained[-1], trial.out)
+        return
+    for result in shared:
+        copy_stage(source, trial.out, result)
     trial.done = shared
     trial.curve = [point for point in read_curve(source) if point.stage in names]
     if trial.curve:
         write_curve(trial.out, trial.curve)
     if divergence is not None:
         raise DivergedError(divergence)
-    trained = [name for name in names if name != "cache"]
     if trained:
         trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))

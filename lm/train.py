@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from filelock import FileLock
 
 from lm import provenance
-from lm.cache import score_with_cache
-from lm.checkout import commit
 from lm.checkpoint import load_weights, remove_checkpoints, save_weights
 from lm.codebooks import build_codebook, save_codebook
 from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
 from lm.data.batches import columns
 from lm.epochs import run_stage
-from lm.evaluate import TokenNats, token_nats
-from lm.files import atomic, write_table
+from lm.files import atomic, remove_temporaries
 from lm.heads import Words
 from lm.model import LanguageModel
-from lm.record import (
-    CacheResult,
-    Divergence,
-    Evaluation,
-    Record,
-    Split,
-    StageResult,
-    codebook_path,
-    read_record,
-    token_nats_path,
-    weights_path,
-    write_curve,
-    write_record,
-)
+from lm.record import Divergence, Evaluation, codebook_path, read_record, weights_path, write_curve
 from lm.resume import TrialState, resume, save, take_over
-from lm.spec import NUMERICS_VERSION, EcocHead, TrainSpec, parameter_count, stage_keys, trial_key, vocabulary_misfits
+from lm.scoring import keep_cache_stage, keep_stage, open_test
+from lm.settle import open_settled, settle
+from lm.shared_stages import adopt, holding, publish
+from lm.spec import EcocHead, TrainSpec, stage_keys, trial_key, vocabulary_misfits
 from lm.stage import DivergedError, Position, Stage, begin_stage
 
 CHECKPOINT_SECONDS = 600.0
@@ -51,6 +35,8 @@ def train(
     *,
     out: Path,
     resume_from: Path | None = None,
+    shared_stages: Path | None = None,
+    test: bool = True,
     device: str = "auto",
     threads: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
@@ -59,11 +45,13 @@ def train(
 
     A trial that was interrupted goes on from its last checkpoint in `out`, on a CPU bit for bit; a settled one yields
     nothing. `resume_from` names the folder of another settled trial: stages that it shares with this one are taken
-    over. A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and
-    within an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
+    over. `shared_stages` names the folder by which trials that share a stage, at the same time too, train it once.
+    Without `test` the test text stays closed; asked for again with it, a settled trial is scored on it and no more.
+    A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and within
+    an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
 
     Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if the head does not fit
-    its vocabulary, `out` holds another trial or a text is too short for its columns.
+    its vocabulary, `out` holds another trial or a text is too short for its columns, OSError if the disk is full.
     """
     torch.set_num_threads(threads)
     chosen = choose_device(device)
@@ -71,21 +59,28 @@ def train(
         raise ValueError(problem)
     out.mkdir(parents=True, exist_ok=True)
     with FileLock(out / ".lock"):
+        remove_temporaries(out)
         settled = read_record(out)
-        if settled is not None and settled.status != "failed":
+        if settled is not None and settled.status == "failed":
+            (out / "record.json").unlink()  # this attempt takes the failure back
+            settled = None
+        if settled is not None:
             if settled.key != trial_key(spec, fingerprint_of(spec.corpus)):
                 raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
             remove_checkpoints(out)  # left where it was killed between its record and their removal
-            return
-        (out / "record.json").unlink(missing_ok=True)  # of a failure, which this attempt takes back
+            if settled.tested or not test:
+                return
         corpus = load(spec.corpus)
         words = words_for(spec, corpus, out, resume_from)
         if words.codebook is not None:
             save_codebook(codebook_path(out), words.codebook)
         model = build_model(spec, words, chosen)
         keys = stage_keys(spec, corpus.fingerprint)
-        trial = TrialState(spec, out, corpus, chosen, threads, words, model, keys)
-        yield from _train_all(trial, resume_from, checkpoint_seconds)
+        trial = TrialState(spec, out, corpus, chosen, threads, words, model, keys, test, shared_stages)
+        if settled is not None:
+            open_settled(trial, settled)
+        else:
+            yield from _train_all(trial, resume_from, checkpoint_seconds)
 
 
 def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:
@@ -100,14 +95,18 @@ def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: 
         for name in trial.spec.stages():
             if name in finished:
                 continue
-            if name == "cache":
-                _cache_stage(trial)
-            else:
-                yield from _train_stage(trial, stage or _begin(trial, name), checkpoint_seconds)
+            with holding(trial, name):
+                if not adopt(trial, name):
+                    if name == "cache":
+                        keep_cache_stage(trial)
+                    else:
+                        yield from _train_stage(trial, stage or _begin(trial, name), checkpoint_seconds)
+                    open_test(trial)
+                    publish(trial)
             stage = None
     except DivergedError as error:
         divergence = error.divergence
-    _settle(trial, divergence)
+    settle(trial, divergence)
 
 
 def choose_device(name: str) -> torch.device:
@@ -168,109 +167,14 @@ def _train_stage(trial: TrialState, stage: Stage, checkpoint_seconds: float) -> 
     scoring, corpus = trial.spec.scoring, trial.corpus
     train_RB = columns(corpus.train, trial.spec.batch_size, trial.device)
     valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device)
-    test_RB = columns(corpus.test, scoring.test_columns, trial.device)
+    columns(corpus.test, scoring.test_columns, trial.device)  # too short a text is refused before it is needed
     # The curve reaches the disk before the checkpoint: one that is an epoch ahead is cut at the next start.
     for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: save(trial, s), checkpoint_seconds):
         trial.curve.append(evaluation)
         write_curve(trial.out, trial.curve)
         save(trial, stage)
         yield evaluation
-    begun = time.perf_counter()
     trial.model.load_weights(stage.best)
     with atomic(weights_path(trial.out, stage.at.stage)) as temporary:
         save_weights(temporary, stage.best)
-    valid, valid_measures = token_nats(trial.model, valid_RB, scoring.window)
-    test, test_measures = token_nats(trial.model, test_RB, scoring.window)
-    if not math.isfinite(test.score().perplexity):
-        at = stage.at
-        raise DivergedError(
-            Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=at.learning_rate, gradient_norm=None)
-        )
-    _keep_stage(
-        trial,
-        StageResult(
-            name=stage.at.stage,
-            key=trial.keys[stage.at.stage],
-            epochs=stage.at.stage_epochs,
-            best_epoch=stage.at.best_epoch,
-            steps=stage.at.stage_steps,
-            train_seconds=stage.at.train_seconds,
-            evaluation_seconds=stage.at.evaluation_seconds + time.perf_counter() - begun,
-            tokens_per_second=stage.at.stage_tokens / stage.at.train_seconds,
-            averaging_from_epoch=stage.at.averaging_from_epoch,
-            stopped_early=stage.at.stage_epochs < stage.epochs,
-            valid=valid.score(),
-            test=test.score(),
-            cache=None,
-            measures={"valid": valid_measures, "test": test_measures},
-        ),
-        {"valid": valid, "test": test},
-    )
-
-
-def _cache_stage(trial: TrialState) -> None:
-    """Score the chosen weights once more with the neural cache; its values, where several, are chosen on validation."""
-    begun = time.perf_counter()
-    spec, before = trial.spec.cache, trial.done[-1]
-    assert spec is not None
-    texts: dict[Split, npt.NDArray[np.int32]] = {"valid": trial.corpus.valid, "test": trial.corpus.test}
-    values, plain, mixed = score_with_cache(trial.model, texts, spec, trial.spec.scoring.window, trial.device)
-    chosen = CacheResult(
-        window=values.window,
-        weight=values.weight,
-        flatness=values.flatness,
-        plain_valid=plain["valid"].score(),
-        plain_test=plain["test"].score(),
-    )
-    result = before.model_copy(
-        update={
-            "name": "cache",
-            "key": trial.keys["cache"],
-            "epochs": 0,
-            "steps": 0,
-            "train_seconds": 0.0,
-            "evaluation_seconds": time.perf_counter() - begun,
-            "valid": mixed["valid"].score(),
-            "test": mixed["test"].score(),
-            "cache": chosen,
-            "measures": {},
-        }
-    )
-    _keep_stage(trial, result, mixed)
-
-
-def _keep_stage(trial: TrialState, result: StageResult, nats: dict[Split, TokenNats]) -> None:
-    for split, losses in nats.items():
-        write_table(token_nats_path(trial.out, result.name, split), losses.table())
-    trial.done.append(result)
-
-
-def _settle(trial: TrialState, divergence: Divergence | None) -> None:
-    seconds = sum(result.train_seconds + result.evaluation_seconds for result in trial.done)
-    last = trial.curve[-1] if trial.curve else None
-    reason = None
-    if divergence is not None:
-        reason = f"not finite in {divergence.stage}, epoch {divergence.epoch}, step {divergence.step}"
-    record = Record(
-        key=trial.key,
-        status="complete" if divergence is None else "diverged",
-        reason=reason,
-        divergence=divergence,
-        spec=trial.spec,
-        stages=tuple(trial.done),
-        parameters=parameter_count(trial.spec.model, trial.spec.head, len(trial.corpus.vocabulary)),
-        head_cost=trial.model.head.cost(trial.spec.bptt.length * trial.spec.batch_size),
-        codebook=trial.codebook,
-        corpus=trial.corpus.facts,
-        seconds=seconds,
-        tokens_per_second=last.tokens / last.seconds if last else 0.0,
-        peak_memory_bytes=provenance.peak_memory_bytes(trial.device),
-        device=provenance.device_name(trial.device),
-        threads=trial.threads,
-        versions=provenance.versions(),
-        commit=commit(),
-        numerics_version=NUMERICS_VERSION,
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    write_record(trial.out, record)
-    remove_checkpoints(trial.out)
+    keep_stage(trial, stage, valid_RB)

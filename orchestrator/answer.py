@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lm.record import opened
 from orchestrator import tables
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, perplexity_change
@@ -91,7 +92,10 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
 def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     """How far the published convention lies from exact perplexity; empty where no trial is complete."""
     scores = [
-        score for outcome in flat(outcomes) if outcome.final for score in (outcome.final.valid, outcome.final.test)
+        score
+        for outcome in flat(outcomes)
+        if outcome.final
+        for score in (outcome.final.valid, opened(outcome.final.test))
     ]
     if not scores:
         return Markdown("")

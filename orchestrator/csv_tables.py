@@ -6,8 +6,9 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
-from lm.record import Score
+from lm.record import Score, opened
 from orchestrator import statistics
+from orchestrator.interaction_tables import InteractionRow
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import AblationRow
 
@@ -39,6 +40,28 @@ def measures_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str | None:
         for name, value in measures.items()
     ]
     return _csv(rows) if rows else None
+
+
+def interactions_csv(rows: Iterable[InteractionRow]) -> str:
+    """`interactions.csv`: one line a contrast, unrounded, in nats per token and as ratios of perplexities."""
+    return _csv(
+        [
+            {
+                "contrast": row.estimand.name,
+                "kind": row.estimand.kind,
+                "aliases": ", ".join(row.estimand.aliases),
+                "nats_per_token": row.contrast.nats,
+                "nats_per_token_low": row.contrast.interval and row.contrast.interval.low,
+                "nats_per_token_high": row.contrast.interval and row.contrast.interval.high,
+                "perplexity_ratio": row.ratio,
+                "perplexity_ratio_low": row.interval_in_ratio and row.interval_in_ratio.low,
+                "perplexity_ratio_high": row.interval_in_ratio and row.interval_in_ratio.high,
+                "verdict": row.verdict,
+                "reason": row.contrast.reason,
+            }
+            for row in rows
+        ]
+    )
 
 
 def _flat_row(row: AblationRow) -> dict[str, object]:
@@ -88,7 +111,7 @@ def _flat_trial(outcome: Outcome) -> dict[str, object]:
         "starts_from": trial.starts_from,
         **scores,
         "valid_perplexity_without_cache": cache and cache.plain_valid.perplexity,
-        "test_perplexity_without_cache": cache and cache.plain_test.perplexity,
+        "test_perplexity_without_cache": cache and opened(cache.plain_test).perplexity,
         "best_epoch": final and final.best_epoch,
         "epochs": len(outcome.curve),
         "seconds": record and record.seconds,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm.costs import HeadCost
-from lm.record import Record, perplexity
+from lm.record import Record, opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import is_adaptive
@@ -81,7 +81,7 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
                     decoder_parameters=own,
                     seeds=len(group),
                     complete=len(records),
-                    test_perplexity=_reach(record.stages[-1].test.perplexity for record in records),
+                    test_perplexity=_reach(opened(record.stages[-1].test).perplexity for record in records),
                     train_seconds=_reach(map(_train_seconds, records)),
                     tokens_per_second=_mean(map(_tokens_per_second, records)),
                     peak_memory_bytes=_mean(record.peak_memory_bytes for record in records),

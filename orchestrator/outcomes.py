@@ -17,7 +17,8 @@ Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
 class Outcome:
     """A planned trial and where it stands; `reason` says why it is not complete, None where it is.
 
-    `unfinished` is a trial that was stopped or still runs, `missing` one that has finished no epoch.
+    `unfinished` is a trial that was stopped or still runs, `missing` one that has finished no epoch, or is
+    trained and not yet scored on test.
     """
 
     trial: Trial
@@ -47,6 +48,8 @@ def flat(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[Outcome]:
 
 def _read_outcome(trial: Trial, records: Records) -> Outcome:
     record, curve = records.find(trial), tuple(records.curve(trial))
+    if record is not None and record.status == "complete" and not record.tested:
+        return Outcome(trial, "missing", "test not opened yet", None, curve)
     if record is not None:
         reason = None if record.status == "complete" else _why(record)
         return Outcome(trial, record.status, reason, record, curve)

@@ -11,7 +11,7 @@ import yaml
 from lm.files import write_text
 from lm.spec import Part, TrainSpec, stage_keys
 from orchestrator.facts import Facts
-from orchestrator.records import Records
+from orchestrator.records import Records, is_settled
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
 from orchestrator.wording import value_in_words
@@ -77,14 +77,14 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
 def state_of(trial: Trial, records: Records) -> State:
     """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
 
-    ValueError where its record cannot be read.
+    Trained and not yet scored on test it is under way. ValueError where its record cannot be read.
     """
     record = records.find(trial)
-    if record is not None:
+    if record is not None and (record.status == "failed" or is_settled(trial, record)):
         return "done" if record.status == "complete" else record.status
     if trial.reads_from is not None:
         return "read"
-    return "to resume" if (records.folder(trial.key) / "checkpoints").exists() else "new"
+    return "to resume" if record or (records.folder(trial.key) / "checkpoints").exists() else "new"
 
 
 def state_in_words(trial: Trial, state: State, trials: Iterable[Trial]) -> str:

@@ -1,62 +1,100 @@
-"""The plan as a table in the terminal."""
+"""The plan, and where a sweep stands, as tables in the terminal and as plain data for scripts."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.plan import millions, state_in_words, state_of
 from orchestrator.records import Records
+from orchestrator.rounds import Known
+from orchestrator.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.sweep import ScaledSweep
+from orchestrator.terminal import plain_console, print_table
 from orchestrator.trial import Trial
 
-# Wide enough for one line a trial where the output goes to a file, which has no width of its own.
-_PLAIN_WIDTH = 160
 
-
-def print_plan(sweep: ScaledSweep, trials: list[Trial], records: Records) -> None:
-    """Print a line a trial, and a summary. ValueError where a record cannot be read."""
-    console, table = _console(), Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("variant", "changes"):
-        table.add_column(heading)
-    table.add_column("seed", justify="right")
-    table.add_column("key", no_wrap=True)
-    table.add_column("parameters", justify="right")
-    table.add_column("state")
+def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
+    """Print a line a trial and a search, and a summary. ValueError where a record cannot be read."""
+    trials = now.trials
     states = {trial.key: state_of(trial, records) for trial in trials}
-    for trial in trials:
-        words = state_in_words(trial, states[trial.key], trials)
-        cells = (trial.variant, trial.change, str(trial.seed), trial.key, millions(trial.parameters), words)
-        table.add_row(*map(Text, cells))
-    console.print(table)
+    rows = [
+        (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], trials))
+        for t in trials
+    ]
+    headings = ("variant", "changes", "seed", "key", "parameters", "state")
+    print_table(headings, rows, right=("seed", "parameters"))
+    console = plain_console()
+    for searched in now.searches:
+        console.print(Text(search_standing(searched).in_words()))
+    if now.searching:
+        console.print(Text("the trials of the table follow from what the searches find"))
     console.print(Text(_summary(sweep, trials, Counter(states.values()))))
 
 
-def print_status(trials: list[Trial], records: Records) -> None:
-    """Print how far every trial has come, a line each. ValueError where a record cannot be read."""
-    console, table = _console(), Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("variant", "seed", "state", "stage", "epoch", "validation perplexity"):
-        table.add_column(heading, justify="right" if heading in ("seed", "epoch") else "left")
-    for trial in trials:
-        state = state_in_words(trial, state_of(trial, records), trials)
-        curve = records.curve(trial)
-        last = (curve[-1].stage, str(curve[-1].epoch), f"{curve[-1].valid_perplexity:.2f}") if curve else ("", "", "")
-        table.add_row(*map(Text, (trial.variant, str(trial.seed), state, *last)))
-    console.print(table)
+def plan_data(sweep: ScaledSweep, now: Known, records: Records) -> dict[str, Any]:
+    """What `plan --json` prints: the sweep, its trials, how many are in each state, its searches."""
+    states = [state_of(trial, records) for trial in now.trials]
+    names = ("variant", "change", "seed", "key", "parameters", "reads_from", "starts_from")
+    return {
+        "sweep": sweep.name,
+        "scale": sweep.scale,
+        "question": sweep.question,
+        "counts": dict(Counter(states)),
+        "trials": [
+            {name: getattr(trial, name) for name in names} | {"state": state}
+            for trial, state in zip(now.trials, states, strict=True)
+        ],
+        "searches": [asdict(search_standing(searched)) for searched in now.searches],
+    }
 
 
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+def print_status(standing: SweepStanding) -> None:
+    """Print who runs the sweep, a line a trial, the counts, and the best trial so far."""
+    console = plain_console()
+    holder = standing.held_by
+    by = "" if holder is None else f" by {holder.in_words()}"
+    console.print(Text(f"running{by}" if standing.is_running else "no command runs it now"))
+    headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
+    for search in standing.searches:
+        console.print(Text(search.in_words()))
+    rows = map(_status_cells, standing.trials)
+    print_table(headings, rows, right=("seed", "epoch", "validation perplexity", "best"))
+    counts = ", ".join(f"{count} {state}" for state, count in standing.counts.items())
+    console.print(Text(f"{len(standing.trials)} trials: {counts}"))
+    if standing.best is not None:
+        best = standing.best
+        console.print(
+            Text(
+                f"best so far: {best.variant}, seed {best.seed}: {best.best_valid_perplexity:.2f} validation perplexity"
+            )
+        )
+
+
+def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
+    when = trial.finished_at or trial.last_epoch_at
+    at = "" if when is None else f"{datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M:%S}"
+    reached = f"{trial.epoch}/{trial.epochs}" if trial.epoch else ""
+    perplexities = (trial.valid_perplexity, trial.best_valid_perplexity)
+    last, best = ("" if value is None else f"{value:.2f}" for value in perplexities)
+    return trial.variant, str(trial.seed), trial.state_in_words, trial.stage or "", reached, last, best, at
+
+
+def _product(sweep: ScaledSweep, trials: list[Trial]) -> str:
+    variants = len({trial.variant for trial in trials})
+    if len(sweep.looks) > 1:
+        return f"{variants} variants, {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more where undecided"
+    return f"{variants} variants x {len(sweep.seeds)} seeds"
 
 
 def _summary(sweep: ScaledSweep, trials: list[Trial], states: Counter[str]) -> str:
     shared = sum(trial.starts_from is not None for trial in trials)
     parts = [
-        f"{len(trials)} trials ({len(sweep.variants)} variants x {len(sweep.seeds)} seeds)",
+        f"{len(trials)} trials ({_product(sweep, trials)})",
         f"{states['new'] + states['to resume'] + states['failed']} to train",
         f"{sum(trial.reads_from is not None for trial in trials)} read from another trial",
         f"{shared} going on from another's stages",

@@ -191,4 +191,5 @@ def _ending(record: Record | None) -> str:
         reason = (record.reason or "no reason given").strip().splitlines()
         return f"{record.status}: {reason[-1][:200]}"
     last = record.stages[-1]
-    return f"complete, perplexity {last.valid.perplexity:.2f} validation, {last.test.perplexity:.2f} test"
+    test = "not yet opened" if last.test is None else f"{last.test.perplexity:.2f}"
+    return f"complete, perplexity {last.valid.perplexity:.2f} validation, {test} test"

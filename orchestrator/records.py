@@ -12,6 +12,11 @@ from orchestrator.trial import Trial
 _log = logging.getLogger(__name__)
 
 
+def is_settled(trial: Trial, record: Record | None) -> bool:
+    """Whether nothing is left to do for a trial: it ended, not by a failure, and test is scored as it asks."""
+    return record is not None and record.status != "failed" and (record.tested or not trial.opens_test)
+
+
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
@@ -31,11 +36,6 @@ class Records:
         holder = self._holder(trial)
         record = None if holder is None else read_record(self.folder(holder))
         return record if record is None or record.key == trial.key else record.through(trial.key)
-
-    def is_settled(self, trial: Trial) -> bool:
-        """Whether nothing of it is left to do: it has a record, and not one of a failure, which is tried again."""
-        record = self.find(trial)
-        return record is not None and record.status != "failed"
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""

@@ -13,11 +13,14 @@ from lm.files import write_text
 from lm.spec import TrainSpec
 from orchestrator import answer, csv_tables, tables
 from orchestrator.head_section import head_section
+from orchestrator.interaction_section import interaction_section
+from orchestrator.interaction_tables import interaction_table
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
 from orchestrator.rounds import Searched
 from orchestrator.search_section import search_section
+from orchestrator.sweep.designs import Ablation
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
 from orchestrator.wording import (
@@ -46,6 +49,7 @@ def write_report(
     scale: str,
     published_scale: bool,
     baseline: str,
+    ablation: Ablation,
     trials: Sequence[Trial],
     records: Records,
     published: Mapping[str, Published],
@@ -66,6 +70,7 @@ def write_report(
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
     comparison = tables.compare_variants(outcomes, baseline, len(looks))
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
+    interactions = interaction_table(outcomes, ablation, baseline, len(looks))
     line = published[baseline].valid if published_scale and baseline in published else None
     if line is not None and line.certainty == tables.RECALLED:
         line = None  # a picture's line has no room for a doubt
@@ -89,6 +94,7 @@ def write_report(
         provenance=provenance(outcomes, scale),
         command=fenced(command, "sh"),
         **_tables(outcomes, rows, baseline),
+        **interaction_section(interactions, ablation),
         **_pictures(outcomes, baseline, folder, line),
         **head_section(outcomes, baseline, folder),
         **search_section(searches),
@@ -98,6 +104,8 @@ def write_report(
     write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
     if (measures := csv_tables.measures_csv(outcomes)) is not None:
         write_text(folder / "measures.csv", measures)
+    if interactions.rows:
+        write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions.rows))
     write_text(folder / "report.md", text)
     return folder / "report.md"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from orchestrator.published import Published, published_numbers
 from orchestrator.records import Records
 from orchestrator.report import write_report
-from orchestrator.rounds import Standing
+from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 
 
-def report_sweep(sweep: ScaledSweep, file: Path, now: Standing, records: Records, reports: Path) -> Path:
+def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, reports: Path) -> Path:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`; its page."""
     published, note = _published(sweep, file.parent / "published")
     return write_report(
@@ -21,6 +21,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, now: Standing, records: Records
         scale=sweep.scale,
         published_scale=sweep.published_scale,
         baseline=sweep.baseline.name,
+        ablation=sweep.ablation,
         trials=now.trials,
         records=records,
         published=published,

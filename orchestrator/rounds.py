@@ -7,15 +7,16 @@ on the sweep's seeds, which the search never saw, and only those trials open the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
 from orchestrator.facts import Facts
-from orchestrator.records import Records
+from orchestrator.plan import plan
+from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
 from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
 from orchestrator.search.task import SearchTask
-from orchestrator.sequential import trials_by_look
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
 from orchestrator.sweep.searches import Search, Tune
@@ -31,6 +32,7 @@ class Searched:
     """A search and what it has found so far."""
 
     task: SearchTask
+    ledger: Path
     found: tuple[Found, ...]
 
     @property
@@ -45,8 +47,8 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a sweep stands: its searches, and the trials of its table as far as they are known."""
+class Known:
+    """What a sweep consists of by now: its searches, and the trials of its table."""
 
     searches: tuple[Searched, ...]
     trials: list[Trial]
@@ -57,12 +59,21 @@ class Standing:
         return any(not searched.ended for searched in self.searches)
 
 
-def standing(sweep: ScaledSweep, records: Records) -> Standing:
+def known(sweep: ScaledSweep, records: Records) -> Known:
     """The searches and the trials; while a search is not over, the baseline's alone, as the file has it."""
     searches = tuple(_searches(sweep, records))
-    if any(not searched.ended for searched in searches):
-        return Standing(searches, trials_by_look(replace(sweep, variants=(sweep.baseline,)), records))
-    return Standing(searches, trials_by_look(replace(sweep, variants=_found_variants(sweep, searches)), records))
+    over = all(searched.ended for searched in searches)
+    variants = _found_variants(sweep, searches) if over else (sweep.baseline,)
+    return Known(searches, _trials(replace(sweep, variants=variants), records))
+
+
+def _trials(sweep: ScaledSweep, records: Records) -> list[Trial]:
+    if len(sweep.looks) == 1:
+        return plan(sweep)
+    # Its statistics take most of a second to import.
+    from orchestrator.sequential import trials_by_look
+
+    return trials_by_look(sweep, records)
 
 
 def course(sweep: ScaledSweep, records: Records) -> Course:
@@ -70,7 +81,7 @@ def course(sweep: ScaledSweep, records: Records) -> Course:
     attempted: set[str] = set()
 
     def following() -> Course | None:
-        now = standing(sweep, records)
+        now = known(sweep, records)
         if now.searching:
             return SearchCourse([searched.task for searched in now.searches if not searched.ended], records, Facts())
         missing = [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]
@@ -81,12 +92,12 @@ def course(sweep: ScaledSweep, records: Records) -> Course:
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
-    """The trials that have to train, without a record or with one that failed; those read from others do not.
+    """The trials that are not settled, to train or to score on test; those read from others are not among them.
 
     The longest come first, so that no worker idles at the end while another begins a long one.
     """
     specs = {trial.key: trial.spec for trial in trials}
-    missing = [trial for trial in trials if trial.reads_from is None and not records.is_settled(trial)]
+    missing = [trial for trial in trials if trial.reads_from is None and not is_settled(trial, records.find(trial))]
     return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
 
 
@@ -124,10 +135,11 @@ def _value(spec: TrainSpec, key: str) -> object:
 
 def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     facts = Facts()
-    return [
-        Searched(task, tuple(read_found(ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus))))))
-        for task in search_tasks(sweep)
-    ]
+    found = []
+    for task in search_tasks(sweep):
+        path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
+        found.append(Searched(task, path, tuple(read_found(path))))
+    return found
 
 
 def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple[Variant, ...]:

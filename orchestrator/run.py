@@ -15,9 +15,9 @@ from lm.spec import TrainSpec
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.progress import Listeners, Progress
-from orchestrator.records import Records
+from orchestrator.records import Records, is_settled
 from orchestrator.report_sweep import report_sweep, sweep_command
-from orchestrator.rounds import Standing, course, standing, unsettled
+from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Tracker
 from orchestrator.work import Grant
@@ -37,28 +37,34 @@ class Options:
     address: str | None = None
     verbose: bool = False
     checkpoint_seconds: float = 600.0
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A sweep that can start: what is left to train as far as it is known, and how."""
+    """A sweep that can start: what is left to train as far as it is known, and how.
+
+    The report is of the `whole` sweep, also where only some of its variants are run.
+    """
 
     sweep: ScaledSweep
+    whole: ScaledSweep
     options: Options
-    standing: Standing
+    known: Known
     records: Records
     grant: Grant
 
 
-def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
+def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
     """Plan, and make sure that what is missing can be trained here; nothing is started.
 
+    `sweep` may be a part of the `whole`; with `fresh` all of it is to train, whatever has a record.
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
     records = Records(options.runs.resolve())
     grant = Grant(records.root, sweep.resources.cpus, sweep.resources.gpus, options.checkpoint_seconds)
-    now = standing(sweep, records)
-    missing = unsettled(now.trials, records)
+    now = known(sweep, records)
+    missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
     if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
@@ -66,7 +72,7 @@ def prepare(sweep: ScaledSweep, options: Options) -> Prepared:
         _check_columns(variant, spec, load(spec.corpus).facts)
     for folder in (options.runs, options.reports):
         folder.mkdir(parents=True, exist_ok=True)
-    return Prepared(sweep, options, now, records, grant)
+    return Prepared(sweep, whole or sweep, options, now, records, grant)
 
 
 def run_sweep(prepared: Prepared) -> int:
@@ -84,7 +90,7 @@ def run_sweep(prepared: Prepared) -> int:
 
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> int:
-    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.standing
+    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
     missing = {trial.key for trial in unsettled(now.trials, records)}
     done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
     report: Path | None = None
@@ -100,18 +106,26 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
         try:
             if missing or now.searching:
                 _execute(prepared, Listeners(progress, tracker), interrupt)
-            now = standing(sweep, records)
-            report = report_sweep(sweep, options.file, now, records, options.reports)
+            now = known(sweep, records)
+            reported = now if prepared.whole is sweep else known(prepared.whole, records)
+            report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
         finally:
-            settled = [None] * now.searching + [records.find(trial) for trial in now.trials]
-            complete = all(record is not None and record.status == "complete" for record in settled)
-            tracker.finish(
-                report and report.parent, "complete" if complete else "stopped" if None in settled else "failed"
-            )
+            outcome = _outcome(now, records)
+            tracker.finish(report and report.parent, outcome)
     if interrupt.exit_code is not None:
         print(_to_go_on(prepared))
     print(report)
-    return interrupt.exit_code or int(not complete)
+    return interrupt.exit_code or int(outcome != "complete")
+
+
+def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:
+    """Whether every trial is complete; `stopped` where some can go on, `failed` where the others diverged or failed."""
+    found = [(trial, records.find(trial)) for trial in now.trials]
+    failed = [record is not None and record.status == "failed" for _, record in found]
+    settled = [is_settled(trial, record) for trial, record in found]
+    if now.searching or not all(a or b for a, b in zip(failed, settled, strict=True)):
+        return "stopped"
+    return "complete" if all(record and record.status == "complete" for _, record in found) else "failed"
 
 
 def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:
@@ -138,7 +152,8 @@ def _to_go_on(prepared: Prepared) -> str:
             name, value = {"checkpoint_seconds": ("checkpoint_minutes", options.checkpoint_seconds / 60)}.get(
                 field.name, (field.name, value)
             )
-            line += f" --{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+            for one in value if isinstance(value, tuple) else (value,):
+                line += f" --{name.replace('_', '-')}" + ("" if one is True else f" {shlex.quote(str(one))}")
     return f"Interrupted; nothing finished is lost. To go on:\n  {line}"
 
 

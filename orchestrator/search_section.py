@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from lm.record import perplexity
 from orchestrator.rounds import Searched
-from orchestrator.search.ledger import Found, front
+from orchestrator.search.ledger import Found, State, front
 from orchestrator.search_tables import SearchRow, not_searched, search_row
-from orchestrator.sweep.searches import Choice, Integer, LogUniform, Search, Searching, Uniform
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Search, Searching
+from orchestrator.sweep.searches import Searched as SearchedValue
 from orchestrator.wording import (
     NOTHING,
     Markdown,
@@ -21,6 +22,13 @@ from orchestrator.wording import (
     value_in_words,
 )
 
+_ENDS: dict[State, str] = {
+    "complete": "complete",
+    "stopped": "stopped early",
+    "diverged": "diverged",
+    "failed": "failed",
+    "running": "under way",
+}
 _BEST_SHOWN = 10
 _FEWEST_FOR_IMPORTANCE = 20
 
@@ -51,7 +59,11 @@ def _how(searching: Searching, *, ended: bool) -> Markdown:
     stops = "nothing was stopped early"
     if searching.scheduler is not None:
         stops = f"{value_in_words(searching.scheduler)} stopped trials early, here alone"
-    asked = "" if searching.trials is None else f", {counted(searching.trials, 'trial')} each"
+    asked = (
+        ""
+        if searching.trials is None
+        else f", {counted(searching.trials, 'trial')}{'' if isinstance(searching, Search) else ' for each variant'}"
+    )
     return Markdown(
         f"Sampler {escape(value_in_words(searching.sampler))}, sampler seed {searching.sampler_seed}, training seed "
         f"{searching.training_seed}{asked}; {escape(stops)}. Validation alone decided, and the test set stayed closed: "
@@ -61,13 +73,11 @@ def _how(searching: Searching, *, ended: bool) -> Markdown:
 
 
 def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
-    kinds = {"complete": "complete", "stopped": "stopped early", "diverged": "diverged", "failed": "failed"}
-    ends = [f"{row.states[state]} {word}" for state, word in kinds.items() if row.states.get(state)]
-    running = row.states.get("running", 0)
+    ends = [f"{row.states[state]} {word}" for state, word in _ENDS.items() if row.states.get(state)]
     return {
         "variant": row.variant,
         "trials": row.trials,
-        "ends": ", ".join(ends + ([f"{running} under way"] if running else [])) or NOTHING,
+        "ends": ", ".join(ends) or NOTHING,
         "epochs": f"{row.epochs:,}",
         "seconds": duration(row.seconds),
         "best": NOTHING if row.best is None else _valid(row.best),
@@ -125,9 +135,9 @@ def _importance(searched: Searched) -> dict[str, object]:
     return {"importance_rows": rows, "importance_why": "" if rows else why}
 
 
-def _range(dimension: Uniform | LogUniform | Integer | Choice) -> str:
+def _range(dimension: SearchedValue) -> str:
     match dimension:
-        case Choice():
+        case Choice() | Change():
             words = ", ".join(dimension.options)
         case Integer():
             words = f"whole, {dimension.low} to {dimension.high}" + (", on a log scale" if dimension.log else "")

@@ -11,7 +11,7 @@ from typing import Any
 from lm.spec import Part
 from orchestrator.search.ledger import Found, State
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Choice, Integer, LogUniform, Uniform
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, where it is searched so) within which a value lies at its edge."""
@@ -72,9 +72,9 @@ def _numbers(part: object, prefix: str) -> Iterator[str]:
             yield f"{prefix}.{name}"
 
 
-def _at_edge(dimension: Uniform | LogUniform | Integer | Choice, value: Any) -> bool:
+def _at_edge(dimension: Searched, value: Any) -> bool:
     match dimension:
-        case Choice():
+        case Choice() | Change():
             return False
         case Integer():
             return value in (dimension.low, dimension.high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -62,6 +62,15 @@ class Noise:
     def one_fits_all(self) -> bool:
         """Whether the estimated deviations differ no more than chance explains."""
         return self.alike >= 1 - self.level
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One deviation (nats per token) for several groups; `alike` as in `Noise`."""
+
+    deviation: float
+    degrees_of_freedom: int
+    alike: float
 
 
 @dataclass(frozen=True)
@@ -133,20 +142,29 @@ def critical_value(baseline_seeds: int, variant_seeds: tuple[int, ...], degrees_
     return float(brentq(excess, 0.0, 1000.0, xtol=1e-9))
 
 
-def _noise(baseline: Array, variants: Mapping[str, Array], level: float) -> Noise | None:
-    groups = [baseline, *variants.values()]
+def pool(groups: Sequence[Array]) -> Pool | None:
+    """The one deviation of groups of losses, each of two seeds or more; None where no seed differs from another."""
     degrees = sum(group.size - 1 for group in groups)
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-    pooled = math.sqrt(squares / degrees)
+    deviation = math.sqrt(squares / degrees)
     # Rounding alone leaves a deviation of some 1e-16 of the value where all seeds agree.
-    if pooled <= 1e-12 * float(np.abs(baseline).max()):
+    if deviation <= 1e-12 * max(float(np.abs(group).max()) for group in groups):
+        return None
+    if len(groups) == 1:
+        return Pool(deviation, degrees, 1.0)
+    with np.errstate(divide="ignore"):  # a variant without any noise beside noisy ones
+        return Pool(deviation, degrees, float(stats.bartlett(*groups).pvalue))
+
+
+def _noise(baseline: Array, variants: Mapping[str, Array], level: float) -> Noise | None:
+    pooled = pool([baseline, *variants.values()])
+    if pooled is None:
         return None
     own = {name: float(losses.std(ddof=1)) for name, losses in variants.items()}
-    with np.errstate(divide="ignore"):  # a variant without any noise beside noisy ones
-        alike = float(stats.bartlett(*groups).pvalue)
     sizes = tuple(sorted(losses.size for losses in variants.values()))
+    degrees = pooled.degrees_of_freedom
     critical = critical_value(baseline.size, sizes, degrees, level)
-    return Noise(pooled, float(baseline.std(ddof=1)), own, alike, degrees, critical, level)
+    return Noise(pooled.deviation, float(baseline.std(ddof=1)), own, pooled.alike, degrees, critical, level)
 
 
 def _effect(baseline: Array, losses: Array, noise: Noise | None) -> Effect:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lm.record import Score, StageResult
+from lm.record import Score, StageResult, opened
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
@@ -131,11 +131,11 @@ def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str,
     if not all(outcome.final for outcome in base):
         return None
     whole = {
-        variant: _test_nats(group)
+        variant: nats_on_test(group)
         for variant, group in outcomes.items()
         if variant != baseline and not is_adaptive(group) and all(outcome.final for outcome in group)
     }
-    return statistics.compare(_test_nats(base), whole, level=1 - LEVEL_OF_ERROR / looks)
+    return statistics.compare(nats_on_test(base), whole, level=1 - LEVEL_OF_ERROR / looks)
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:
@@ -172,7 +172,7 @@ def ablation_table(
                 seeds=len(group),
                 complete=len(final),
                 valid=_spread(stage.valid for stage in final) if final else None,
-                test=_spread(stage.test for stage in final) if final else None,
+                test=_spread(opened(stage.test) for stage in final) if final else None,
                 effect=effect,
                 change_in_perplexity=change,
                 interval_in_perplexity=interval,
@@ -194,7 +194,7 @@ def stage_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[StageRow]:
     for variant, group in outcomes.items():
         names = [name for name in group[0].trial.spec.stages() if name != "cache"]
         for name in names if len(names) > 1 else []:
-            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name]
+            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name and stage.test]
             keys = {stage.key for stage in done}
             if not keys <= shown:
                 shown |= keys
@@ -205,7 +205,7 @@ def stage_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[StageRow]:
                         epochs=tuple(stage.epochs for stage in done),
                         best_epoch=tuple(stage.best_epoch for stage in done),
                         valid=_spread(stage.valid for stage in done),
-                        test=_spread(stage.test for stage in done),
+                        test=_spread(opened(stage.test) for stage in done),
                     )
                 )
     return rows
@@ -224,8 +224,8 @@ def cache_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[CacheRow]:
                     settings=tuple((cache.window, cache.weight, cache.flatness) for _, cache in pairs),
                     plain_valid=_spread(cache.plain_valid for _, cache in pairs),
                     valid=_spread(stage.valid for stage, _ in pairs),
-                    plain_test=_spread(cache.plain_test for _, cache in pairs),
-                    test=_spread(stage.test for stage, _ in pairs),
+                    plain_test=_spread(opened(cache.plain_test) for _, cache in pairs),
+                    test=_spread(opened(stage.test) for stage, _ in pairs),
                 )
             )
     return rows
@@ -237,7 +237,7 @@ def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | Non
     if variant in comparison.effects:
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
-    change = float(_test_nats(group).mean()) - comparison.baseline_nats
+    change = float(nats_on_test(group).mean()) - comparison.baseline_nats
     return Effect(change, None, "not decided", incomplete_seeds(group))
 
 
@@ -270,14 +270,15 @@ def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -
     """
     alike: dict[tuple[float, ...], list[str]] = {}
     for variant, group in outcomes.items():
-        losses = tuple(_test_nats(group).tolist())
+        losses = tuple(nats_on_test(group).tolist())
         if len(losses) == len(group) and not is_adaptive(group):
             alike.setdefault(losses, []).append(variant)
     return [tuple(names) for names in alike.values() if len(names) > 1 and baseline not in names]
 
 
-def _test_nats(group: Sequence[Outcome]) -> statistics.Array:
-    return np.array([outcome.final.test.nats_per_token for outcome in group if outcome.final], dtype=np.float64)
+def nats_on_test(group: Sequence[Outcome]) -> statistics.Array:
+    """The test losses of the complete seeds, in nats per token."""
+    return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 
 
 def _spread(scores: Iterable[Score]) -> Spread:

@@ -49,6 +49,8 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> No
             trial.spec,
             out=grant.runs / trial.key,
             resume_from=Records(grant.runs).source(trial),
+            shared_stages=grant.runs / ".stages",
+            test=trial.opens_test,
             device="cuda" if grant.gpus else "cpu",
             threads=grant.threads,
             checkpoint_seconds=grant.checkpoint_seconds,

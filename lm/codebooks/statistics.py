@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from lm.codebooks.code import Codebook
+from lm.codebooks.distance import blocks, distances, minimum_distance
 from lm.codebooks.packing import repeated
 
 _PAIRS = 200_000
-_ROWS = 2048
-"""Rows compared at once: bounds memory."""
 
 
 @dataclass(frozen=True)
@@ -75,41 +74,11 @@ def codebook_statistics(
     )
 
 
-def distances(codebook: Codebook, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The Hamming distance of each pair of words, (P,)."""
-    different = np.bitwise_count(codebook.packed[left_P] ^ codebook.packed[right_P])
-    distance_P: NDArray[np.int64] = different.sum(axis=1, dtype=np.int64)
-    return distance_P
-
-
-def minimum_distance(codebook: Codebook) -> int:
-    """The smallest Hamming distance of two words: (C - s . t) / 2 of their bits as signs s and t, all pairs."""
-    words, nearest = len(codebook), -np.inf
-    for first in range(0, words, _ROWS):
-        sign_DC = _signs(codebook, first)
-        for second in range(first, words, _ROWS):
-            agreement_DD = sign_DC @ _signs(codebook, second).T
-            if first == second:
-                np.fill_diagonal(agreement_DD, -np.inf)
-            nearest = max(nearest, float(agreement_DD.max()))
-    return int(codebook.bits - nearest) // 2
-
-
-def _unpacked(codebook: Codebook, first: int) -> NDArray[np.float32]:
-    rows = codebook.packed[first : first + _ROWS]
-    return np.unpackbits(rows, axis=1, count=codebook.bits).astype(np.float32)
-
-
-def _signs(codebook: Codebook, first: int) -> NDArray[np.float32]:
-    return 2 * _unpacked(codebook, first) - 1
-
-
 def _columns(codebook: Codebook) -> tuple[NDArray[np.float64], float]:
     """Every column's mean (C,), and the largest absolute correlation of two columns; 0 where there are no two."""
     words = len(codebook)
     both_CC = np.zeros((codebook.bits, codebook.bits), dtype=np.float32)  # counts: exact below 2^24 words
-    for first in range(0, words, _ROWS):
-        bit_DC = _unpacked(codebook, first)
+    for bit_DC in blocks(codebook):
         both_CC += bit_DC.T @ bit_DC
     mean_C = both_CC.diagonal().astype(np.float64) / words
     varied = (mean_C > 0) & (mean_C < 1)

@@ -55,17 +55,6 @@ class Codes(nn.Module):
         """Hamming distances (X, V) of bits, given as true and false, from every codeword: 2 X V C operations."""
         return self.bits / 2 - self.products(2 * bits_XC.to(self.byte_signs.dtype) - 1)
 
-    @torch.no_grad()
-    def minimum_distance(self) -> int:
-        """The Hamming distance of the two nearest codewords, from all pairs: 2 V^2 C operations."""
-        rows = max(1, BLOCK_ELEMENTS // len(self.packed_VP))
-        nearest = self.bits
-        for words in torch.split(torch.arange(len(self.packed_VP), device=self.packed_VP.device), rows):
-            distance = self.distances(self.signs(words) > 0)
-            distance.scatter_(1, words[:, None], float(self.bits))  # a word from itself
-            nearest = min(nearest, int(distance.min()))
-        return nearest
-
     def _inner(self, x_XC: Tensor, packed_VP: Tensor) -> Tensor:
         return F.linear(x_XC, self._unpacked(packed_VP))
 

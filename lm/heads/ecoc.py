@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm.codebooks import Codebook
+from lm.codebooks.distance import minimum_distance
 from lm.costs import HeadCost
 from lm.heads.codes import Codes
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
@@ -48,7 +50,7 @@ class Ecoc(OutputHead):
             self.scale = loss_scale(spec.loss.scale, book.bits, len(words))
         if isinstance(spec.loss, BallDropLoss):
             # To find the two nearest of many long codewords takes minutes: a sweep of such codes gives the radius.
-            self.radius = default_radius(self.codes) if spec.loss.radius is None else spec.loss.radius
+            self.radius = default_radius(book) if spec.loss.radius is None else spec.loss.radius
 
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
         """The spec's loss; none of them but `normalized` ever touches V words."""
@@ -155,9 +157,9 @@ def ball_nats(margins_XC: Tensor, radius: int) -> Tensor:
     return -(kept_XC * F.logsigmoid(margins_XC)).sum(dim=-1)
 
 
-def default_radius(codes: Codes) -> int:
+def default_radius(book: Codebook) -> int:
     """The number of bit errors that the code corrects for certain, at most a tenth of its bits."""
-    return min((codes.minimum_distance() - 1) // 2, codes.bits // 10)
+    return min((minimum_distance(book) - 1) // 2, book.bits // 10)
 
 
 def loss_scale(scale: Literal["matched", "mean", "sum"], bits: int, vocabulary_size: int) -> float:

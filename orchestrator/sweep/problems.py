@@ -70,7 +70,8 @@ def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Proble
     """Pydantic's errors in our words, at the paths that the file has; alternatives of a union joined by "or"."""
     found: dict[Path, Problem] = {}
     # A sequence may only be short of the items that are wrong themselves.
-    told = [d for d in error.errors(include_url=False) if d["type"] != "too_short" or not d["input"]]
+    every = error.errors(include_url=False)
+    told = [d for d in every if d["type"] != "too_short" or not d["input"]] or every
     problems = [_problem(details, model) for details in told]
     misspelt = {(p.path[:-1], p.text.partition(" (did you mean ")[2]) for p in problems if p.text.startswith(_UNKNOWN)}
     for problem in problems:
@@ -107,7 +108,9 @@ def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
             return Problem(path, f"should be {PATTERNS[context['pattern']]}, got {shown(got)}")
         case "too_short":
-            return Problem(path, f"should not be empty, got {shown(got)}")
+            fewest = context["min_length"]
+            rule = "should not be empty" if fewest == 1 else f"should have at least {fewest} items"
+            return Problem(path, f"{rule}, got {shown(got)}")
         case "value_error":
             text = details["msg"].removeprefix("Value error, ")
             # A rule over several values of a part is told at the first of them that its text names.

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from lm.data import vocabulary_size_of
 from lm.spec import Part, TrainSpec, vocabulary_misfits
 from orchestrator.published import check_reference
+from orchestrator.sweep.joint import group_problems, overlaps, within
 from orchestrator.sweep.lines import Document, read_lines
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
@@ -88,6 +89,7 @@ def check(data: Any, published: FilePath) -> tuple[Sweep | None, list[Problem]]:
     problems += wrong
     if sweep is not None:
         problems += _published_problems(sweep, published)
+        problems += group_problems(sweep)
         problems += _name_problems(sweep)
         problems += _expansion_problems(sweep, broken)
         if not problems:
@@ -125,7 +127,7 @@ def _mend(kept: dict[str, Any], wrong: Iterable[Problem]) -> set[str]:
                 broken.add(dotted(path[1:]))
                 _drop(kept, path)
         elif path:
-            depth = {"components": 2, "variants": 2, "scales": 4, "search": 1, "tune": 1}.get(str(path[0]), 1)
+            depth = {"components": 2, "groups": 2, "variants": 2, "scales": 4}.get(str(path[0]), 1)
             _drop(kept, path[:depth])
     for key, value in _STAND_IN.items():
         kept.setdefault(key, copy.deepcopy(value))
@@ -161,7 +163,7 @@ def _name_problems(sweep: Sweep) -> Iterator[Problem]:
     for change in sweep.changes(PUBLISHED_SCALE):
         if change.is_joint and change.variant in taken:
             yield Problem(change.place, f"the joint removal {change.variant!r} is also {taken[change.variant]}")
-        elif change.is_component:
+        elif change.is_component and change.compared:
             together = "components taken away together"
             taken[change.variant] = together if change.is_joint else f"component {change.place[-2]!r} taken away"
     if sweep.baseline in taken:
@@ -197,16 +199,16 @@ def _expansion_problems(sweep: Sweep, broken: Set[str]) -> Iterator[Problem]:
 
 def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: Set[str]) -> Iterator[Problem]:
     seen = {effective(base): sweep.baseline}
-    overlaps = list(_overlaps(sweep, scale_name))
-    yield from overlaps
-    sound = not overlaps
+    contradictions = list(overlaps(sweep, scale_name))
+    yield from contradictions
+    sound = not contradictions
     for change in sweep.changes(scale_name):
         if change.is_joint and not sound:  # what is wrong with it is told of one of its parts
             continue
         spec, wrong = override(base, _judgeable(change.overrides, doubtful))
         yield from (problem.under(*change.place) for problem in wrong)
         sound = sound and not wrong
-        if wrong or any(_within(key, path) or _within(path, key) for key in change.overrides for path in doubtful):
+        if wrong or any(within(key, path) or within(path, key) for key in change.overrides for path in doubtful):
             continue
         same = seen.get(effective(spec))
         sound = sound and same is None
@@ -214,19 +216,8 @@ def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: 
             yield Problem(change.place, _nothing(change, base))
         elif same is not None:
             yield Problem(change.place, f"{change.variant!r} is the same spec as {same!r}")
-        elif sweep.design != "none" or not change.is_component:
+        elif change.compared:
             seen[effective(spec)] = change.variant
-
-
-def _overlaps(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
-    """Of a factorial, components that write the same value: taken away together they would mean nothing."""
-    singles = [c for c in sweep.changes(scale_name) if c.is_component and not c.is_joint]
-    for one, other in itertools.combinations(singles if sweep.design == "factorial" else (), 2):
-        for key, theirs in itertools.product(other.overrides, one.overrides):
-            if _within(key, theirs) or _within(theirs, key):
-                name = one.place[-2]
-                text = f"component {name!r} writes {theirs!r} too; a factorial takes both away together"
-                yield Problem((*other.place, key), text)
 
 
 def _nothing(change: Change, base: TrainSpec) -> str:
@@ -239,9 +230,4 @@ def _nothing(change: Change, base: TrainSpec) -> str:
 
 def _judgeable(overrides: Mapping[str, Any], mended: Set[str]) -> dict[str, Any]:
     """The overrides that do not reach into what had to be mended: of those nothing can be said yet."""
-    return {key: v for key, v in overrides.items() if not any(key != path and _within(key, path) for path in mended)}
-
-
-def _within(key: str, path: str) -> bool:
-    """Whether a dotted key is a path or lies inside it."""
-    return f"{key}.".startswith(f"{path}.")
+    return {key: v for key, v in overrides.items() if not any(key != path and within(key, path) for path in mended)}

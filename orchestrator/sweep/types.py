@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from lm.spec import Part, TrainSpec
 from orchestrator.nearest import nearest
+from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.sweep.override import override
 from orchestrator.sweep.problems import SLUG, Path, SweepError
 from orchestrator.sweep.searches import Name, Search, Tune
@@ -104,13 +104,17 @@ class Scale(Part):
 
 @dataclass(frozen=True)
 class Change:
-    """A variant's dotted changes at one scale, and the place in the file where they stand."""
+    """A variant's dotted changes at one scale, and the place in the file where they stand.
+
+    One that is not `compared` is a component that the design never takes away alone; it is checked all the same.
+    """
 
     variant: str
     overrides: Mapping[str, Any]
     place: Path
     is_component: bool
     is_joint: bool = False
+    compared: bool = True
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class ScaledSweep:
     published_scale: bool
     published_corpus: str
     variants: tuple[Variant, ...]
+    ablation: Ablation
     seeds: tuple[int, ...]
     looks: tuple[int, ...]
     most_trials: int | None
@@ -159,8 +164,13 @@ class Sweep(Part):
     baseline: Name = Field(default="full", description="the base's name among the variants")
     base: TrainSpec = Field(description="one training spec, whole; seeds are listed below it")
     components: dict[Name, Component] = Field(default={})
-    design: Literal["leave_one_out", "factorial", "none"] = Field(
-        default="leave_one_out", description="which components are taken away: each alone, every subset, none"
+    groups: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
+        default={}, description="components that the design takes away as one"
+    )
+    design: Design = Field(
+        default="leave_one_out",
+        description="which components are taken away: each alone (leave_one_out); all, and all but each (add_one_in); "
+        "both of these; each and each two (pairs); every subset (factorial) or a regular fraction of them; none",
     )
     variants: dict[Name, dict[str, Any]] = Field(default={})
     search: Search | None = Field(default=None, description="finds values for the base")
@@ -180,22 +190,43 @@ class Sweep(Part):
             raise SweepError([f"unknown scale {name!r}{nearest(name, self.scale_names)}"])
         return self.scales.get(name, Scale())
 
-    def changes(self, scale_name: str) -> Iterator[Change]:
-        """Every component's and variant's change at a scale, in the file's order, whatever the design.
+    @property
+    def ablation(self) -> Ablation:
+        """The design over its factors; a group stands where the first of its components does."""
+        group_of = {member: group for group, members in self.groups.items() for member in members}
+        return Ablation(self.design, tuple(dict.fromkeys(group_of.get(name, name) for name in self.components)))
 
-        Of a factorial also every joint removal, told at the last of its components.
+    @model_validator(mode="after")
+    def _check_design(self) -> Self:
+        if (problem := self.ablation.problem) is not None:
+            raise ValueError(problem)
+        return self
+
+    def together(self, away: Factors) -> list[str]:
+        """The components of these factors, in the file's order."""
+        members = {member for factor in away for member in self.groups.get(factor, (factor,))}
+        return [name for name in self.components if name in members]
+
+    def changes(self, scale_name: str) -> Iterator[Change]:
+        """Every component's and variant's change at a scale: single components, then what is taken away together.
+
+        A joint removal is told at the last of its components.
         """
-        scale = self.scale(scale_name)
-        removals = []
+        scale, ablation = self.scale(scale_name), self.ablation
+        alone = {}
         for name, component in self.components.items():
             own = scale.components.get(name)
             above: Path = ("scales", scale_name) if own is not None else ()
-            removals.append(Change(f"no {name}", (own or component).off, (*above, "components", name, "off"), True))
+            place = (*above, "components", name, "off")
+            alone[name] = Change(f"no {name}", (own or component).off, place, True, compared=False)
+        removals = []
+        for away in ablation.removals:
+            parts = [alone[name] for name in self.together(away)]
+            overrides = {key: value for part in parts for key, value in part.overrides.items()}
+            removals.append(Change(ablation.variant(away), overrides, parts[-1].place, True, len(parts) > 1))
+        single = {removal.place for removal in removals if not removal.is_joint}
+        yield from (change for change in alone.values() if change.place not in single)
         yield from removals
-        for count in range(2, len(removals) + 1) if self.design == "factorial" else ():
-            for joint in itertools.combinations(removals, count):
-                overrides = {key: value for removal in joint for key, value in removal.overrides.items()}
-                yield Change(" + ".join(removal.variant for removal in joint), overrides, joint[-1].place, True, True)
         for name, overrides in self.variants.items():
             replaced = scale.variants.get(name)
             above = ("scales", scale_name) if replaced is not None else ()
@@ -214,7 +245,7 @@ class Sweep(Part):
         base = _changed(self.base, scale.base)
         variants = [Variant(self.baseline, base, False, ("base",))]
         for change in self.changes(scale_name):
-            if self.design != "none" or not change.is_component:
+            if change.compared:
                 spec = _changed(base, change.overrides)
                 variants.append(Variant(change.variant, spec, change.is_component, change.place))
         seeds = scale.seeds or self.seeds
@@ -226,6 +257,7 @@ class Sweep(Part):
             published_scale=scale.published is not False or scale_name == PUBLISHED_SCALE,
             published_corpus=self.base.corpus.name,
             variants=tuple(variants),
+            ablation=self.ablation,
             seeds=tuple(range(1, seeds.max + 1)) if isinstance(seeds, UntilDecided) else seeds,
             looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(seeds),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,

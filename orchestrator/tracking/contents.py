@@ -105,14 +105,12 @@ def finished_milliseconds(record: Record) -> int:
 
 def _scores(stage: StageResult) -> dict[str, float]:
     """A stage's perplexities, and what its head measures of itself, by split: `test.marginal_nats_per_token`."""
-    own = {f"{split}.{name}": value for split, found in stage.measures.items() for name, value in found.items()}
-    return own | {
-        "valid_perplexity": stage.valid.perplexity,
-        "valid_perplexity_reference": stage.valid.perplexity_reference,
-        "test_perplexity": stage.test.perplexity,
-        "test_perplexity_reference": stage.test.perplexity_reference,
-        "best_epoch": stage.best_epoch,
-    }
+    scores = {f"{split}.{name}": value for split, found in stage.measures.items() for name, value in found.items()}
+    for split, score in (("valid", stage.valid), ("test", stage.test)):
+        if score is not None:
+            scores[f"{split}_perplexity"] = score.perplexity
+            scores[f"{split}_perplexity_reference"] = score.perplexity_reference
+    return scores | {"best_epoch": stage.best_epoch}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

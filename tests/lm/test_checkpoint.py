@@ -77,12 +77,18 @@ def zeros(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+
+
 def gone(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [empty, cut, lacks_its_end, text, zeros, gone])
-@pytest.mark.parametrize("name", ["state.pt", "weights.safetensors", "best.safetensors"])
+@pytest.mark.parametrize("damage", [empty, cut, lacks_its_end, text, zeros, flipped, gone])
+@pytest.mark.parametrize("name", ["state.pt", "weights.safetensors", "best.safetensors", "manifest.json"])
 def test_a_damaged_one_is_passed_over_with_a_warning(
     damage: object, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,9 +101,22 @@ def test_a_damaged_one_is_passed_over_with_a_warning(
     assert loaded is not None and loaded.state["position"]["step"] == 1
     assert loaded.weights.keys() == {"weights", "best"}
     (warning,) = caplog.records
-    assert "00000002 cannot be read" in warning.getMessage()
+    assert "00000002 cannot be read (" in warning.getMessage() and name in warning.getMessage()
     damage(tmp_path / "checkpoints" / "00000001" / name)
     assert load_checkpoint(tmp_path, CPU) is None
+
+
+def test_half_a_copy_is_never_loaded(tmp_path: Path) -> None:
+    """Files reach another disk in any order, the manifest last."""
+    save_checkpoint(tmp_path / "whole", checkpoint(1))
+    whole, half = (tmp_path / name / "checkpoints" / "00000001" for name in ("whole", "half"))
+    half.mkdir(parents=True)
+    names = sorted(path.name for path in whole.iterdir())
+    assert names == ["best.safetensors", "manifest.json", "state.pt", "weights.safetensors"]
+    for name in sorted(names, key="manifest.json".__eq__):
+        assert load_checkpoint(tmp_path / "half", CPU) is None
+        shutil.copy(whole / name, half / name)
+    assert load_checkpoint(tmp_path / "half", CPU) is not None
 
 
 def test_what_a_killed_writer_left_is_no_checkpoint(tmp_path: Path) -> None:

@@ -206,6 +206,20 @@ def test_evaluate_with_a_cache(corpus_folder: Path, tmp_path: Path) -> None:
         assert lines["valid, one column"].startswith(f"perplexity {stage.cache.plain_valid.perplexity:.3f} ")
 
 
+def test_train_leaves_the_test_text_closed_until_it_is_asked_for(corpus_folder: Path, tmp_path: Path) -> None:
+    command = (
+        "train",
+        write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder, epochs=1)),
+        "--out",
+        tmp_path / "run",
+    )
+    closed = invoke(*command, "--no-test")
+    assert closed.exit_code == 0 and "train valid" in closed.output and "train test" not in closed.output
+    opened = invoke(*command)
+    assert opened.exit_code == 0 and "train test: perplexity" in opened.output and "epoch" not in opened.output
+    assert invoke(*command, "--no-test").output == opened.output
+
+
 def test_a_trial_that_only_adds_a_cache_can_be_evaluated(corpus_folder: Path, tmp_path: Path) -> None:
     """Its weights were trained by the trial that it was continued from, which may be gone."""
     run(tiny_spec(corpus_folder, epochs=1), tmp_path / "other")

@@ -168,7 +168,7 @@ def test_a_stage_is_copied_with_all_it_left(tmp_path: Path) -> None:
     for path in (weights_path(source, "train"), *(token_nats_path(source, "train", s) for s in ("valid", "test"))):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(path.name.encode())
-    copy_stage(source, target, "train")
+    copy_stage(source, target, record().stages[0])
     files = [path.relative_to(target) for path in target.rglob("*") if path.is_file()]
     assert sorted(map(str, files)) == [
         "tokens/train.test.parquet",
@@ -176,4 +176,5 @@ def test_a_stage_is_copied_with_all_it_left(tmp_path: Path) -> None:
         "weights/train.safetensors",
     ]
     assert weights_path(target, "train").read_bytes() == b"train.safetensors"
-    copy_stage(source, target, "cache")  # nothing there
+    with pytest.raises(FileNotFoundError):
+        copy_stage(source, target, record().stages[1])  # nothing there

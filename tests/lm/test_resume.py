@@ -91,19 +91,19 @@ def test_killed_in_the_middle_of_an_epoch(
 @pytest.mark.parametrize(
     ("function", "call", "after"),
     [
-        ("lm.checkpoint.sync", 9, False),  # the second checkpoint is written and not yet named
+        ("lm.checkpoint.sync", 11, False),  # the second checkpoint is written and not yet named
         ("lm.checkpoint.save_weights", 5, False),  # half of the third
-        ("lm.checkpoint.sync", 27, True),  # named, the older ones not yet removed
+        ("lm.checkpoint.sync", 32, True),  # named, the older ones not yet removed
         ("lm.train.write_curve", 4, False),  # an epoch has ended and left nothing
         ("lm.train.write_curve", 4, True),  # the curve is an epoch ahead of the checkpoint
         ("lm.train.save_weights", 1, False),  # the first stage has ended, nothing of it is kept
-        ("lm.train.write_table", 1, True),  # its losses on validation are kept, on test not
+        ("lm.scoring.write_table", 1, True),  # its losses on validation are kept, on test not
         ("lm.train.begin_stage", 2, True),  # the first stage is done, the second has no checkpoint
-        ("lm.train.write_table", 4, False),  # between the losses of a stage that has begun from another
-        ("lm.train.score_with_cache", 1, False),
-        ("lm.train.write_table", 7, True),  # between the losses with the cache
-        ("lm.train.write_record", 1, False),
-        ("lm.train.write_record", 1, True),  # settled, its checkpoints not yet removed
+        ("lm.scoring.write_table", 4, False),  # between the losses of a stage that has begun from another
+        ("lm.scoring.score_with_cache", 1, False),
+        ("lm.scoring.write_table", 7, True),  # between the losses with the cache
+        ("lm.settle.write_record", 1, False),
+        ("lm.settle.write_record", 1, True),  # settled, its checkpoints not yet removed
     ],
 )
 def test_killed_between_two_files(
@@ -172,13 +172,25 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1  # a weight's: the file still loads
+    path.write_bytes(data)
+
+
 def garble(path: Path) -> None:
     path.write_bytes(b"garbled")
 
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [("state.pt", garble), ("weights.safetensors", cut), ("average.safetensors", Path.unlink)],
+    [
+        ("state.pt", garble),
+        ("weights.safetensors", cut),
+        ("weights.safetensors", flip),
+        ("average.safetensors", Path.unlink),
+        ("manifest.json", Path.unlink),
+    ],
 )
 def test_a_damaged_checkpoint_costs_the_work_since_the_one_before(
     spec: TrainSpec,

@@ -18,6 +18,7 @@ from torch import Tensor
 from trials import assert_same, run, settled
 
 import lm.epochs
+import lm.scoring
 import lm.train
 from lm.checkpoint import load_weights
 from lm.data import CorpusError, load
@@ -260,7 +261,9 @@ def test_fine_tuning_begins_averaging_at_once_and_ends_at_its_own_trigger(
     monkeypatch.setattr(
         lm.train, "save_weights", lambda path, weights: (files.append(clone(weights)), kept(path, weights))
     )
-    monkeypatch.setattr(lm.train, "token_nats", lambda *given: given_score(token_nats(*given), stages[-1].at.best_nats))
+    monkeypatch.setattr(
+        lm.scoring, "token_nats", lambda *given: given_score(token_nats(*given), stages[-1].at.best_nats)
+    )
     begun: list[dict[str, Tensor]] = []
     begin = lm.train.begin_stage  # the one that notes stages
 
@@ -294,7 +297,9 @@ def given_score(scored: tuple[Any, dict[str, float]], mean: float) -> Any:
 def test_fine_tuning_that_does_not_help_keeps_what_it_began_from(
     scripted_run: Run, tmp_path: Path, stages: list[Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lm.train, "token_nats", lambda *given: given_score(token_nats(*given), stages[-1].at.best_nats))
+    monkeypatch.setattr(
+        lm.scoring, "token_nats", lambda *given: given_score(token_nats(*given), stages[-1].at.best_nats)
+    )
     values = [5.0, 4.0, 4.5, 4.2, 4.3, 4.25]  # fine-tuning: 4.3 > 4.2 ends it
     curve = scripted_run(values, epochs=3, finetune={"epochs": 9, "nonmonotone_interval": 1})
     assert len(curve) == 6 and not any(point.best for point in curve[3:])
@@ -414,7 +419,7 @@ def test_a_validation_loss_that_is_not_finite_ends_the_trial(scripted_run: Run, 
 def test_a_test_loss_that_is_not_finite_ends_the_trial(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
-    monkeypatch.setattr(lm.train, "token_nats", lambda *given: given_score(token_nats(*given), value))
+    monkeypatch.setattr(lm.scoring, "token_nats", lambda *given: given_score(token_nats(*given), value))
     assert len(run(tiny_spec(corpus_folder, epochs=1), tmp_path)) == 1
     assert settled(tmp_path).status == "diverged" and settled(tmp_path).stages == ()
     strict_json(tmp_path)

@@ -66,8 +66,8 @@ def run(spec: TrainSpec, out: Path, **options: Any) -> list[Evaluation]:
     return list(train(spec, out=out, device="cpu", **options))
 
 
-def _kill_at(owner: str, name: str, call: int, after: bool) -> None:
-    """Have this process killed before (or after) the given call of a function."""
+def before_call(owner: str, name: str, call: int, act: Callable[[], None], *, after: bool = False) -> None:
+    """In this process have something done before (or after) the given call of a function."""
     module = __import__(owner, fromlist=[name])
     original: Callable[..., Any] = getattr(module, name)
     calls = 0
@@ -76,10 +76,10 @@ def _kill_at(owner: str, name: str, call: int, after: bool) -> None:
         nonlocal calls
         calls += 1
         if calls == call and not after:
-            die()
+            act()
         result = original(*arguments, **options)
-        if calls == call:
-            die()
+        if calls == call and after:
+            act()
         return result
 
     setattr(module, name, counted)
@@ -90,8 +90,10 @@ def die() -> NoReturn:
     raise AssertionError("still alive")
 
 
-def _train_and_die(spec: TrainSpec, out: Path, moment: tuple[str, str, int, bool], options: dict[str, Any]) -> None:
-    _kill_at(*moment)
+def _train_and_die(
+    spec: TrainSpec, out: Path, moment: tuple[str, str, int], after: bool, options: dict[str, Any]
+) -> None:
+    before_call(*moment, die, after=after)
     run(spec, out, **options)
 
 
@@ -99,7 +101,7 @@ def killed(spec: TrainSpec, out: Path, function: str, call: int, *, after: bool 
     """Train in a process that is killed by SIGKILL before (or after) the given call of a function (`module.name`)."""
     module, name = function.rsplit(".", 1)
     options = {"checkpoint_seconds": NEVER} | options
-    process = processes.Process(target=_train_and_die, args=(spec, out, (module, name, call, after), options))
+    process = processes.Process(target=_train_and_die, args=(spec, out, (module, name, call), after, options))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL, f"ended with {process.exitcode} before call {call} of {function}"

@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from orchestrator.records import Records
 from orchestrator.report import write_report
+from orchestrator.sweep.designs import Ablation
 from orchestrator.trial import Trial
 from tests.orchestrator.test_tables import Number, Paper
 
@@ -27,6 +28,7 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
         "scale": "laptop",
         "published_scale": False,
         "baseline": "full",
+        "ablation": Ablation("none", ()),
         "trials": trials,
         "records": Records(tmp / "runs"),
         "published": PAPERS,

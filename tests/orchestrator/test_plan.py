@@ -212,6 +212,19 @@ def test_the_networks_have_their_published_size(name: str, scale: str, variant: 
     assert by_variant(trials)[variant].parameters == SIZES[name, scale, variant]
 
 
+def test_the_interactions_share_the_base_and_every_removal_with_other_sweeps() -> None:
+    interactions, regularizers, ablation = (
+        {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at("paper")) if trial.seed == 1}
+        for name in ("interactions", "regularizers", "awd_ablation")
+    )
+    shared = interactions.keys() & (regularizers.keys() | ablation.keys())
+    removals = {"weight-dropping", "locked dropout", "embedding dropout", "AR/TAR", "weight decay"}
+    # Of the factorial's four, all away leaves the weight decay, which is no factor there.
+    others = {"full", "only weight decay"}
+    assert {interactions[key] for key in shared} == others | {f"no {name}" for name in removals}
+    assert len(interactions) == 12
+
+
 def test_the_factorial_shares_its_single_removals_with_the_ablation() -> None:
     factorial, ablation = (
         {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at("paper")) if trial.seed == 1}

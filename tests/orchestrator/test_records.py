@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from lm.record import write_record
 from lm.spec import Cache
 from lm.spec import trial as lm_spec
-from orchestrator.records import Records
+from orchestrator.outcomes import flat, read_outcomes
+from orchestrator.plan import state_of
+from orchestrator.records import Records, is_settled
+from orchestrator.run import unsettled
 from orchestrator.trial import Trial
 from tests.factories import make_trial, settle
 
@@ -55,6 +59,24 @@ def test_a_damaged_record_stops_only_its_own_trial(tmp_path: Path, caplog: pytes
     assert records.find(full) is not None
     with pytest.raises(ValueError, match=other.key):
         records.find(other)
+
+
+def test_without_its_test_score_a_trial_is_not_settled(tmp_path: Path) -> None:
+    """Its holder has still to score it; the tables do not see it before."""
+    full = make_trial()
+    bare = dataclasses.replace(make_trial("no fine-tuning", finetune=None), reads_from=full.key)
+    settle(tmp_path, full, 80.0)
+    records = Records(tmp_path)
+    whole = records.find(full)
+    assert whole is not None and is_settled(full, whole) and state_of(full, records) == "done"
+    closed = whole.model_copy(update={"stages": tuple(stage.without_test() for stage in whole.stages)})
+    write_record(tmp_path / full.key, closed)
+    assert not is_settled(full, records.find(full)) and not is_settled(full, None)
+    assert is_settled(dataclasses.replace(full, opens_test=False), records.find(full))
+    assert [state_of(trial, records) for trial in (full, bare)] == ["to resume", "read"]
+    assert unsettled([full, bare], records) == [full]
+    for outcome in flat(read_outcomes([full, bare], records)):
+        assert (outcome.status, outcome.reason, outcome.final) == ("missing", "test not opened yet", None)
 
 
 def test_a_trial_goes_on_from_stages_that_lie_in_another_sweeps_record(tmp_path: Path) -> None:

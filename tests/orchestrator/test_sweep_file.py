@@ -77,13 +77,63 @@ def test_a_factorial_is_that_of_its_scale(tmp_path: Path) -> None:
     assert spec["no fine-tuning + no weight-dropping"].dropout.weight == 0.1
 
 
+GROUP = "\n  input dropout: {off: {dropout.input: 0.0}}\ngroups: {dropouts: [input dropout, weight-dropping]}\n"
+
+
+def test_a_group_takes_its_members_place_and_goes_as_one(tmp_path: Path) -> None:
+    text = edited("\nvariants:\n", f"{GROUP}design: both\nvariants:\n")
+    text = text.replace("  fine-tuning: {off: {finetune: null}}\n", "", 1)
+    text = text.replace("\ngroups:", "\n  fine-tuning: {off: {finetune: null}}\ngroups:")
+    for scale, weight in (("paper", 0.0), ("tiny", 0.1)):
+        sweep = read_text(tmp_path, text).at(scale)
+        names = ["full", "no dropouts", "no fine-tuning", "stripped", "neural cache"]
+        assert [variant.name for variant in sweep.variants] == names
+        assert sweep.ablation.factors == ("dropouts", "fine-tuning")
+        spec = {variant.name: variant.spec for variant in sweep.variants}
+        assert (spec["no dropouts"].dropout.weight, spec["no dropouts"].dropout.input) == (weight, 0.0)
+        assert spec["no dropouts"].finetune is not None
+        assert spec["stripped"] == spec["no dropouts"].model_copy(update={"finetune": None})
+
+
+def test_a_group_of_one_is_another_name_and_its_member_is_checked(tmp_path: Path) -> None:
+    text = edited("\nvariants:\n", "\ngroups: {dropped weights: [weight-dropping]}\nvariants:\n")
+    names = [variant.name for variant in read_text(tmp_path, text).at("paper").variants]
+    assert names == ["full", "no fine-tuning", "no dropped weights", "neural cache"]
+    wrong = edited("\nvariants:\n", f"{GROUP}variants:\n").replace("{dropout.input: 0.0}", "{dropout.inptu: 0.0}")
+    assert [line.split(" (")[0] for line in errors_of(tmp_path, wrong)] == [
+        "13: components.input dropout.off.dropout.inptu: unknown key 'inptu'"
+    ]
+
+
+def test_components_of_a_group_may_write_the_same_value_but_no_other(tmp_path: Path) -> None:
+    text = edited("\nvariants:\n", f"{GROUP}variants:\n")
+    same = text.replace("{dropout.input: 0.0}", "{dropout.input: 0.0, dropout.weight: 0.0}")
+    # At the scale 'tiny' one of them writes another value, so the same text is only right without that.
+    assert errors_of(tmp_path, same) == [
+        "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' otherwise, "
+        "and both are taken away together (at scale tiny)"
+    ]
+    same = same.replace("    components:\n      weight-dropping: {off: {dropout.weight: 0.1}}\n", "")
+    assert read_text(tmp_path, same).at("tiny").variants[2].name == "no dropouts"
+
+
+def test_a_component_that_is_never_taken_away_alone_leaves_its_name_free(tmp_path: Path) -> None:
+    text = edited("\nvariants:\n", "\ndesign: add_one_in\nvariants:\n  no fine-tuning: {epochs: 9}\n")
+    names = [variant.name for variant in read_text(tmp_path, text).at("paper").variants]
+    assert names == ["full", "stripped", "only fine-tuning", "only weight-dropping", "no fine-tuning", "neural cache"]
+    taken = text.replace("  no fine-tuning: {epochs: 9}", "  stripped: {epochs: 9}")
+    assert errors_of(tmp_path, taken) == [
+        "15: variants.stripped: the name 'stripped' is taken: it is components taken away together"
+    ]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
         ("{dropout.input: 0.0}", "{dropout.weight: 0.1}",
-         "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' too; a factorial takes both away together"),
+         "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' otherwise, and both are taken away together"),
         ("{dropout.input: 0.0}", "{dropout: {weight: 0.1}}",
-         "13: components.input dropout.off.dropout: component 'weight-dropping' writes 'dropout.weight' too; a factorial takes both away together"),
+         "13: components.input dropout.off.dropout: component 'weight-dropping' writes 'dropout.weight' otherwise, and both are taken away together"),
         ("{dropout.weight: 0.0}", "{dropout.weight: 2.0}",
          "12: components.weight-dropping.off.dropout.weight: should be less than 1, got 2.0"),
         ("{dropout.weight: 0.0}", "{dropout.weight: 0.5}",

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from made import code, corpus_of, distance, nearest, order_of, random_corpus
 
 from lm.codebooks import Codebook, build_codebook
+from lm.codebooks.distance import minimum_distance
 from lm.codebooks.gray import from_gray, to_gray
 from lm.codebooks.packing import repeated
 from lm.codebooks.plain import binary_code, identity_code, random_code
 from lm.codebooks.rank import cut_spans, largest_remainder, rank_code, square_waves
-from lm.codebooks.statistics import minimum_distance
 from lm.spec import class_bits
 from lm.spec.codebooks import UnigramCode
 

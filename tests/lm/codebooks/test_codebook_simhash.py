@@ -11,9 +11,9 @@ from made import code, distance, random_corpus
 from numpy.typing import NDArray
 
 from lm.codebooks import build_codebook
+from lm.codebooks.distance import distances
 from lm.codebooks.embeddings import word_vectors
 from lm.codebooks.simhash import hybrid_code, simhash_code
-from lm.codebooks.statistics import distances
 from lm.spec import PpmiSvdEmbeddings
 from lm.spec.codebooks import HybridCode, SimHashCode
 

@@ -11,10 +11,11 @@ import pytest
 from made import code, distance, random_corpus
 from scipy.stats import rankdata
 
-import lm.codebooks.statistics
+import lm.codebooks.distance
 from lm.codebooks import Codebook, build_codebook
+from lm.codebooks.distance import distances
 from lm.codebooks.plain import identity_code
-from lm.codebooks.statistics import codebook_statistics, distances
+from lm.codebooks.statistics import codebook_statistics
 
 
 @pytest.mark.parametrize("rows", [7, 2048])
@@ -25,7 +26,7 @@ from lm.codebooks.statistics import codebook_statistics, distances
 )
 def test_statistics_by_counting(rows: int, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of any size."""
-    monkeypatch.setattr(lm.codebooks.statistics, "_ROWS", rows)
+    monkeypatch.setattr(lm.codebooks.distance, "_ROWS", rows)
     corpus = random_corpus(40)
     codebook = build_codebook(code(**values), corpus)
     vectors = np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)

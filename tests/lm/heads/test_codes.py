@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
-from handmade import identity_code, random_code
+from handmade import random_code
 from torch import Tensor
 
 from lm.heads import codes as codes_module
@@ -41,19 +39,6 @@ def test_distances_count_the_bits_that_differ() -> None:
     book, bits_NC = random_code(13, 21), normal(5, 21) > 0
     counted = [[sum(a != b for a, b in zip(row, word, strict=True)) for word in book.unpacked()] for row in bits_NC]
     assert Codes(book).distances(bits_NC).tolist() == [[float(count) for count in row] for row in counted]
-
-
-@pytest.mark.parametrize("block", [1, 30, 2**24])
-@pytest.mark.parametrize("seed", range(3))
-def test_minimum_distance_is_that_of_the_nearest_pair(seed: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes_module, "BLOCK_ELEMENTS", block)
-    book = random_code(13, 21, seed)
-    pairs = itertools.combinations(book.unpacked(), 2)
-    assert Codes(book).minimum_distance() == min(int((a != b).sum()) for a, b in pairs)
-
-
-def test_codewords_of_the_identity_are_two_apart() -> None:
-    assert Codes(identity_code(9)).minimum_distance() == 2
 
 
 def test_nothing_of_a_codebook_is_saved_or_trained() -> None:

@@ -8,6 +8,7 @@ import torch
 from handmade import full_code, gray_rows, random_code, rank_code
 
 from lm.codebooks import Codebook
+from lm.codebooks.distance import minimum_distance
 from lm.heads.codes import Codes
 from lm.heads.decoders import decode_hamming, decode_owner, decode_soft, middle_rank, nearest
 from lm.heads.spans import SpanTable
@@ -18,7 +19,7 @@ def test_as_many_errors_as_the_minimum_distance_allows_are_corrected(book: Codeb
     """Any floor((d - 1) / 2) bits of any codeword may flip, whatever the logits say."""
     draw = np.random.default_rng(1)
     codes = Codes(book)
-    correctable = (codes.minimum_distance() - 1) // 2
+    correctable = (minimum_distance(book) - 1) // 2
     assert correctable >= 2
     for errors in range(correctable + 1):
         bits_VC = book.unpacked().astype(bool)

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from lm.codebooks import Codebook
 from lm.evaluate import token_nats, validation_nats
 from lm.heads import Outputs, Words
-from lm.heads.codes import Codes
 from lm.heads.ecoc import Ecoc, ball_nats, default_radius
 from lm.model import LanguageModel
 from lm.spec import Dropout, EcocHead, Model
@@ -259,7 +258,7 @@ def test_the_ball_drops_the_bits_in_which_its_most_probable_code_differs(bits: i
 def test_the_default_radius_is_what_the_code_corrects_up_to_a_tenth_of_its_bits() -> None:
     apart = Codebook.from_bits(np.array([[0] * 69, [1] * 7 + [0] * 62], dtype=np.uint8))
     far = Codebook.from_bits(np.array([[0] * 69, [1] * 69], dtype=np.uint8))
-    assert [default_radius(Codes(book)) for book in (apart, far)] == [3, 6]
+    assert [default_radius(book) for book in (apart, far)] == [3, 6]
     assert head_of(apart, "ball_drop").radius == 3 and head_of(apart, "ball_drop", radius=1).radius == 1
 
 

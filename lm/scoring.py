@@ -1,0 +1,135 @@
+"""What a finished stage is scored by: validation at its end, and the test text, which is opened last, or later."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from lm.cache import CacheValues, score_with_cache
+from lm.checkpoint import load_weights
+from lm.data.batches import columns
+from lm.evaluate import TokenNats, token_nats
+from lm.files import write_table
+from lm.record import CacheResult, Divergence, Score, Split, StageResult, token_nats_path, weights_path
+from lm.resume import TrialState
+from lm.stage import DivergedError, Stage
+
+
+def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:
+    """Score a trained stage's chosen weights, which the model holds, on validation; its result and its losses."""
+    begun = time.perf_counter()
+    at = stage.at
+    valid, measures = token_nats(trial.model, valid_RB, trial.spec.scoring.window)
+    write_table(token_nats_path(trial.out, at.stage, "valid"), valid.table())
+    trial.done.append(
+        StageResult(
+            name=at.stage,
+            key=trial.keys[at.stage],
+            epochs=at.stage_epochs,
+            best_epoch=at.best_epoch,
+            steps=at.stage_steps,
+            train_seconds=at.train_seconds,
+            evaluation_seconds=at.evaluation_seconds + time.perf_counter() - begun,
+            tokens_per_second=at.stage_tokens / at.train_seconds,
+            averaging_from_epoch=at.averaging_from_epoch,
+            stopped_early=at.stage_epochs < stage.epochs,
+            valid=valid.score(),
+            test=None,
+            cache=None,
+            measures={"valid": measures},
+        )
+    )
+
+
+def keep_cache_stage(trial: TrialState) -> None:
+    """Score the chosen weights once more with the neural cache; its values, where several, are chosen on validation."""
+    begun = time.perf_counter()
+    spec, before = trial.spec.cache, trial.done[-1]
+    assert spec is not None
+    window = trial.spec.scoring.window
+    values, plain, mixed = score_with_cache(trial.model, {"valid": trial.corpus.valid}, spec, window, trial.device)
+    write_table(token_nats_path(trial.out, "cache", "valid"), mixed["valid"].table())
+    chosen = CacheResult(
+        window=values.window,
+        weight=values.weight,
+        flatness=values.flatness,
+        plain_valid=plain["valid"].score(),
+        plain_test=None,
+    )
+    update = {
+        "name": "cache",
+        "key": trial.keys["cache"],
+        "epochs": 0,
+        "steps": 0,
+        "train_seconds": 0.0,
+        "evaluation_seconds": time.perf_counter() - begun,
+        "valid": mixed["valid"].score(),
+        "test": None,
+        "cache": chosen,
+        "measures": {},
+    }
+    trial.done.append(before.model_copy(update=update))
+
+
+def open_test(trial: TrialState) -> None:
+    """Score every finished stage on test that is not yet, from the weights it keeps; nothing where test stays closed.
+
+    The model is left with the last stage's weights. Raises DivergedError where a perplexity overflows: that stage and
+    those after it are no results. ValueError if a stage's weights are gone.
+    """
+    if not trial.test or all(result.test is not None for result in trial.done):
+        return
+    for index, result in enumerate(trial.done):
+        if result.name != "cache":
+            load_chosen(trial, result.name)
+        if result.test is None:
+            trial.done[index] = _tested(trial, index)
+
+
+def load_chosen(trial: TrialState, stage: str) -> None:
+    """Give the model the weights that a stage chose."""
+    path = weights_path(trial.out, stage)
+    if not path.exists():
+        raise ValueError(f"{path}: not there; the weights of this stage were removed, so that it cannot be scored")
+    trial.model.load_weights(load_weights(path, trial.device))
+
+
+def _tested(trial: TrialState, index: int) -> StageResult:
+    begun = time.perf_counter()
+    result, scoring = trial.done[index], trial.spec.scoring
+    update: dict[str, Any] = {}
+    if result.cache is None:
+        test_RB = columns(trial.corpus.test, scoring.test_columns, trial.device)
+        test, measures = token_nats(trial.model, test_RB, scoring.window)
+        update["measures"] = {**result.measures, "test": measures}
+    else:
+        test, plain = _cached_test(trial, result.cache)
+        update["cache"] = result.cache.model_copy(update={"plain_test": plain})
+    update["test"] = test.score()
+    if not math.isfinite(update["test"].perplexity):
+        del trial.done[index:]
+        raise _diverged(trial, result.name)
+    write_table(token_nats_path(trial.out, result.name, "test"), test.table())
+    update["evaluation_seconds"] = result.evaluation_seconds + time.perf_counter() - begun
+    return result.model_copy(update=update)
+
+
+def _diverged(trial: TrialState, stage: str) -> DivergedError:
+    last = [point for point in trial.curve if point.stage == stage][-1]
+    return DivergedError(
+        Divergence(stage=stage, epoch=last.epoch, step=last.step, learning_rate=last.learning_rate, gradient_norm=None)
+    )
+
+
+def _cached_test(trial: TrialState, chosen: CacheResult) -> tuple[TokenNats, Score]:
+    spec = trial.spec.cache
+    assert spec is not None
+    values = CacheValues(chosen.window, chosen.weight, chosen.flatness)
+    texts: dict[Split, npt.NDArray[np.int32]] = {"test": trial.corpus.test}
+    _, plain, mixed = score_with_cache(trial.model, texts, spec, trial.spec.scoring.window, trial.device, values)
+    return mixed["test"], plain["test"].score()

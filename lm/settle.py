@@ -1,0 +1,68 @@
+"""How a trial ends: in its record, which may be told of the test text later."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from lm import provenance
+from lm.checkout import commit
+from lm.checkpoint import remove_checkpoints
+from lm.record import Divergence, Record, read_curve, write_record
+from lm.resume import TrialState
+from lm.scoring import open_test
+from lm.spec import NUMERICS_VERSION, parameter_count
+from lm.stage import DivergedError
+
+
+def settle(trial: TrialState, divergence: Divergence | None) -> None:
+    """Write the record of a trial whose stages have ended, and drop its checkpoints."""
+    last = trial.curve[-1] if trial.curve else None
+    record = Record(
+        key=trial.key,
+        spec=trial.spec,
+        parameters=parameter_count(trial.spec.model, trial.spec.head, len(trial.corpus.vocabulary)),
+        head_cost=trial.model.head.cost(trial.spec.bptt.length * trial.spec.batch_size),
+        codebook=trial.codebook,
+        corpus=trial.corpus.facts,
+        tokens_per_second=last.tokens / last.seconds if last else 0.0,
+        peak_memory_bytes=provenance.peak_memory_bytes(trial.device),
+        device=provenance.device_name(trial.device),
+        threads=trial.threads,
+        versions=provenance.versions(),
+        commit=commit(),
+        numerics_version=NUMERICS_VERSION,
+        **_ending(trial, divergence),
+    )
+    write_record(trial.out, record)
+    remove_checkpoints(trial.out)
+
+
+def open_settled(trial: TrialState, record: Record) -> None:
+    """Score the stages of a settled trial on test where they are not yet, and write its record anew; nothing trains.
+
+    Raises ValueError if the codebook at hand is not the record's, or a stage's weights are gone.
+    """
+    if record.codebook != trial.codebook:
+        raise ValueError(f"{trial.out}: its weights need codebook {record.codebook}, not {trial.codebook}")
+    trial.done, trial.curve = list(record.stages), read_curve(trial.out)
+    write_record(trial.out, record.model_copy(update=_ending(trial, record.divergence)))
+
+
+def _ending(trial: TrialState, divergence: Divergence | None) -> dict[str, Any]:
+    """What of a record depends on how the stages ended; those that are not yet scored on test are now."""
+    try:
+        open_test(trial)
+    except DivergedError as error:
+        divergence = error.divergence
+    reason = None
+    if divergence is not None:
+        reason = f"not finite in {divergence.stage}, epoch {divergence.epoch}, step {divergence.step}"
+    return {
+        "status": "complete" if divergence is None else "diverged",
+        "reason": reason,
+        "divergence": divergence,
+        "stages": tuple(trial.done),
+        "seconds": sum(result.train_seconds + result.evaluation_seconds for result in trial.done),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

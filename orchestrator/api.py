@@ -1,0 +1,145 @@
+"""The Python interface, which the command line uses itself: read a sweep, run it, look at the records."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lm.record import Record, read_record
+from orchestrator.disk import aside_folder, set_aside
+from orchestrator.hold import HeldError, holding, trial_is_held
+from orchestrator.machine import CannotStartError, default_scale
+from orchestrator.nearest import nearest
+from orchestrator.plan import State, state_of
+from orchestrator.records import Records
+from orchestrator.rounds import known, unsettled
+from orchestrator.run import Executor, Options, Prepared, prepare
+from orchestrator.run import run_sweep as run_prepared
+from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
+from orchestrator.trial import Trial
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """How a sweep ended: the command's exit code, the page, how many of its trials are in each state."""
+
+    exit_code: int
+    report: Path
+    counts: dict[State, int]
+
+
+def load_sweep(path: Path | str, scale: str | None = None) -> ScaledSweep:
+    """Read and check a sweep file, at a scale, or else at the one that fits this machine.
+
+    Raises SweepError, with a line for everything that is wrong, and CorpusError for a text that is not there.
+    """
+    return open_sweep(Path(path), scale)[0]
+
+
+def open_sweep(path: Path, scale: str | None) -> tuple[ScaledSweep, str]:
+    """The sweep as `load_sweep` gives it, and why it is at this scale."""
+    sweep = read_sweep(path)
+    name, why = (scale, "as asked") if scale is not None else default_scale(sweep)
+    scaled = sweep.at(name)
+    check_vocabularies(scaled, path)
+    return scaled, why
+
+
+def run_sweep(
+    sweep: ScaledSweep | Path | str,
+    *,
+    scale: str | None = None,
+    file: Path | None = None,
+    only: Sequence[str] = (),
+    fresh: bool = False,
+    runs: Path = Path("runs"),
+    reports: Path = Path("reports"),
+    executor: Executor = "ray",
+    jobs: int | None = None,
+    address: str | None = None,
+    verbose: bool = False,
+    checkpoint_seconds: float = 600.0,
+) -> SweepResult:
+    """Train what has no record yet, mirror it to MLflow, write the report.
+
+    `sweep` is a sweep file, or what `load_sweep` made of `file` (by default `sweeps/<name>.yaml`). `only` names
+    variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
+    these trials are first moved to `runs/.old/`. Progress goes to stderr, the page's path to stdout.
+
+    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started.
+    """
+    if not isinstance(sweep, ScaledSweep):
+        file = Path(sweep)
+        sweep = load_sweep(file, scale)
+    options = Options(
+        file=file or Path("sweeps") / f"{sweep.name}.yaml",
+        runs=runs,
+        reports=reports,
+        executor=executor,
+        jobs=jobs,
+        address=address,
+        verbose=verbose,
+        checkpoint_seconds=checkpoint_seconds,
+        only=tuple(only),
+    )
+    chosen = select(sweep, only)
+    try:
+        prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
+    except OSError as error:
+        raise CannotStartError(f"{error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise CannotStartError(str(error)) from error
+    with holding(prepared.records.root, sweep.name, sweep.scale):
+        if fresh:
+            _set_aside(prepared)
+            prepared = prepare(chosen, options, whole=sweep)
+        code = run_prepared(prepared)
+    records = Records(prepared.records.root)
+    counts = Counter(state_of(trial, records) for trial in known(chosen, records).trials)
+    return SweepResult(code, reports / sweep.name / sweep.scale / "report.md", dict(counts))
+
+
+def load_records(path: Path | str = "runs") -> dict[str, Record]:
+    """The record of every settled trial in a folder of trials, by key; ValueError names one that cannot be read."""
+    folders = sorted(found.parent for found in Path(path).glob("*/record.json"))
+    found = {folder.name: read_record(folder) for folder in folders}
+    return {key: record for key, record in found.items() if record is not None}
+
+
+def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
+    """The sweep with the baseline and these variants alone, the whole if none is named.
+
+    Raises CannotStartError for a name that it does not have.
+    """
+    if not only:
+        return sweep
+    names = [variant.name for variant in sweep.variants]
+    for name in only:
+        if name not in names:
+            raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
+    kept = {sweep.baseline.name, *only}
+    return dataclasses.replace(sweep, variants=tuple(v for v in sweep.variants if v.name in kept))
+
+
+def to_train(sweep: ScaledSweep, records: Records, *, fresh: bool = False) -> list[tuple[Trial, State]]:
+    """The trials that a run would train, longest first, and where they stand; nothing is written."""
+    trials = known(sweep, records).trials
+    trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
+    return [(trial, state_of(trial, records)) for trial in trained]
+
+
+def _set_aside(prepared: Prepared) -> None:
+    root, now = prepared.records.root, prepared.known
+    keys = [trial.key for trial in now.trials if trial.reads_from is None]
+    keys += [found.key for searched in now.searches for found in searched.found if found.key]
+    folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]
+    for folder in folders:
+        if trial_is_held(folder):
+            raise HeldError(f"--fresh: {folder} is in use: a process trains in it")
+    for path in (*folders, *(searched.ledger for searched in now.searches if searched.ledger.exists())):
+        set_aside(path)
+    if folders:
+        print(f"{len(folders)} trial folders moved to {aside_folder(root)}")

@@ -1,0 +1,83 @@
+"""`sweep`: train what is missing, and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.commands.shared import (
+    ReportsFolder,
+    RunsFolder,
+    ScaleName,
+    SweepFile,
+    opened,
+    refused,
+    variants_of,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from orchestrator.sweep import ScaledSweep
+
+
+def sweep(
+    file: SweepFile,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    reports: ReportsFolder = Path("reports"),
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIANT", help="train this variant and the baseline; may be repeated", autocompletion=variants_of
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="train anew what has a record; the old trials move to RUNS/.old/")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
+    address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
+    executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
+    verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
+    checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+) -> None:
+    """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
+    from orchestrator.api import run_sweep
+    from orchestrator.machine import CannotStartError
+
+    if executor not in ("ray", "inline"):
+        wrong(f"--executor: ray or inline, got {executor!r}")
+    scaled = opened(file, scale)
+    if dry_run:
+        _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
+        return
+    with refused(CannotStartError):
+        result = run_sweep(
+            scaled,
+            file=file,
+            only=only or (),
+            fresh=fresh,
+            runs=runs,
+            reports=reports,
+            executor="inline" if executor == "inline" else "ray",
+            jobs=jobs,
+            address=address,
+            verbose=verbose,
+            checkpoint_seconds=60.0 * checkpoint_minutes,
+        )
+    raise typer.Exit(result.exit_code)
+
+
+def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path, *, fresh: bool) -> None:
+    from orchestrator.api import select, to_train
+    from orchestrator.records import Records
+
+    with refused(ValueError, OSError):
+        waiting = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)
+    for trial, state in waiting:
+        typer.echo(f"{trial.key}  {trial.variant}, seed {trial.seed}: {state}")
+    typer.echo(f"{len(waiting)} trials would be trained; nothing was written")
+    if fresh:
+        typer.echo(f"their folders would be moved to {runs / '.old'}")

@@ -1,0 +1,122 @@
+"""`why` and `reproduce`: what became of one trial, and whether it can be had again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.commands.shared import Key, RunsFolder, ScaleName, opened, refused, variants_of, wrong
+
+if TYPE_CHECKING:
+    from lm.record import Evaluation
+
+TrialOrFile = Annotated[
+    str,
+    typer.Argument(metavar="TRIAL", help="a trial's key or its beginning; or a sweep FILE with --variant and --seed"),
+]
+# Under the name of the option, so that variants are completed from the file.
+Variant = Annotated[str | None, typer.Option("--variant", help="of FILE", autocompletion=variants_of)]
+Seed = Annotated[int | None, typer.Option("--seed", help="of FILE [default: its first]")]
+
+
+def why(
+    file: TrialOrFile,
+    variant: Variant = None,
+    seed: Seed = None,
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+    lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
+) -> None:
+    """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
+    from lm.record import read_curve, read_record
+
+    with refused(ValueError):
+        key = _key(file, variant, seed, scale, runs)
+        record, curve = read_record(runs / key), read_curve(runs / key)
+    if record is None:
+        typer.echo(f"{key} has no record: it was stopped or still runs")
+    else:
+        typer.echo(f"{key} {record.status}" + ("" if record.reason is None else f": {record.reason}"))
+        if record.divergence is not None:
+            typer.echo(f"divergence: {record.divergence.model_dump_json()}")
+    try:
+        text = (runs / key / "failure.txt").read_text(encoding="utf-8", errors="replace")
+        typer.echo("\n".join(text.rstrip().splitlines()[-lines:]))
+    except FileNotFoundError:
+        typer.echo("no traceback was kept (failure.txt)")
+    for point in curve[-lines:]:
+        typer.echo(_in_words(point))
+    if not curve:
+        typer.echo("no epoch was finished")
+
+
+def reproduce(
+    key: Key,
+    epochs: Annotated[int | None, typer.Option(min=1, help="only the first so many [default: all]")] = None,
+    runs: RunsFolder = Path("runs"),
+) -> None:
+    """Train a trial again from its record alone, in a temporary folder, and compare the curves: PASS or FAIL.
+
+    On a CPU all numbers but times must be the same to the last bit; on a GPU losses within 1% of each other. Exit
+    codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, as where the text is another.
+    """
+    from lm.data import CorpusError
+    from lm.record import read_curve
+    from orchestrator.find_trial import record_of
+    from orchestrator.reproduce import circumstances, obstacles
+    from orchestrator.reproduce import reproduce as reproduce_trial
+
+    with refused(ValueError, CorpusError):
+        record = record_of(runs, key)
+        curve = read_curve(runs / record.key)
+        if (obstacle := next(obstacles(record, curve), None)) is not None:
+            wrong(obstacle)
+    os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads
+    for line in circumstances(record):
+        typer.echo(f"otherwise than in the record: {line}", err=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, refused(ValueError, CorpusError):
+            found = reproduce_trial(
+                record, curve, Path(folder) / "trial", epochs=epochs, said=lambda point: typer.echo(_in_words(point))
+            )
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    how = "bit for bit" if not found.tolerance else f"within {found.tolerance:.0%}"
+    if found.difference is not None:
+        typer.echo(f"FAIL ({how}): {found.difference}")
+        raise typer.Exit(1)
+    stages = f" and the scores of {found.stages} stages" if found.stages else ""
+    typer.echo(f"PASS: {found.epochs} epochs{stages} the same {how}")
+
+
+def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
+    from orchestrator.find_trial import find_key
+    from orchestrator.nearest import nearest
+    from orchestrator.records import Records
+    from orchestrator.rounds import known
+
+    if variant is None and seed is None:
+        return find_key(runs, text)
+    sweep = opened(Path(text), scale, silent=True)
+    trials = known(sweep, Records(runs)).trials
+    names = list(dict.fromkeys(trial.variant for trial in trials))
+    variant = sweep.baseline.name if variant is None else variant
+    seed = sweep.seeds[0] if seed is None else seed
+    if variant not in names:
+        wrong(f"--variant: unknown variant {variant!r}{nearest(variant, names)}")
+    found = [trial for trial in trials if (trial.variant, trial.seed) == (variant, seed)]
+    if not found:
+        wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
+    return found[0].reads_from or found[0].key
+
+
+def _in_words(point: Evaluation) -> str:
+    return (
+        f"{point.stage} epoch {point.epoch}: validation perplexity {point.valid_perplexity:.4f}, training loss "
+        f"{point.train_nats_per_token:.4f}, learning rate {point.learning_rate:g}, gradient norm "
+        f"{point.gradient_norm:.4g}"
+    )

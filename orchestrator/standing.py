@@ -1,0 +1,151 @@
+"""Where a sweep stands right now, from records, curves and locks; also while another process runs it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from lm.record import perplexity
+from orchestrator.hold import Holder, holders, is_held, lock_path, read_holder, trial_is_held
+from orchestrator.plan import State, state_in_words, state_of
+from orchestrator.records import Records
+from orchestrator.rounds import Known, Searched
+from orchestrator.sweep import ScaledSweep
+from orchestrator.timing import stage_epochs
+from orchestrator.trial import Trial
+from orchestrator.wording import value_in_words
+
+
+@dataclass(frozen=True)
+class TrialStanding:
+    """How far a trial has come; times in ISO 8601, None for what there is not yet.
+
+    `running` is a trial whose folder a process holds. `epochs` is the most that its stages may take together; the
+    perplexities are the curve's last and its best, which no cache has seen.
+    """
+
+    variant: str
+    seed: int
+    key: str
+    state: State | Literal["running"]
+    state_in_words: str
+    stage: str | None
+    epoch: int
+    epochs: int
+    valid_perplexity: float | None
+    best_valid_perplexity: float | None
+    last_epoch_at: str | None
+    finished_at: str | None
+
+
+@dataclass(frozen=True)
+class SearchStanding:
+    """How far a search has come: trials asked for, how many it will be at most (None: time decides), their states."""
+
+    variant: str
+    asked: int
+    trials: int | None
+    counts: dict[str, int]
+    best_valid_perplexity: float | None
+    best_values: dict[str, Any] | None
+
+    def in_words(self) -> str:
+        """A line of the terminal."""
+        of = "" if self.trials is None else f" of {self.trials}"
+        states = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        best = ""
+        if self.best_valid_perplexity is not None and self.best_values is not None:
+            values = ", ".join(f"{key} {value_in_words(value)}" for key, value in self.best_values.items())
+            best = f"; best {self.best_valid_perplexity:.2f} validation perplexity, with {values}"
+        return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}"
+
+
+@dataclass(frozen=True)
+class SweepStanding:
+    """A sweep's trials, who runs it (None if nobody does), its counts by state, and its best trial so far."""
+
+    sweep: str
+    scale: str
+    held_by: Holder | None
+    is_running: bool
+    counts: dict[str, int]
+    best: TrialStanding | None
+    trials: tuple[TrialStanding, ...]
+    searches: tuple[SearchStanding, ...]
+
+
+def search_standing(searched: Searched) -> SearchStanding:
+    """Where a search stands."""
+    best = searched.best
+    return SearchStanding(
+        variant=searched.task.variant,
+        asked=len(searched.found),
+        trials=searched.task.searching.trials,
+        counts=dict(Counter(found.state for found in searched.found)),
+        best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
+        best_values=None if best is None else dict(best.values),
+    )
+
+
+def sweep_standing(sweep: ScaledSweep, now: Known, records: Records) -> SweepStanding:
+    """Where a sweep stands; ValueError where a record cannot be read."""
+    found = tuple(_standing(trial, now.trials, records) for trial in now.trials)
+    counts: dict[str, int] = {}
+    for standing in found:
+        counts[standing.state] = counts.get(standing.state, 0) + 1
+    scored = [standing for standing in found if standing.best_valid_perplexity is not None]
+    running = is_held(lock_path(records.root, sweep.name, sweep.scale))
+    return SweepStanding(
+        sweep=sweep.name,
+        scale=sweep.scale,
+        held_by=read_holder(records.root, sweep.name, sweep.scale) if running else None,
+        is_running=running,
+        counts=counts,
+        best=min(scored, key=lambda standing: standing.best_valid_perplexity or math.inf, default=None),
+        trials=found,
+        searches=tuple(map(search_standing, now.searches)),
+    )
+
+
+def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", "killed"]]]:
+    """The last command of every sweep that was run with this folder, and what became of it, the latest first."""
+    found: list[tuple[Holder, Literal["running", "ended", "killed"]]] = []
+    for holder in holders(runs):
+        if is_held(lock_path(runs, holder.sweep, holder.scale)):
+            found.append((holder, "running"))
+        else:
+            found.append((holder, "killed" if holder.until is None else "ended"))
+    return found
+
+
+def _standing(trial: Trial, trials: list[Trial], records: Records) -> TrialStanding:
+    planned = state_of(trial, records)
+    folder = records.folder(trial.key)
+    running = trial_is_held(folder) and not (folder / "record.json").exists()
+    record, curve = records.find(trial), records.curve(trial)
+    last = curve[-1] if curve else None
+    return TrialStanding(
+        variant=trial.variant,
+        seed=trial.seed,
+        key=trial.key,
+        state="running" if running else planned,
+        state_in_words="running" if running else state_in_words(trial, planned, trials),
+        stage=None if last is None else last.stage,
+        epoch=last.epoch if last else 0,
+        epochs=sum(stage_epochs(trial.spec).values()),
+        valid_perplexity=None if last is None else last.valid_perplexity,
+        best_valid_perplexity=min((point.valid_perplexity for point in curve), default=None),
+        last_epoch_at=_written_at(folder / "curve.parquet"),
+        finished_at=None if record is None else record.finished_at,
+    )
+
+
+def _written_at(path: Path) -> str | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,88 @@
+"""A folder with a corpus and a sweep whose trials take a fraction of a second, and commands in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from lm.spec import TrainSpec
+from lm.train import train
+from orchestrator.__main__ import app
+from orchestrator.api import load_sweep
+from orchestrator.plan import plan
+from orchestrator.records import Records
+from orchestrator.trial import Trial
+from tests.lm.tiny import write_corpus
+
+SWEEP = """\
+name: toy
+question: Does it matter?
+base:
+  corpus: {name: corpus}
+  model: {layers: 1, embedding_size: 6, hidden_size: 10}
+  dropout: {weight: 0.3}
+  optimizer: {kind: sgd, learning_rate: 2.0, clip: 0.5}
+  bptt: {kind: fixed, length: 12}
+  batch_size: 4
+  epochs: 2
+  finetune: {epochs: 1}
+components:
+  weight-dropping: {off: {dropout.weight: 0.0}}
+  fine-tuning: {off: {finetune: null}}
+variants:
+  neural cache: {cache: {window: 5, weight: 0.1, flatness: 1.0}}
+seeds: [1]
+scales:
+  mini: {base: {epochs: 3}}
+"""
+
+
+def make_place(folder: Path) -> Path:
+    """The folder with `toy.yaml` and the text it names, to be worked in."""
+    write_corpus(folder / "corpus")
+    (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
+    return folder
+
+
+def trials() -> dict[str, Trial]:
+    """The trials of `toy.yaml` in the working directory, by variant."""
+    return {trial.variant: trial for trial in plan(load_sweep("toy.yaml", "paper"))}
+
+
+def settle(trial: Trial, runs: Path = Path("runs")) -> Path:
+    """Train a trial; its folder."""
+    return settle_spec(trial.spec, runs / trial.key, Records(runs).source(trial))
+
+
+def settle_spec(spec: TrainSpec, out: Path, source: Path | None = None) -> Path:
+    for _ in train(spec, out=out, resume_from=source, device="cpu"):
+        pass
+    return out
+
+
+def start(spec: TrainSpec, out: Path) -> Iterator[object]:
+    """A trial under way, after its first epoch; its folder is held as long as what is returned is."""
+    running = train(spec, out=out, device="cpu")
+    next(running)
+    return running
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command in this process."""
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def process(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own in that folder, so that MLflow and torch are its own too."""
+    environment = os.environ | {"LM_CACHE": str(folder / "cache")}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    return subprocess.run(
+        [sys.executable, *line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,155 @@
+"""Contrasts against least squares on the coded design, and their intervals against simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.contrasts import NO_DIFFERENCE, Contrasts, contrasts
+from orchestrator.interaction_tables import Estimand, estimands
+from orchestrator.statistics import NO_NOISE, ONE_SEED
+from orchestrator.sweep.designs import Ablation, Design, Factors
+
+Losses = dict[Factors, np.ndarray]
+
+
+def judged(ablation: Ablation, losses: Losses) -> tuple[list[Estimand], Contrasts]:
+    asked = estimands(ablation)
+    names = {away: ablation.variant(away) or "full" for away in losses}
+    weights = {f"{one.kind} {one.name}": {names[away]: weight for away, weight in one.weights.items()} for one in asked}
+    return asked, contrasts({names[away]: values for away, values in losses.items()}, weights)
+
+
+def simulated(ablation: Ablation, rng: np.random.Generator, seeds: int = 3, sd: float = 0.01) -> Losses:
+    """Losses with main effects and one two-way interaction."""
+    factors = ablation.factors
+    means = {
+        away: 4.0 + sum(0.02 * (factors.index(f) + 1) for f in away) + 0.05 * (set(factors[:2]) <= away)
+        for away in (Factors(), *ablation.removals)
+    }
+    return {away: rng.normal(mean, sd, seeds) for away, mean in means.items()}
+
+
+@pytest.mark.parametrize(("design", "count"), [("factorial", 2), ("factorial", 4), ("half", 5), ("quarter", 8)])
+def test_effects_are_those_of_least_squares_on_the_coded_design(design: Design, count: int) -> None:
+    ablation = Ablation(design, tuple("ABCDEFGH"[:count]))
+    losses = simulated(ablation, np.random.default_rng(count))
+    asked, result = judged(ablation, losses)
+    # All cells' own means give the residual variance; away is +1, there is -1.
+    effects = [(f,) for f in ablation.factors] + list(itertools.combinations(ablation.factors, 2))
+    runs = [(away, loss) for away, values in losses.items() for loss in values]
+    signs = np.array([[1 if f in away else -1 for f in ablation.factors] for away, _ in runs])
+    columns = [np.prod([signs[:, ablation.factors.index(f)] for f in effect], axis=0) for effect in effects]
+    fitted = np.linalg.lstsq(np.stack([np.ones(len(runs)), *columns], axis=1), [loss for _, loss in runs])[0][1:]
+    residual = np.concatenate([values - values.mean() for values in losses.values()])
+    degrees = len(runs) - len(losses)
+    deviation = math.sqrt((residual**2).sum() / degrees)
+    assert [one.name for one in asked] == [" × ".join(effect) for effect in effects]
+    assert not any(one.aliases for one in asked)
+    assert result.noise is not None
+    assert (result.noise.degrees_of_freedom, result.intervals) == (degrees, len(effects))
+    assert result.noise.deviation == pytest.approx(deviation)
+    critical = stats.t.isf(0.025 / len(effects), degrees)
+    for effect, coefficient, contrast in zip(effects, fitted, result.found.values(), strict=True):
+        scale = 2.0 if len(effect) == 1 else 4.0  # from -1 to +1, and that once more
+        assert contrast.nats == pytest.approx(scale * coefficient)
+        assert contrast.interval is not None
+        assert (contrast.interval.high - contrast.interval.low) / 2 == pytest.approx(
+            critical * scale * deviation / math.sqrt(len(runs))
+        )
+
+
+def test_the_interactions_of_both_and_pairs_are_differences_of_differences() -> None:
+    both = Ablation("both", ("A", "B", "C"))
+    cells = {"full": 4.0, "no A": 4.1, "no B": 4.0, "no C": 4.0, "stripped": 5.0}
+    cells |= {"only A": 4.6, "only B": 4.7, "only C": 5.0}
+    losses = {away: np.array([cells[both.variant(away) or "full"]]) for away in (Factors(), *both.removals)}
+    asked, result = judged(both, losses)
+    got = {(one.kind, one.name): c.nats for one, c in zip(asked, result.found.values(), strict=True)}
+    expected = {"A": 0.4, "B": 0.3, "C": 0.0}
+    assert got == pytest.approx(
+        {("alone", name): cost for name, cost in expected.items()}
+        | {("interaction", "A × the rest"): 0.4 - 0.1, ("interaction", "B × the rest"): 0.3}
+        | {("interaction", "C × the rest"): 0.0}
+    )
+    pairs = Ablation("pairs", ("A", "B"))
+    costs = {Factors(): 4.0, Factors("A"): 4.2, Factors("B"): 4.3, Factors("AB"): 4.4}
+    _, result = judged(pairs, {away: np.array([cost]) for away, cost in costs.items()})
+    assert [c.nats for c in result.found.values()] == [pytest.approx(4.4 - 4.2 - 4.3 + 4.0)]
+
+
+def test_a_fraction_of_low_resolution_tells_only_what_it_can() -> None:
+    asked = estimands(Ablation("half", ("A", "B", "C")))
+    assert [(one.name, one.aliases) for one in asked] == [("A", ("B × C",)), ("B", ("A × C",)), ("C", ("A × B",))]
+    asked = estimands(Ablation("half", tuple("ABCD")))
+    assert [(one.name, one.aliases) for one in asked if one.kind == "interaction"] == [
+        ("A × B", ("C × D",)),
+        ("A × C", ("B × D",)),
+        ("A × D", ("B × C",)),
+    ]
+    for ablation in (Ablation("eighth", tuple("ABCDEF")), Ablation("quarter", tuple("ABCDE"))):
+        rows = np.array([list(one.weights.values()) for one in estimands(ablation)])
+        assert np.allclose(rows @ rows.T, np.diag(np.diag(rows @ rows.T)))  # orthogonal: no effect told twice
+
+
+@pytest.mark.parametrize("design", ["both", "pairs", "factorial", "half"])
+def test_intervals_cover_all_true_contrasts_together(design: Design) -> None:
+    ablation = Ablation(design, tuple("ABCD"))
+    rng = np.random.default_rng(1)
+    _, exact = judged(ablation, simulated(ablation, rng, seeds=1, sd=0.0))
+    truth = [contrast.nats for contrast in exact.found.values()]
+    trials, missed = 600, 0
+    for _ in range(trials):
+        _, result = judged(ablation, simulated(ablation, rng, seeds=2))
+        intervals = [contrast.interval for contrast in result.found.values()]
+        missed += not all(i and t is not None and i.low <= t <= i.high for i, t in zip(intervals, truth, strict=True))
+    assert missed / trials <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+    assert missed > 0
+
+
+def test_reasons_where_nothing_can_be_said() -> None:
+    groups = {
+        "a": np.array([1.0, 2.0]),
+        "b": np.array([1.0, 2.5]),
+        "one": np.array([3.0]),
+        "twin": np.array([1.0, 2.0]),
+    }
+    weights = {
+        "missing": {"a": 1.0, "b": -1.0, "gone": 1.0},
+        "one seed": {"a": 1.0, "one": -1.0},
+        "twins": {"a": 1.0, "twin": -1.0},
+        "good": {"a": 1.0, "b": -1.0},
+    }
+    result = contrasts(groups, weights)
+    assert {name: (c.nats, c.reason) for name, c in result.found.items()} == {
+        "missing": (None, "gone not complete"),
+        "one seed": (-1.5, ONE_SEED),
+        "twins": (0.0, NO_DIFFERENCE),
+        "good": (-0.25, None),
+    }
+    assert [name for name, c in result.found.items() if c.interval] == ["good"]
+    # With one contrast of two groups it is Student's t.
+    ends, reference = result.found["good"].interval, stats.ttest_ind(groups["a"], groups["b"]).confidence_interval()
+    assert ends is not None
+    assert (ends.low, ends.high) == pytest.approx((reference.low, reference.high))
+    still = contrasts({"a": np.array([1.0, 1.0]), "b": np.array([2.0, 2.0])}, {"c": {"a": 1.0, "b": -1.0}})
+    assert (still.found["c"].reason, still.noise) == (NO_NOISE, None)
+
+
+def test_groups_that_are_equal_in_every_seed_are_one_measurement() -> None:
+    rng = np.random.default_rng(0)
+    full, a, both = (rng.normal(mean, 0.1, 2) for mean in (1.0, 2.0, 3.0))
+    weights = {"ab": 1.0, "a": -1.0, "b": -1.0, "full": 1.0}
+    twin = contrasts({"full": full, "a": a, "b": full, "ab": both}, {"x": weights})
+    plain = contrasts({"a": a, "ab": both}, {"x": {"ab": 1.0, "a": -1.0}})
+    assert twin.found["x"].nats == pytest.approx(plain.found["x"].nats)
+    one, other = twin.found["x"].interval, plain.found["x"].interval
+    assert one is not None and other is not None
+    assert twin.noise is not None and twin.noise.degrees_of_freedom == 3  # of full, too
+    narrower = (one.high - one.low) * stats.t.ppf(0.975, 2) / stats.t.ppf(0.975, 3) / twin.noise.deviation
+    assert plain.noise is not None
+    assert narrower == pytest.approx((other.high - other.low) / plain.noise.deviation)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from orchestrator.hold import HeldError, holders, holding, is_held, lock_path, read_holder, sweep_runs
+from orchestrator.standing import last_commands
+
+
+def hold_in_another_process(runs: Path) -> subprocess.Popen[str]:
+    """A process that holds a sweep until it is killed."""
+    code = f"""
+    from pathlib import Path
+    from orchestrator.hold import holding
+    with holding(Path({str(runs)!r}), "toy", "mini"):
+        print("held", flush=True)
+        input()
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_the_second_command_is_told_who_holds_a_sweep_until_that_one_dies(tmp_path: Path) -> None:
+    process = hold_in_another_process(tmp_path)
+    said = rf"^toy at scale mini is run by .*process {process.pid} on .*since 2"
+    with pytest.raises(HeldError, match=said), holding(tmp_path, "toy", "mini"):
+        pytest.fail("held twice")
+    assert sweep_runs(tmp_path)
+    with holding(tmp_path, "toy", "paper"), holding(tmp_path, "toy2", "mini"):
+        pass  # another scale or sweep is free
+    ((holder, state),) = [found for found in last_commands(tmp_path) if found[0].pid == process.pid]
+    assert (holder.sweep, holder.scale, state) == ("toy", "mini", "running")
+
+    process.kill()
+    process.communicate()
+    assert not sweep_runs(tmp_path)
+    assert ("mini", "killed") in {(holder.scale, state) for holder, state in last_commands(tmp_path)}
+    with holding(tmp_path, "toy", "mini"):
+        assert is_held(lock_path(tmp_path, "toy", "mini"))
+    holder = read_holder(tmp_path, "toy", "mini")
+    assert holder is not None
+    assert holder.until is not None
+    assert {state for _, state in last_commands(tmp_path)} == {"ended"}
+
+
+def test_a_sweep_that_ended_in_an_error_is_free_again(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), holding(tmp_path, "toy", "mini"):
+        raise ZeroDivisionError
+    assert not is_held(lock_path(tmp_path, "toy", "mini"))
+    assert [holder.until is not None for holder in holders(tmp_path)] == [True]
+
+
+def test_a_look_takes_nothing_and_is_seen_by_nobody(tmp_path: Path) -> None:
+    lock = tmp_path / "a.lock"
+    assert not is_held(lock)
+    assert not lock.exists()
+    with FileLock(lock):
+        assert is_held(lock)
+        assert is_held(lock)
+    assert not is_held(lock)
+    with FileLock(lock, timeout=0):
+        pass
+
+
+def test_a_damaged_note_holds_nothing_up(tmp_path: Path) -> None:
+    with holding(tmp_path, "toy", "mini"):
+        lock_path(tmp_path, "toy", "mini").with_suffix(".json").write_text("{")
+        assert holders(tmp_path) == []
+        with pytest.raises(HeldError, match="is run by another command"), holding(tmp_path, "toy", "mini"):
+            pytest.fail("held twice")

@@ -1,0 +1,112 @@
+"""Who gets more seeds, and that asking so often does not raise the error."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.records import Records
+from orchestrator.sequential import trials_by_look
+from orchestrator.statistics import compare
+from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.types import UntilDecided
+from orchestrator.trial import Trial
+from tests.factories import settle
+from tests.orchestrator.sweep_texts import read_text
+
+TEXT = """\
+name: toy
+question: Does it matter?
+base:
+  corpus: {name: pydoc}
+  model: {layers: 1, embedding_size: 8, hidden_size: 8}
+  dropout: {weight: 0.5, input: 0.4}
+  optimizer: {kind: sgd, learning_rate: 3.0}
+  epochs: 4
+components:
+  weight-dropping: {off: {dropout.weight: 0.0}}
+  input dropout: {off: {dropout.input: 0.0}}
+seeds: {min: 2, max: 6, until: decided}
+"""
+Means = Mapping[str, float]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> ScaledSweep:
+    return read_text(tmp_path, TEXT).at("paper")
+
+
+def finish(runs: Path, trials: list[Trial], means: Means, already: set[str], status: Mapping[str, str]) -> None:
+    """Settle what has no record: the variant's mean, and a noise of a tenth of a percent that only the seed decides."""
+    for trial in trials:
+        if trial.key not in already:
+            noise = np.random.default_rng([trial.seed, len(trial.variant)]).normal(0, 0.1)
+            settle(runs, trial, means[trial.variant] + noise, status=status.get(trial.variant, "complete"))
+            already.add(trial.key)
+
+
+def run(runs: Path, sweep: ScaledSweep, means: Means, **status: str) -> Counter[str]:
+    """Round after round until nothing is missing: how many seeds each variant got."""
+    settled: set[str] = set()
+    trials: list[Trial] = []
+    while (now := trials_by_look(sweep, Records(runs))) != trials:
+        trials = now
+        finish(runs, trials, means, settled, status)
+    return Counter(trial.variant for trial in trials)
+
+
+FAR = {"full": 100.0, "no weight-dropping": 150.0, "no input dropout": 140.0}
+ONE_CLOSE = FAR | {"no input dropout": 100.0}
+
+
+def test_rounds_grow_by_half() -> None:
+    assert UntilDecided(min=2, max=13, until="decided").looks == (2, 3, 4, 6, 9, 13)
+    assert UntilDecided(min=3, max=3, until="decided").looks == (3,)
+
+
+def test_what_is_decided_at_once_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
+    assert run(tmp_path / "runs", toy, FAR) == {"full": 2, "no weight-dropping": 2, "no input dropout": 2}
+
+
+def test_seeds_go_to_the_undecided_and_the_baseline(toy: ScaledSweep, tmp_path: Path) -> None:
+    got = run(tmp_path / "runs", toy, ONE_CLOSE)
+    assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6}
+
+
+def test_no_round_begins_beyond_the_total(tmp_path: Path) -> None:
+    few = read_text(tmp_path, TEXT.replace("until: decided", "until: decided, total: 11")).at("paper")
+    assert sum(run(tmp_path / "runs", few, ONE_CLOSE).values()) == 10  # the next look would make 14
+
+
+@pytest.mark.parametrize("status", ["diverged", "failed"])
+def test_a_variant_that_does_not_complete_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path, status: str) -> None:
+    got = run(tmp_path / "runs", toy, ONE_CLOSE, **{"no input dropout": status})
+    assert got["no input dropout"] == 2
+
+
+def test_a_round_under_way_is_not_judged(toy: ScaledSweep, tmp_path: Path) -> None:
+    first = trials_by_look(toy, Records(tmp_path / "runs"))
+    finish(tmp_path / "runs", first[:-1], ONE_CLOSE, set(), {})
+    assert trials_by_look(toy, Records(tmp_path / "runs")) == first
+
+
+def test_many_looks_err_no_more_often_than_one() -> None:
+    """Four variants that are the baseline in truth, looked at up to four times: a verdict anywhere is an error."""
+    looks, sweeps = (2, 3, 4, 6), 250
+    rng = np.random.default_rng(0)
+    errors = 0
+    for _ in range(sweeps):
+        losses = rng.normal(4.0, 0.01, size=(5, looks[-1]))
+        counts = [looks[0]] * 4
+        for look in looks:
+            variants = {str(i): losses[1 + i, : counts[i]] for i in range(4)}
+            effects = compare(losses[0, :look], variants, level=1 - 0.05 / len(looks)).effects
+            decided = [effects[str(i)].verdict != "not decided" for i in range(4)]
+            later = looks[min(looks.index(look) + 1, len(looks) - 1)]
+            counts = [count if done else later for count, done in zip(counts, decided, strict=True)]
+        errors += any(decided)
+    assert errors <= 0.05 * sweeps + 3 * (0.05 * 0.95 * sweeps) ** 0.5

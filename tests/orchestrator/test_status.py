@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hold import holding
+from tests.orchestrator.places import command, make_place, settle, start, trials
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(make_place(tmp_path))
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_status_tells_what_runs_what_is_done_and_the_best(place: Path) -> None:
+    full, other = trials()["full"], trials()["no weight-dropping"]
+    settle(full)
+    running = start(other.spec, place / "runs" / other.key)
+    with holding(place / "runs", "toy", "paper"):
+        code, out, _ = command("status", "toy.yaml", "--scale", "paper")
+        everything = json.loads(command("status", "toy.yaml", "--scale", "paper", "--json")[1])
+        sweeps = command("status")[1]
+    assert code == 0
+    rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
+    assert any(line.startswith("running by ") for line in out.splitlines())
+    assert {"done", "finetune-1", "3/3"} <= set(rows["full"])
+    assert {"running", "train", "1/3"} <= set(rows["no weight-dropping"])
+    assert "4 trials: 2 done, 1 running, 1 new" in out
+    assert "best so far: " in out
+    assert [line.split()[:3] for line in sweeps.splitlines()[1:2]] == [["toy", "paper", "running"]]
+
+    assert set(everything) == {"sweep", "scale", "held_by", "is_running", "counts", "best", "trials"}
+    assert set(everything["held_by"]) == {"sweep", "scale", "pid", "host", "user", "since", "until", "command"}
+    assert set(everything["trials"][0]) == {
+        "variant", "seed", "key", "state", "state_in_words", "stage", "epoch", "epochs", "valid_perplexity",
+        "best_valid_perplexity", "last_epoch_at", "finished_at",
+    }  # fmt: skip
+    assert everything["is_running"]
+    by_variant = {trial["variant"]: trial for trial in everything["trials"]}
+    assert by_variant["full"]["finished_at"]
+    assert by_variant["no weight-dropping"]["last_epoch_at"]
+    assert by_variant["neural cache"]["valid_perplexity"] is None
+    scored = [t for t in everything["trials"] if t["best_valid_perplexity"]]
+    assert everything["best"] == min(scored, key=lambda t: t["best_valid_perplexity"])
+
+    del running  # the generator is closed, as when its process ends
+    out = command("status", "toy.yaml", "--scale", "paper")[1]
+    assert "no command runs it now" in out
+    assert "4 trials: 2 done, 1 to resume, 1 new" in out
+    assert [state["state"] for state in json.loads(command("status", "--json")[1])["sweeps"]] == ["ended"]
+
+
+def test_status_of_nothing(place: Path) -> None:
+    assert command("status")[1].startswith("no sweep was run with ")
+    code, out, _ = command("status", "toy.yaml", "--scale", "mini")
+    assert code == 0
+    assert "4 trials: 3 new, 1 read" in out
+    assert not (place / "runs").exists()
+
+
+def test_plan_as_json_has_its_keys(place: Path) -> None:
+    settle(trials()["full"])
+    code, out, err = command("plan", "toy.yaml", "--json", "--scale", "paper", "--write-specs", "specs")
+    assert (code, err) == (0, "3 specs written to specs\n")
+    data = json.loads(out)
+    assert set(data) == {"sweep", "scale", "question", "counts", "trials"}
+    assert set(data["trials"][0]) == {
+        "variant", "change", "seed", "key", "parameters", "reads_from", "starts_from", "state",
+    }  # fmt: skip
+    assert data["counts"] == {"done": 2, "new": 2}

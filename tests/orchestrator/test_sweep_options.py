@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lm.record import read_record
+from orchestrator import load_records, load_sweep
+from orchestrator.api import select
+from orchestrator.hold import holding
+from orchestrator.records import Records
+from orchestrator.sweep import SweepError
+from tests.orchestrator.places import command, make_place, process, settle, start, trials
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(make_place(tmp_path))
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_the_python_interface_runs_a_part_and_then_anew(place: Path) -> None:
+    """One process for several runs, since MLflow's start takes most of the time."""
+    code = """
+from pathlib import Path
+from orchestrator import load_records, load_sweep, run_sweep
+sweep = load_sweep("toy.yaml", "paper")
+part = run_sweep(sweep, file=Path("toy.yaml"), only=["neural cache"], executor="inline")
+assert part.exit_code == 0, part
+assert part.counts == {"done": 2}, part
+assert len(load_records("runs")) == 2
+fresh = run_sweep("toy.yaml", scale="paper", only=["full"], fresh=True, executor="inline")
+assert fresh.counts == {"done": 1}, fresh
+print(fresh.report)
+"""
+    done = process(place, "-c", code)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[-1] == "reports/toy/paper/report.md"
+    assert [line for line in said if "moved" in line] == [f"1 trial folders moved to {place}/runs/.old"]
+    assert "3 of 4 planned trials complete" in (place / "reports/toy/paper/report.md").read_text(), "of the whole sweep"
+    full = trials()["full"]
+    old, new = (read_record(place / "runs" / folder) for folder in (f".old/{full.key}-1", full.key))
+    assert old is not None
+    assert new is not None
+    assert [stage.test for stage in old.stages] == [stage.test for stage in new.stages]
+    assert {path.name for path in (place / "runs" / ".old").iterdir()} == {f"{full.key}-1"}
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(place: Path) -> None:
+    code, out, _ = command("sweep", "toy.yaml", "--scale", "paper", "--dry-run", "--only", "neural cache")
+    assert code == 0
+    assert [line.split("  ")[1] for line in out.splitlines()[1:-1]] == [
+        "full, seed 1: new",
+        "neural cache, seed 1: new",
+    ]
+    assert out.splitlines()[-1] == "2 trials would be trained; nothing was written"
+    settle(trials()["full"])
+    out = command("sweep", "toy.yaml", "--scale", "paper", "--dry-run")[1]
+    assert "full" not in out
+    assert "2 trials would be trained" in out
+    out = command("sweep", "toy.yaml", "--scale", "paper", "--dry-run", "--fresh")[1]
+    assert "full, seed 1: done" in out
+    assert f"moved to {Path('runs/.old')}" in out
+    assert not {"reports", "mlflow.db"} & {path.name for path in place.iterdir()}
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_an_unknown_variant_is_told_before_anything_starts(place: Path, options: list[str]) -> None:
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--only", "no finetuning", *options)
+    assert code == 2
+    assert err == "--only: unknown variant 'no finetuning' (did you mean 'no fine-tuning'?)\n"
+    assert not (place / "runs").exists()
+
+
+def test_the_baseline_is_always_there(place: Path) -> None:
+    sweep = load_sweep("toy.yaml", "paper")
+    assert [variant.name for variant in select(sweep, ["neural cache"]).variants] == ["full", "neural cache"]
+    assert select(sweep, []) is sweep
+
+
+def test_the_second_command_on_a_sweep_ends_with_who_holds_it(place: Path) -> None:
+    with holding(place / "runs", "toy", "paper"):
+        code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
+        assert code == 2
+        assert err.startswith("toy at scale paper is run by ")
+        assert f"process {os.getpid()} on " in err
+        assert "`python -m orchestrator status` shows it" in err
+        assert err.count("\n") == 1
+    assert not (place / "mlflow.db").exists()
+    assert not list(place.glob("runs/*/"))[1:], "only the folder of the locks"
+
+
+def test_fresh_moves_no_folder_in_which_someone_trains(place: Path) -> None:
+    full = trials()["full"]
+    running = start(full.spec, place / "runs" / full.key)
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", "--fresh")
+    assert code == 2
+    assert err == f"--fresh: {place / 'runs' / full.key} is in use: a process trains in it\n"
+    assert not (place / "runs" / ".old").exists()
+    del running
+
+
+def test_records_are_loaded_by_key(place: Path) -> None:
+    full = trials()["full"]
+    settle(full)
+    records = load_records("runs")
+    assert list(records) == [full.key]
+    assert records[full.key] == Records(place / "runs").find(full)
+    assert load_records("nowhere") == {}
+    with pytest.raises(SweepError, match="unknown scale 'papre'"):
+        load_sweep("toy.yaml", "papre")
+    (place / "runs" / full.key / "record.json").write_text("{}")
+    with pytest.raises(ValueError, match="not a record of this version"):
+        load_records("runs")
+
+
+def test_a_watched_report_follows_the_records_until_interrupted(place: Path) -> None:
+    line = [sys.executable, "-m", "orchestrator", "report", "toy.yaml", "--scale", "paper", "--watch", "--every", "0.1"]
+    watching = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    page = place / "reports/toy/paper/report.md"
+
+    def wait_for(text: str) -> None:
+        until = time.monotonic() + 60.0
+        while not (page.exists() and text in page.read_text()):
+            assert watching.poll() is None, watching.communicate()
+            assert time.monotonic() < until, "waited in vain"
+            time.sleep(0.05)
+
+    wait_for("0 of 4 planned trials complete")
+    settle(trials()["full"])
+    wait_for("2 of 4 planned trials complete")
+    written = page.stat().st_mtime_ns
+    time.sleep(0.5)
+    assert page.stat().st_mtime_ns == written, "nothing changed"
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=30)
+    assert watching.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_shell_completes_scales_and_variants(place: Path) -> None:
+    def completed(*words: str) -> list[str]:
+        line = " ".join(["orchestrator", *words])
+        environment = os.environ | {
+            "_ORCHESTRATOR_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words)),
+        }
+        code = "import sys; sys.argv = ['orchestrator']; from orchestrator.__main__ import app; app()"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+        return [word for word in done.stdout.split("\n") if word]
+
+    assert completed("sweep", "to") == ["toy.yaml"]
+    assert completed("sweep", "toy.yaml", "--scale", "m") == ["mini"]
+    assert completed("sweep", "toy.yaml", "--only", "neu") == ["neural cache"]
+    assert completed("sweep", "none.yaml", "--scale", "m") == []
+    assert set(completed("re")) == {"report", "reproduce"}

@@ -1,0 +1,105 @@
+"""What a sweep file may not search, and how it is told."""
+
+# ruff: noqa: E501 (one case a line reads best)
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.sweep.searches import Search, Tune
+from tests.orchestrator.sweep_texts import errors_of, read_text
+
+SEARCH = """\
+name: toy
+question: What is best?
+base:
+  corpus: {name: pydoc}
+  model: {layers: 1, embedding_size: 8, hidden_size: 8}
+  optimizer: {kind: sgd, learning_rate: 3.0}
+  epochs: 4
+search:
+  trials: 4
+  space:
+    optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 10.0}
+    head:
+      kind: choice
+      among:
+        softmax: {kind: softmax}
+        mixture: {kind: mixture, experts: [0, 2]}
+    head.dropout: {kind: uniform, low: 0.0, high: 0.5, when: {head.kind: mixture}}
+    size:
+      kind: change
+      among:
+        small: {}
+        large: {model.hidden_size: 16, model.embedding_size: 16}
+  start: [{optimizer.learning_rate: 1.0, head: mixture, size: small}]
+seeds: [1, 2]
+scales:
+  tiny: {search: {trials: 2}}
+"""
+TUNE = (
+    SEARCH.replace("search:\n", "tune:\n")
+    .replace("{search:", "{tune:")
+    .replace("seeds: [1, 2]\n", "components:\n  clip: {off: {optimizer.clip: 0.5}}\nseeds: [1, 2]\n")
+)
+
+RATE = "optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 10.0}"
+WRONG_SEARCHES = {
+    "a path": (RATE, "optimiser.learning_rate: {kind: uniform, low: 0.1, high: 10.0}", "11: search.space.optimiser.learning_rate: unknown key 'optimiser' (did you mean 'optimizer'?)"),
+    "a kind": ("kind: log_uniform", "kind: loguniform", "11: search.space.optimizer.learning_rate.kind: unknown kind 'loguniform' (did you mean 'log_uniform'?)"),
+    "ends": ("low: 0.1, high: 10.0", "low: 10.0, high: 0.1", "11: search.space.optimizer.learning_rate.low: low must be below high, got 10 and 0.1"),
+    "an end that no spec can have": ("low: 0.0, high: 0.5,", "low: 0.0, high: 1.5,", "17: search.space.head.dropout.high: should be less than 1, got 1.5"),
+    "an option that no spec can have": ("experts: [0, 2]", "experts: [2]", "16: search.space.head.among.mixture.experts"),
+    "an option that does not fit": ("experts: [0, 2]", "experts: [0, 0, 2]", "16: search.space.head.among.mixture: head.experts lists 3 counts; the embedding and 1 layers need 2"),
+    "a condition that never holds": ("{head.kind: mixture}", "{head.kind: ecoc}", "17: search.space.head.dropout.when.head.kind: never holds: nothing before 'head.dropout' gives 'head.kind' the value 'ecoc'"),
+    "a change": ("large: {model.hidden_size", "large: {model.hiden_size", "22: search.space.size.among.large.model.hiden_size: unknown key 'hiden_size' (did you mean 'hidden_size'?)"),
+    "seeds": (RATE, "seed: {kind: integer, low: 1, high: 9}", "11: search.space.seed: the seed is never searched over: replicates are listed under 'seeds'"),
+    "a corpus in a change": ("small: {}", "small: {corpus: {name: ptb}}", "18: search.space.size: the corpus is never searched over: losses on different texts do not compare"),
+    "a start outside": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 11,", "23: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 10, got 11"),
+    "a start of no option": ("head: mixture,", "head: mixtur,", "23: search.start.0.head: should be one of softmax, mixture, got 'mixtur' (did you mean 'mixture'?)"),
+    "a start of nothing": ("size: small}]", "sise: small}]", "23: search.start.0.sise: unknown key 'sise' (did you mean 'size'?)"),
+    "no end": ("  trials: 4\n", "", "8: search.trials: trials or training_hours must say when the search ends"),
+    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n", "8: search.scheduler: scheduler must be null for several objectives: what is stopped early has no place on a front"),
+    "an objective": ("  trials: 4\n", "  trials: 4\n  objectives: [test]\n", "10: search.objectives.0: should be"),
+    "a training seed that judges": ("  trials: 4\n", "  trials: 4\n  training_seed: 2\n", "10: search.training_seed: should be none of 'seeds', on which what was found is judged, got 2"),
+    "a scale": ("{trials: 2}", "{trials: 0}", "26: scales.tiny.search.trials: should be greater than or equal to 1, got 0"),
+    "a scale's unknown key": ("{trials: 2}", "{trails: 2}", "26: scales.tiny.search.trails: unknown key 'trails' (did you mean 'trials'?)"),
+    "a scale's other word": ("tiny: {search:", "tiny: {tune:", "26: scales.tiny.tune: the sweep has no 'tune' to replace values of"),
+    "variants of a search": ("seeds: [1, 2]", "variants: {wide: {batch_size: 9}}\nseeds: [1, 2]", "8: search: a search is for the base alone; to search for every variant alike, write 'tune'"),
+    "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
+}  # fmt: skip
+WRONG_TUNING = {
+    "epochs": (RATE, "epochs: {kind: integer, low: 1, high: 9}", "11: tune.space.epochs: tuning gives every trial the same budget: epochs are not tuned"),
+    "no number of trials": ("  trials: 4\n", "", "8: tune.trials: trials must be given: every variant gets the same number"),
+    "a range of no variant": ("  trials: 4\n", "  trials: 4\n  variants: {no clp: {batch_size: {kind: integer, low: 2, high: 9}}}\n", "10: tune.variants.no clp: unknown key 'no clp' (did you mean 'no clip'?)"),
+    "a range that does not fit": ("  trials: 4\n", "  trials: 4\n  variants: {no clip: {batch_size: {kind: integer, low: 0, high: 9}}}\n", "10: tune.variants.no clip.batch_size.low: should be greater than or equal to 1, got 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG_SEARCHES)
+def test_a_wrong_search_is_told_at_its_line(case: str, tmp_path: Path) -> None:
+    old, new, line = WRONG_SEARCHES[case]
+    assert SEARCH.count(old) == 1, old
+    lines = errors_of(tmp_path, SEARCH.replace(old, new))
+    assert any(error.startswith(line) for error in lines), lines
+
+
+@pytest.mark.parametrize("case", WRONG_TUNING)
+def test_wrong_tuning_is_told_at_its_line(case: str, tmp_path: Path) -> None:
+    old, new, line = WRONG_TUNING[case]
+    assert TUNE.count(old) == 1, old
+    lines = errors_of(tmp_path, TUNE.replace(old, new))
+    assert any(error.startswith(line) for error in lines), lines
+
+
+def test_a_scale_replaces_single_values(tmp_path: Path) -> None:
+    search = read_text(tmp_path, SEARCH)
+    assert isinstance(search.at("paper").searching, Search)
+    small = search.at("tiny").searching
+    assert small is not None and search.search is not None and small.trials == 2 and small.space == search.search.space
+
+
+def test_tuning_is_read(tmp_path: Path) -> None:
+    assert isinstance(read_text(tmp_path, TUNE).at("tiny").searching, Tune)
