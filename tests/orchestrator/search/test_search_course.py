@@ -346,3 +346,8 @@ def test_infinite_losses_never_reach_the_ledger(tmp_path: Path) -> None:
     for epoch, nats in enumerate((math.inf, 5.0, math.nan, 6.0), 1):
         assert course.goes_on(trial, type(first)(**{**vars(first), "epoch": epoch, "valid_nats_per_token": nats}))
     assert found(one, tmp_path)[0].curve == ((2, 5.0), (3, 5.0), (4, 5.0))
+
+
+def test_cma_es_takes_one_objective_alone() -> None:
+    with pytest.raises(ValueError, match="sampler cma_es searches for one objective alone"):
+        task(sampler={"kind": "cma_es"}, objectives=["validation", "parameters"], scheduler=None)
