@@ -124,9 +124,7 @@ def main() -> None:
     sweep = read_sweep(asked.file).at(asked.scale)
     assert isinstance(sweep.searching, Search), "the file does not search"
     base = SearchTask("base", sweep.baseline.spec, sweep.searching)
-    print(
-        "repeat  way               trials  seconds  best valid ppl  reached after  of random's time: in all, to its best"
-    )
+    print("repeat  way               trials  seconds  best valid ppl  reached after  share of random's time")
     shares: dict[str, list[float]] = {way: [] for way in WAYS}
     for repeat in range(asked.repeats):
         target, whole, first = -math.inf, math.inf, math.inf
@@ -143,7 +141,7 @@ def main() -> None:
             shares[way].append(reached / whole)
             print(
                 f"{repeat:6}  {way:16}  {now.trials:6}  {now.seconds:7.0f}  {perplexity(now.best_nats):14.2f}  "
-                f"{reached:13.0f}  {reached / whole:.2f}, {reached / first:.2f}",
+                f"{reached:13.0f}  {reached / whole:.2f} of all, {reached / first:.2f} of that to its best",
                 flush=True,
             )
     for way, values in shares.items():
