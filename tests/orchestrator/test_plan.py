@@ -8,7 +8,7 @@ import yaml
 from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
-from orchestrator import plan as planning
+from orchestrator import facts
 from orchestrator.plan import plan, state_in_words, state_of, write_specs
 from orchestrator.records import Records
 from orchestrator.sweep import check_vocabularies, read_sweep
@@ -45,8 +45,8 @@ def test_the_base_is_called_what_the_sweep_calls_it(tmp_path: Path) -> None:
 
 
 def test_a_key_is_that_of_spec_and_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "fingerprint_of", lambda corpus: "abc")
-    monkeypatch.setattr(planning, "vocabulary_size_of", lambda corpus: 10)
+    monkeypatch.setattr(facts, "fingerprint_of", lambda corpus: "abc")
+    monkeypatch.setattr(facts, "vocabulary_size_of", lambda corpus: 10)
     for trial in planned(tmp_path, GOOD):
         assert trial.key == trial_key(trial.spec, "abc")
 
@@ -164,7 +164,7 @@ def settle(runs: Path, trial: Trial, status: str) -> None:
 
 
 def test_a_trial_is_new_under_way_or_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "fingerprint_of", lambda corpus: "f")
+    monkeypatch.setattr(facts, "fingerprint_of", lambda corpus: "f")
     trials = planned(tmp_path, GOOD)
     one, two = by_variant(trials, 1), by_variant(trials, 2)
     runs = tmp_path / "runs"
