@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from orchestrator.commands import runs
+from orchestrator.commands.export import export
 from orchestrator.commands.plan import plan, schema
 from orchestrator.commands.report import report
 from orchestrator.commands.status import status
@@ -30,7 +31,7 @@ def _main() -> None:
     3 the budget was reached first, 130 or 143 interrupted (everything can be resumed)."""
 
 
-for command in (plan, sweep, status, report, why, reproduce, schema):
+for command in (plan, sweep, status, report, why, reproduce, export, schema):
     app.command()(command)
 app.add_typer(runs.app, name="runs")
 

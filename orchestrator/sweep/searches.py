@@ -215,6 +215,8 @@ class Search(Searching):
     def _bounded(self) -> Self:
         if self.trials is None and self.training_hours is None and self.sampler.kind != "grid":
             raise ValueError("trials or training_hours must say when the search ends")
+        if len(self.objectives) > 1 and self.sampler.kind == "cma_es":
+            raise ValueError("sampler cma_es searches for one objective alone: several need another, such as tpe")
         if len(self.objectives) > 1 and self.scheduler is not None:
             raise ValueError(
                 "scheduler must be null for several objectives: what is stopped early has no place on a front"

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
+from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.search.ledger import Found
 from orchestrator.search.study.dimensions import distribution
@@ -51,10 +53,15 @@ def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[floa
 def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) -> None:
     """Write studies by name into an Optuna storage, such as `sqlite:///optuna.db`, in the place of those of that name.
 
-    A copy for reading, such as with optuna-dashboard: nothing here is ever read back.
+    A copy for reading, such as with optuna-dashboard: nothing here is ever read back. ValueError, which does not repeat
+    the URL and its password, where no storage can be opened there.
     """
     with quiet():
-        storage = optuna.storages.RDBStorage(url)
+        try:
+            storage = optuna.storages.RDBStorage(url)
+        except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
+            rule = "should be the URL of a database that can be opened, such as sqlite:///optuna.db"
+            raise ValueError(f"--optuna: {rule}, got one with a {type(error).__name__}") from error
         for name, (task, found) in studies.items():
             if name in optuna.get_all_study_names(storage):
                 optuna.delete_study(study_name=name, storage=storage)

@@ -1,8 +1,7 @@
-"""Optuna's samplers and pruners as a sweep file names them, every option said, since Optuna's defaults change."""
+"""Optuna's samplers and pruners as a sweep file names them; all options said that are not deprecated."""
 
 from __future__ import annotations
 
-import math
 from typing import assert_never
 
 import numpy as np
@@ -24,11 +23,9 @@ def sampler_for(
                 seed=own,
                 n_startup_trials=sampler.startup_trials,
                 n_ei_candidates=24,
-                gamma=lambda n: min(math.ceil(0.1 * n), 25),
                 multivariate=True,
                 group=True,  # of a conditional space: what is searched together is estimated together
                 constant_liar=True,
-                warn_independent_sampling=False,
             )
         case searches.GaussianProcessSampler():
             return GPSampler(

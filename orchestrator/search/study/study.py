@@ -8,9 +8,10 @@ What a trial that ended tells the samplers (Optuna's state in capitals):
 - complete: COMPLETE with its objectives.
 - stopped: PRUNED. TPE ranks it behind every complete trial, by how far it came, then by its loss there. The Gaussian
   process and CMA-ES leave it out.
-- diverged: PRUNED without a curve, which TPE ranks last of all, however far it came. The Gaussian process gets it with
-  the worst values that a complete trial had, since it would else never hear of it; CMA-ES draws another.
+- diverged: PRUNED without a curve, which TPE ranks last of all, however far it came.
 - failed: FAIL, which no sampler sees: it may be the machine's fault.
+The Gaussian process gets what diverged or failed as COMPLETE with the worst values of any complete trial: a place of
+which it hears nothing it asks for again and again. CMA-ES draws another point.
 A trial that still runs is to TPE a bad one (a constant liar), so that several at once do not all try the same.
 """
 
@@ -107,19 +108,22 @@ class Study:
         worst = [max(values) for values in zip(*complete, strict=True)]
         impute = bool(worst) and isinstance(self._task.searching.sampler, searches.GaussianProcessSampler)
         for trial in trials:
-            study.add_trial(_as_seen(trial, trial.number in self._diverged, worst if impute else None))
+            lost = trial.number in self._diverged
+            if impute and (lost or trial.state == TrialState.FAIL):
+                study.add_trial(create_trial(values=worst, params=trial.params, distributions=trial.distributions))
+            else:
+                study.add_trial(_as_seen(trial, with_curve=not lost))
         return study
 
 
-def _as_seen(trial: FrozenTrial, diverged: bool, worst: Sequence[float] | None) -> FrozenTrial:
-    imputed = diverged and worst is not None
-    step = trial.last_step
+def _as_seen(trial: FrozenTrial, with_curve: bool) -> FrozenTrial:
+    step = trial.last_step if with_curve else None
     return create_trial(
-        state=TrialState.COMPLETE if imputed else trial.state,
-        values=worst if imputed else trial.values if trial.state == TrialState.COMPLETE else None,
+        state=trial.state,
+        values=trial.values if trial.state == TrialState.COMPLETE else None,
         params=trial.params,
         distributions=trial.distributions,
         system_attrs={key: value for key, value in trial.system_attrs.items() if key.startswith("cma:")},
         # The last point of a curve is all that a sampler reads of it.
-        intermediate_values={} if diverged or step is None else {step: trial.intermediate_values[step]},
+        intermediate_values={} if step is None else {step: trial.intermediate_values[step]},
     )

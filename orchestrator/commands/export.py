@@ -1,0 +1,36 @@
+"""`export`: what searches found, for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.shared import RunsFolder, ScaleName, SweepFile, opened, refused, wrong
+
+
+def export(
+    file: SweepFile,
+    optuna: Annotated[
+        str, typer.Option(metavar="URL", help="an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard")
+    ],
+    scale: ScaleName = None,
+    runs: RunsFolder = Path("runs"),
+) -> None:
+    """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
+    from orchestrator.records import Records
+    from orchestrator.rounds import known
+
+    sweep = opened(file, scale)
+    if sweep.searching is None:
+        wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
+    with refused(ValueError, OSError):
+        searches = known(sweep, Records(runs.resolve())).searches
+        studies = {f"{sweep.name}.{sweep.scale}.{one.task.variant}": (one.task, one.found) for one in searches}
+        # Optuna takes most of a second to import.
+        from orchestrator.search.study import export as write
+
+        write(studies, optuna)
+    for name, (_, found) in studies.items():
+        typer.echo(f"{name}: {len(found)} trials")

@@ -1,0 +1,152 @@
+"""How soon a sweep file's search finds what plain random search finds, in seconds of training.
+
+    python tests/benchmarks/search.py sweeps/search_awd.yaml --scale laptop --repeats 5 --runs DIR
+
+Three ways over the same space and seeds: `random` draws values and trains each trial to its end; `random+scheduler`
+has the file's scheduler too; `file` is the search as the file has it. Starting points are left out of all three, since
+one near the best would make any search look fast. Each repeat has its own sampler seed and training seed. The others
+go on until they have reached the best validation loss of `random`, or have trained as long as `random` did in all.
+Trials run one at a time in this process. Every way of every repeat has its own folder in DIR, so that none is told what
+another trained; the same command again goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from lm.record import Evaluation, Record, perplexity
+from orchestrator.facts import Facts
+from orchestrator.inline import run_inline
+from orchestrator.interrupt import Interrupt
+from orchestrator.records import Records
+from orchestrator.search.course import SearchCourse
+from orchestrator.search.ledger import Found, ledger_path, read_found
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep import read_sweep
+from orchestrator.sweep.searches import RandomSampler, Search
+from orchestrator.trial import Trial
+from orchestrator.work import Grant
+
+WAYS = ("random", "random+scheduler", "file")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Training in all until a loss was reached, None where it was not, and the best loss there is."""
+
+    seconds: float
+    reached: float | None
+    best_nats: float
+    trials: int
+
+
+class Enough:
+    """A search until a loss is reached or so many seconds of training are spent."""
+
+    def __init__(self, course: SearchCourse, ledger: Path, target: float, most_seconds: float) -> None:
+        self._course, self._ledger = course, ledger
+        self._target, self._most_seconds = target, most_seconds
+
+    def next(self) -> Trial | None:
+        now = spent(self._ledger, self._target)
+        over = now.reached is not None or now.seconds >= self._most_seconds
+        return None if over else self._course.next()
+
+    def ended(self) -> bool:
+        return self._course.ended()
+
+    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
+        return self._course.goes_on(trial, evaluation)
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        self._course.settled(trial, record)
+
+
+class Silent:
+    def started(self, trial: Trial) -> None: ...
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None: ...
+
+    def settled(self, trial: Trial, record: Record | None) -> None: ...
+
+
+def spent(ledger: Path, target: float) -> Spent:
+    """What a search, one trial at a time, has trained until its losses reached the target."""
+    before, reached = 0.0, None
+    found = read_found(ledger) if ledger.exists() else []
+    for trial in found:
+        if reached is None and (seconds := seconds_until(trial, target)) is not None:
+            reached = before + seconds
+        before += trial.seconds
+    best = min((trial.valid_nats for trial in found if trial.valid_nats is not None), default=math.inf)
+    return Spent(before, reached, best, len(found))
+
+
+def seconds_until(trial: Found, target: float) -> float | None:
+    """Of its epochs alike long; None where the trial does not reach the target."""
+    epoch = next((epoch for epoch, nats in trial.curve if nats <= target), None)
+    return None if epoch is None else trial.seconds * epoch / trial.epochs
+
+
+def run(base: SearchTask, way: str, repeat: int, runs: Path, target: float, most_seconds: float) -> Spent | None:
+    """One way to search, to its end or until it reached the target; None where it was interrupted."""
+    update: dict[str, object] = {"start": (), "sampler_seed": repeat, "training_seed": 1000 + repeat}
+    if way != "file":
+        update["sampler"] = RandomSampler(kind="random")
+    if way == "random":
+        update["scheduler"] = None
+    else:
+        update |= {"trials": None, "training_hours": 1e6}
+    searching = base.searching.model_copy(update=update)
+    task = SearchTask(base.variant, base.base.model_copy(update={"seed": 1000 + repeat}), searching, base.fixed)
+    records, facts = Records((runs / f"{way}-{repeat}").resolve()), Facts()
+    ledger = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
+    interrupt = Interrupt()
+    course = Enough(SearchCourse([task], records, facts), ledger, target, most_seconds)
+    run_inline(course, Grant(records.root, 1.0, 0.0, 600.0), Silent(), interrupt)
+    return None if interrupt.signal is not None else spent(ledger, target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--scale", default="laptop")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--runs", type=Path, default=Path("runs/search-benchmark"))
+    asked = parser.parse_args()
+    sweep = read_sweep(asked.file).at(asked.scale)
+    assert isinstance(sweep.searching, Search), "the file does not search"
+    base = SearchTask("base", sweep.baseline.spec, sweep.searching)
+    print("repeat  way               trials  seconds  best valid ppl  reached after  share of random's time")
+    shares: dict[str, list[float]] = {way: [] for way in WAYS}
+    for repeat in range(asked.repeats):
+        target, whole, first = -math.inf, math.inf, math.inf
+        for way in WAYS:
+            if (now := run(base, way, repeat, asked.runs, target, whole)) is None:
+                print("interrupted; the same command goes on")
+                return
+            if way == "random":
+                target, whole = now.best_nats, now.seconds
+                ledger = next((asked.runs / f"random-{repeat}" / ".searches").iterdir())
+                now = spent(ledger, target)
+                first = now.reached or math.inf
+            reached = math.inf if now.reached is None else now.reached
+            shares[way].append(reached / whole)
+            print(
+                f"{repeat:6}  {way:16}  {now.trials:6}  {now.seconds:7.0f}  {perplexity(now.best_nats):14.2f}  "
+                f"{reached:13.0f}  {reached / whole:.2f} of all, {reached / first:.2f} of that to its best",
+                flush=True,
+            )
+    for way, values in shares.items():
+        print(f"median {way}: reached after {statistics.median(values):.2f} of the time of random search in all")
+
+
+if __name__ == "__main__":
+    main()

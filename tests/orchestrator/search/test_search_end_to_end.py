@@ -1,0 +1,144 @@
+"""A search that trains for real, in this process: stopped early, interrupted, resumed to the same ledger, exported."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+
+import optuna
+import pytest
+from typer.testing import CliRunner
+
+from lm.record import Evaluation, Record
+from lm.spec import TrainSpec
+from orchestrator.__main__ import app
+from orchestrator.facts import Facts
+from orchestrator.inline import run_inline
+from orchestrator.interrupt import Interrupt
+from orchestrator.records import Records
+from orchestrator.search.course import SearchCourse
+from orchestrator.search.ledger import best, ended, ledger_path, read_found
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep.searches import Search
+from orchestrator.trial import Trial
+from orchestrator.work import Grant
+
+SEARCH = """
+search:
+  trials: 6
+  sampler: {kind: tpe, startup_trials: 3}
+  scheduler: {kind: asha, grace_epochs: 1, reduction_factor: 2}
+  space:
+    optimizer.learning_rate: {kind: log_uniform, low: 0.01, high: 10.0}
+    dropout.input: {kind: uniform, low: 0.0, high: 0.5}
+"""
+SWEEP = """
+name: tiny
+question: Which rate?
+base:
+  corpus: {name: corpus}
+  model: {layers: 1, embedding_size: 8, hidden_size: 8}
+  bptt: {kind: fixed, length: 10}
+  optimizer: {kind: sgd, learning_rate: 1.0, clip: 0.25}
+  batch_size: 8
+  epochs: 4
+seeds: [1]
+"""
+
+
+class Heard:
+    """Sends this process an interrupt at its n-th evaluation."""
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        self.trained: list[str] = []
+        self.stopped_early = 0
+        self._left = interrupt_at
+
+    def started(self, trial: Trial) -> None:
+        self.trained.append(trial.key)
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                signal.raise_signal(signal.SIGINT)
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        self.stopped_early += trial.stopped_early
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(7)
+    (tmp_path / "corpus").mkdir()
+    for split, lines in (("train", 300), ("valid", 60), ("test", 60)):
+        text = "\n".join(" ".join(f"w{min(int(rng.expovariate(0.2)), 30)}" for _ in range(9)) for _ in range(lines))
+        (tmp_path / "corpus" / f"{split}.txt").write_text(text + "\n")
+    (tmp_path / "tiny.yaml").write_text(SWEEP + SEARCH)
+    return tmp_path
+
+
+def searched(runs: Path, interrupt_at: int | None = None) -> tuple[SearchTask, Path, Heard]:
+    import yaml
+
+    base = TrainSpec.model_validate(yaml.safe_load(SWEEP)["base"] | {"seed": 0})
+    task = SearchTask("best found", base, Search.model_validate(yaml.safe_load(SEARCH)["search"]))
+    heard, records, facts = Heard(interrupt_at), Records(runs), Facts()
+    run_inline(SearchCourse([task], records, facts), Grant(runs, 1.0, 0.0, 600.0), heard, Interrupt())
+    return task, ledger_path(runs, task.key(facts.fingerprint(base.corpus))), heard
+
+
+def without_times(ledger: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> None:
+    task, ledger, heard = searched(place / "runs")
+    found = read_found(ledger)
+    assert ended(task, found)
+    assert {trial.state for trial in found} == {"complete", "stopped"}
+    assert heard.stopped_early == sum(trial.state == "stopped" for trial in found)
+    assert all(trial.seconds > 0.0 for trial in found)
+    for trial in found:
+        folder = place / "runs" / str(trial.key)
+        assert (folder / "record.json").exists() == (trial.state == "complete")
+        assert (folder / "checkpoints").exists() == (trial.state == "stopped")
+    chosen = best(found)
+    assert chosen is not None
+    record = json.loads((place / "runs" / str(chosen.key) / "record.json").read_text())
+    assert record["stages"][-1]["valid"]["nats_per_token"] == chosen.valid_nats
+
+    _, other, first = searched(place / "again", interrupt_at=3)
+    assert not ended(task, read_found(other))
+    _, other, second = searched(place / "again")
+    assert second.trained[0] == first.trained[-1]
+    assert without_times(other) == without_times(ledger)
+
+
+def test_export_writes_what_a_search_found(place: Path) -> None:
+    url = f"sqlite:///{place}/optuna.db"
+    result = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
+    assert result.exit_code == 0, result.output
+    assert "tiny.paper.best found: 0 trials" in result.output
+    searched(place / "runs")
+    result = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
+    assert "tiny.paper.best found: 6 trials" in result.output
+    assert len(optuna.load_study(study_name="tiny.paper.best found", storage=url).trials) == 6
+
+
+def test_export_says_what_is_wrong(place: Path) -> None:
+    (place / "plain.yaml").write_text(SWEEP + "components: {a: {off: {batch_size: 4}}}\n")
+    plain = CliRunner().invoke(app, ["export", "plain.yaml", "--optuna", "sqlite:///optuna.db", "--scale", "paper"])
+    assert plain.exit_code == 2
+    assert "neither searches nor tunes at scale paper" in plain.output
+    bad = CliRunner().invoke(
+        app, ["export", "tiny.yaml", "--optuna", "nothing://me:secret@host/db", "--scale", "paper"]
+    )
+    assert bad.exit_code == 2
+    assert "--optuna: should be the URL of a database" in bad.output
+    assert "secret" not in bad.output
