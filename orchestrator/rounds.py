@@ -79,11 +79,15 @@ def _trials(sweep: ScaledSweep, records: Records) -> list[Trial]:
 def course(sweep: ScaledSweep, records: Records) -> Course:
     """All that is to be trained, a round after the other. A trial that failed is not tried again within it."""
     attempted: set[str] = set()
+    courses: list[SearchCourse] = []
 
     def following() -> Course | None:
         now = known(sweep, records)
         if now.searching:
-            return SearchCourse([searched.task for searched in now.searches if not searched.ended], records, Facts())
+            if courses:  # a trial left no record, not even of a failure: the next command tries it again
+                return None
+            courses.append(SearchCourse([one.task for one in now.searches if not one.ended], records, Facts()))
+            return courses[0]
         missing = [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]
         attempted.update(trial.key for trial in missing)
         return Planned(missing) if missing else None
