@@ -8,7 +8,7 @@ from lm.record import perplexity
 from orchestrator.rounds import Searched
 from orchestrator.search.ledger import Found, State, front
 from orchestrator.search_tables import SearchRow, not_searched, search_row
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Search, Searching
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Objective, Search, Searching
 from orchestrator.sweep.searches import Searched as SearchedValue
 from orchestrator.wording import (
     NOTHING,
@@ -18,7 +18,6 @@ from orchestrator.wording import (
     escape,
     listed,
     number,
-    significant,
     value_in_words,
 )
 
@@ -28,6 +27,12 @@ _ENDS: dict[State, str] = {
     "diverged": "diverged",
     "failed": "failed",
     "running": "under way",
+}
+_OBJECTIVES: dict[Objective, str] = {
+    "validation": "Validation",
+    "parameters": "Parameters",
+    "decoder_parameters": "Decoder parameters",
+    "seconds": "Training time",
 }
 _BEST_SHOWN = 10
 _FEWEST_FOR_IMPORTANCE = 20
@@ -49,7 +54,7 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
         "search_fixed": Markdown(listed([f"`{path}`" for path in not_searched(tasks[0])])),
         "search_edges": _edges(rows),
         "search_best": [] if len(searches) > 1 or several else _best_cells(searches[0]),
-        "search_objectives": [escape(name.replace("_", " ")) for name in getattr(searching, "objectives", ())],
+        "search_objectives": [_OBJECTIVES[name] for name in getattr(searching, "objectives", ())],
         "search_front": _front_cells(searches[0]) if several else [],
         **_importance(searches[0]),
     }
@@ -102,11 +107,21 @@ def _best_cells(searched: Searched) -> list[dict[str, object]]:
 
 
 def _front_cells(searched: Searched) -> list[dict[str, object]]:
-    found = sorted(front(searched.found), key=lambda f: f.objectives or ())
+    found, names = sorted(front(searched.found), key=lambda f: f.objectives or ()), searched.task.objectives
     return [
-        _found_cells(searched, one) | {"objectives": [significant(value, 4) for value in one.objectives or ()]}
+        _found_cells(searched, one) | {"objectives": list(map(_objective, names, one.objectives or ()))}
         for one in found
     ]
+
+
+def _objective(name: Objective, value: float) -> str:
+    match name:
+        case "validation":
+            return number(perplexity(value))
+        case "seconds":
+            return duration(value)
+        case _:
+            return f"{value:,.0f}"
 
 
 def _found_cells(searched: Searched, found: Found) -> dict[str, object]:
