@@ -95,4 +95,6 @@ def _trainable(config: dict[str, Any]) -> None:
     def report(evaluation: Evaluation) -> None:
         tune.report(as_result(evaluation))
 
-    work(unpack(config["trial"]), Grant(**config["grant"]), report)
+    lost = work(unpack(config["trial"]), Grant(**config["grant"]), report)
+    if lost is not None:
+        tune.report({"lost": lost})
