@@ -196,6 +196,7 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> b
         interrupt,
         jobs=options.jobs,
         address=options.address,
+        corpora={trial.spec.corpus for trial in prepared.missing},
         verbose=options.verbose,
     )
     return within.is_over

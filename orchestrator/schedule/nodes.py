@@ -1,4 +1,4 @@
-"""Whether every node of a cluster can train what this machine planned: same code, same libraries, same texts, a folder."""
+"""Whether every node of a cluster can train what was planned here: the same code, libraries and texts, one folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +31,7 @@ _PACKAGES = (lm, orchestrator)
 
 
 @contextmanager
-def shipped(corpora: Sequence[Corpus]) -> Iterator[dict[str, Any]]:
+def shipped(corpora: Collection[Corpus]) -> Iterator[dict[str, Any]]:
     """A runtime environment that brings our code to every node, and texts whose folders are named from here.
 
     A text beyond 200 MiB, or with an absolute path, has to be on the nodes: `check_nodes` tells.
@@ -54,7 +54,7 @@ def shipped(corpora: Sequence[Corpus]) -> Iterator[dict[str, Any]]:
         }
 
 
-def check_nodes(grant: Grant, corpora: Sequence[Corpus], nodes: Sequence[Mapping[str, Any]]) -> None:
+def check_nodes(grant: Grant, corpora: Collection[Corpus], nodes: Sequence[Mapping[str, Any]]) -> None:
     """CannotStartError naming the first node that differs, what differs, and both sides of it.
 
     Tolerated are other patch versions, and other builds of torch (for another CUDA).
@@ -63,7 +63,7 @@ def check_nodes(grant: Grant, corpora: Sequence[Corpus], nodes: Sequence[Mapping
     here = facts(asked, None, grant.storage)
     with _marker(grant) as marker:
         answers = {
-            node["NodeManagerHostname"]: _facts.options(  # type: ignore[attr-defined]
+            node["NodeManagerHostname"]: _facts.options(
                 num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             ).remote(asked, marker, grant.storage)
             for node in nodes
@@ -110,7 +110,7 @@ def compared(here: Mapping[str, str], there: Mapping[str, str]) -> str | None:
     return there.get("folder")
 
 
-@ray.remote  # type: ignore[untyped-decorator]
+@ray.remote
 def _facts(corpora: Sequence[Corpus], marker: Path | None, storage: str | None) -> dict[str, str]:
     return facts(corpora, marker, storage)
 

@@ -1,4 +1,4 @@
-"""The token that Ray asks of everyone who connects: its ports listen on all interfaces, and cannot be told otherwise."""
+"""The token that Ray asks of everyone who connects: its ports listen on all interfaces, whatever it is told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HOW = "set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token to the clus
 
 
 def token_for_this_machine() -> None:
-    """Make sure that there is a token, which only its owner can read; CannotStartError if Ray was told to ask for none."""
+    """Make sure that there is a token, which only its owner can read; CannotStartError if Ray is to ask for none."""
     _refuse_open_ports()
     path = _token_file()
     if os.environ.get("RAY_AUTH_TOKEN") or path.exists():
@@ -48,6 +48,4 @@ def _token_file() -> Path:
 
 def _refuse_open_ports() -> None:
     if os.environ.get("RAY_AUTH_MODE", "token").lower() == "disabled":
-        raise CannotStartError(
-            "RAY_AUTH_MODE=disabled lets anyone in who reaches Ray's ports: unset it, or take 'token'"
-        )
+        raise CannotStartError("RAY_AUTH_MODE=disabled lets anyone in who reaches Ray's ports: unset it")
