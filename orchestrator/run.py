@@ -179,7 +179,7 @@ def _raise() -> None:
 
 def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
     """Train all that is missing, or what the budget allows; whether it was spent."""
-    options = prepared.options
+    options, now = prepared.options, prepared.known
     training = course(prepared.sweep, prepared.records)
     within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
@@ -196,7 +196,7 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> b
         interrupt,
         jobs=options.jobs,
         address=options.address,
-        corpora={trial.spec.corpus for trial in prepared.missing},
+        corpora={trial.spec.corpus for trial in now.trials} | {found.task.base.corpus for found in now.searches},
         verbose=options.verbose,
     )
     return within.is_over
