@@ -38,7 +38,8 @@ def server(port: int, database: str) -> Iterator[subprocess.Popen[bytes]]:
             start_new_session=True,
         )
     try:
-        eventually(lambda: _answers(port), 180)
+        eventually(lambda: process.poll() is not None or _answers(port), 180)
+        assert process.poll() is None, "the server ended: see its log"
         yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -78,6 +79,7 @@ def test_a_server_killed_in_mid_sweep_and_restarted_holds_everything_in_the_end(
     with server(port, database):
         mirror.settled(BARE, leave(records, BARE, record(BARE)))
         mirror.finish(None, "complete")
+        tracker([FULL, BARE], records).finish(None, "complete")  # the next command, should the end have come too soon
         seen = Seen(uri)
         assert seen.statuses() == ["FINISHED"] * 3
         assert seen.history(("full", 1)) == expected(curve(FULL))
@@ -122,7 +124,7 @@ def test_postgresql_keeps_a_sweep(records: Records, uri: str, tmp_path: Path) ->
     run("initdb", "--username=lab", f"--pwfile={home / 'password'}", "--auth=scram-sha-256")
     run("pg_ctl", "-w", "-l", str(home / "log"), "-o", f"-p {port} -h 127.0.0.1 -k {home}", "start")
     try:
-        with server(int(uri.rsplit(":", 1)[1]), f"postgresql://lab:hunter2@127.0.0.1:{port}/postgres"):
+        with server(int(uri.rsplit(":", 1)[1]), f"postgresql+psycopg2://lab:hunter2@127.0.0.1:{port}/postgres"):
             mirror = tracker([FULL], records)
             mirror.settled(FULL, leave(records, FULL, record(FULL)))
             mirror.finish(None, "complete")
