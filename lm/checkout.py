@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+
+COMMIT_VARIABLE = "LM_COMMIT"
+"""Set where the code runs as a copy without its checkout, to the commit that it was copied from."""
 
 
 def commit() -> str | None:
     """The git commit of this code, marked if files differ from it; None outside a checkout."""
+    if (told := os.environ.get(COMMIT_VARIABLE)) is not None:
+        return told or None
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:

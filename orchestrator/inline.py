@@ -10,7 +10,7 @@ from orchestrator.course import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.records import Records
 from orchestrator.trial import Listener, Trial
-from orchestrator.work import Grant, work
+from orchestrator.work import Grant, fetch, work, write_failure
 
 
 class _StoppedEarly(BaseException):
@@ -36,11 +36,14 @@ def run_inline(course: Course, grant: Grant, listener: Listener, interrupt: Inte
         stopped_early = False
         try:
             with on_interrupt(interrupt, stop):
-                work(trial, grant, report)
+                lost = work(trial, grant, report)
+            if lost is not None:
+                write_failure(trial, grant, lost)
         except KeyboardInterrupt:
             pass  # the interrupt holds the signal; the record tells whether the trial settled
         except _StoppedEarly:
             stopped_early = True
+        fetch(trial, grant)
         record = records.find(trial)
         course.settled(trial, record)
         listener.settled(replace(trial, stopped_early=stopped_early), record)

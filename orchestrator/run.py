@@ -22,6 +22,7 @@ from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.rounds import Known, course, known, unsettled
+from orchestrator.storage import Storage, exchange
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Tracker
 from orchestrator.work import Grant
@@ -39,6 +40,7 @@ class Options:
     executor: Executor = "ray"
     jobs: int | None = None
     address: str | None = None
+    storage: str | None = None
     verbose: bool = False
     checkpoint_seconds: float = 600.0
     only: tuple[str, ...] = ()
@@ -68,11 +70,15 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
     records = Records(options.runs.resolve())
+    if options.storage is not None:
+        if fresh:
+            raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
+        exchange(Storage(options.storage), lambda: known(sweep, Records(records.root)).trials, records)
     now = known(sweep, records)
     missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
     gpus = granted_gpus(sweep.resources, specs.values())
-    grant = Grant(records.root, sweep.resources.cpus, gpus, options.checkpoint_seconds)
+    grant = Grant(records.root, sweep.resources.cpus, gpus, options.checkpoint_seconds, options.storage)
     if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
@@ -173,7 +179,7 @@ def _raise() -> None:
 
 def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
     """Train all that is missing, or what the budget allows; whether it was spent."""
-    options = prepared.options
+    options, now = prepared.options, prepared.known
     training = course(prepared.sweep, prepared.records)
     within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
@@ -190,6 +196,7 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> b
         interrupt,
         jobs=options.jobs,
         address=options.address,
+        corpora={trial.spec.corpus for trial in now.trials} | {found.task.base.corpus for found in now.searches},
         verbose=options.verbose,
     )
     return within.is_over

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from lm.data import load
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION
 from orchestrator.records import Records
+from orchestrator.redact import redacted
+from orchestrator.storage import Storage, borrowed
 from orchestrator.trial import Trial
 
 OUT_OF_MEMORY = "out of memory"
@@ -25,12 +27,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Grant:
-    """Where a trial's folder lies, and what the trial may use."""
+    """Where a trial's folder lies, and what the trial may use.
+
+    With a `storage`, a worker keeps the folder there, and `runs` is the driver's, who fetches what a report needs.
+    """
 
     runs: Path
     cpus: float
     gpus: float
     checkpoint_seconds: float
+    storage: str | None = None
     alone: bool = False  # no other trial runs meanwhile: the second try of one that ran out of memory beside others
 
     @property
@@ -39,12 +45,42 @@ class Grant:
         return max(1, int(self.cpus))
 
 
-def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
+def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> str | None:
     """Train a trial to its record; an exception becomes a record with status `failed`, so that neighbours go on.
 
     A settled trial returns at once: whoever asks again reads its record. Only what is no Exception, such as the
-    SystemExit that stops a worker, leaves this function.
+    SystemExit that stops a worker, leaves this function. What it returns is why there could be no record, since the
+    storage was lost: the driver keeps it.
     """
+    if grant.storage is None:
+        _train(trial, grant, report)
+        return None
+    try:
+        source = Records(grant.runs).source(trial)  # here already another trial's that holds the stage, if one does
+        taken = None if source is None else source.name
+        storage = Storage(grant.storage)
+        with borrowed(storage, trial.key, taken, grant.checkpoint_seconds) as (runs, push):
+
+            def kept(evaluation: Evaluation) -> None:
+                push()
+                report(evaluation)
+
+            _train(replace(trial, starts_from=taken), replace(grant, runs=runs), kept)
+    except (OSError, ValueError) as error:
+        return f"{type(error).__name__}: {redacted(error)}"
+    return None
+
+
+def fetch(trial: Trial, grant: Grant) -> None:
+    """Bring what the report needs of a trial from the storage to `runs`, if there is one; an OSError is only logged."""
+    if grant.storage is not None:
+        try:
+            Storage(grant.storage).pull(trial.key, grant.runs, checkpoints=False, weights=False)
+        except OSError as error:
+            _log.warning("%s: %s", trial.title, error)
+
+
+def _train(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
     try:
         # Torch and its seconds of start-up belong to the worker, not to the driver that imports this module.
         from lm.train import train
@@ -66,7 +102,7 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> No
             _note(grant.runs / trial.key, TRAINED_ALONE)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        reason = f"{type(error).__name__}: {redacted(error)} ({Path(last.filename).name}:{last.lineno})"
         if ran_out_of_memory(error):
             reason = f"{OUT_OF_MEMORY}{' alone' if grant.alone else ''}: {reason}"
         _log.debug("%s, seed %d failed", trial.variant, trial.seed, exc_info=True)

@@ -39,6 +39,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
     address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(envvar="LM_STORAGE", help="s3://, gs:// or file:// where workers keep trials [default: --runs]"),
+    ] = None,
     executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
@@ -72,6 +76,7 @@ def sweep(
             executor="inline" if executor == "inline" else "ray",
             jobs=jobs,
             address=address,
+            storage=storage,
             verbose=verbose,
             checkpoint_seconds=60.0 * checkpoint_minutes,
             budget=budget,

@@ -17,7 +17,7 @@ from lm.spec import TrainSpec
 from orchestrator.course import Course
 from orchestrator.records import Records
 from orchestrator.trial import Listener, Trial
-from orchestrator.work import OUT_OF_MEMORY, Grant, write_failure
+from orchestrator.work import OUT_OF_MEMORY, Grant, fetch, write_failure
 
 MOST_WORKER_DEATHS = 3
 _log = logging.getLogger(__name__)
@@ -72,11 +72,15 @@ class Queue(Searcher):
         self.running[trial_id] = trial
         if len(self.running) > 1:
             self._beside |= {one.key for one in self.running.values()}
-        return {"trial": pack(trial), "grant": dataclasses.asdict(grant)}
+        source = self.records.source(trial)  # a longer trial's folder, it may be, which a worker elsewhere cannot know
+        sent = dataclasses.replace(trial, starts_from=None if source is None else source.name)
+        return {"trial": pack(sent), "grant": dataclasses.asdict(grant)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """It ended, or was stopped, or its workers died too often: only its record knows."""
         trial = self.running.pop(trial_id)
+        if (lost := (result or {}).get("lost")) is not None:
+            write_failure(trial, self.grant, lost)
         record = self.record(trial)
         was_alone, self._alone = self._alone == trial_id, None
         holds = trial.key in self._beside and not was_alone
@@ -102,6 +106,7 @@ class Queue(Searcher):
 
     def record(self, trial: Trial) -> Record | None:
         """Its record, None where it cannot be read: Tune would end the whole sweep if its searcher raised."""
+        fetch(trial, self.grant)
         try:
             return self.records.find(trial)
         except (OSError, ValueError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ import ray
 from ray import tune
 
 from lm.record import Evaluation
+from lm.spec import Corpus
 from orchestrator.course import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.quiet import quiet
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
-from orchestrator.schedule.session import fitting, session_folder, start_ray
+from orchestrator.schedule.nodes import check_nodes, shipped
+from orchestrator.schedule.session import fitting, session_folder, slots, start_ray
 from orchestrator.trial import Listener
 from orchestrator.work import Grant, work
 
@@ -29,17 +31,24 @@ def run_on_ray(
     *,
     jobs: int | None = None,
     address: str | None = None,
+    corpora: Collection[Corpus] = (),
     verbose: bool = False,
 ) -> None:
     """Train what the course says, at most `jobs` at once; return when it has ended or an interrupt stopped it.
 
     A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
-    failed. Raises CannotStartError if no node could ever hold a trial.
+    failed. Raises CannotStartError if no node could ever hold a trial, or one of a cluster differs from this machine,
+    in its `corpora` too.
     """
     queue = Queue(course, grant, listener)
     with session_folder() as session, quiet(verbose):
         try:
-            start_ray(session, address, verbose)
+            if address is None:
+                start_ray(session, None, verbose)
+            else:
+                with shipped(corpora) as code_and_texts:
+                    start_ray(session, address, verbose, code_and_texts)
+                check_nodes(grant, corpora, [node for node, _ in slots(grant)])
             fit(queue, _trainable, interrupt, session=session, at_once=fitting(grant, jobs))
         except KeyboardInterrupt:
             interrupt.signal = interrupt.signal or signal.SIGINT
@@ -95,4 +104,6 @@ def _trainable(config: dict[str, Any]) -> None:
     def report(evaluation: Evaluation) -> None:
         tune.report(as_result(evaluation))
 
-    work(unpack(config["trial"]), Grant(**config["grant"]), report)
+    lost = work(unpack(config["trial"]), Grant(**config["grant"]), report)
+    if lost is not None:
+        tune.report({"lost": lost})

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import ray
+from filelock import FileLock, Timeout
 
 from orchestrator.machine import CannotStartError, cpu_count
+from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
 from orchestrator.work import Grant
 
 # Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
@@ -25,17 +29,23 @@ _WORKER_ENVIRONMENT = {
 _OBJECT_STORE_BYTES = 100 * 2**20
 
 
-def start_ray(session: Path, address: str | None, verbose: bool) -> None:
-    """Start Ray on this machine, or join the cluster at `address`; CannotStartError if it cannot be joined."""
+def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mapping[str, Any] | None = None) -> None:
+    """Start Ray on this machine, or join the cluster at `address`, whose workers get `shipped` as runtime environment.
+
+    CannotStartError if there is no token for a cluster, or it cannot be joined.
+    """
     level = logging.INFO if verbose else logging.ERROR
     runtime = {"env_vars": _WORKER_ENVIRONMENT}
     if address is not None:
+        token_for_cluster(address)
+        more = shipped or {}
+        runtime = {**more, "env_vars": _WORKER_ENVIRONMENT | more.get("env_vars", {})}
         try:
             ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
-            hint = "a cluster without token authentication needs RAY_AUTH_MODE=disabled in the environment"
-            raise CannotStartError(f"--address {address}: {error} ({hint})") from error
+            raise CannotStartError(f"--address {address}: {' '.join(str(error).split())}") from error
         return
+    token_for_this_machine()
     ray.init(
         address="local",
         num_cpus=cpu_count(),
@@ -48,13 +58,20 @@ def start_ray(session: Path, address: str | None, verbose: bool) -> None:
     )
 
 
-def fitting(grant: Grant, jobs: int | None) -> int:
-    """How many trials fit at once on all nodes; CannotStartError if not even one does."""
-    slots_in_all = 0
+def slots(grant: Grant) -> list[tuple[dict[str, Any], int]]:
+    """The nodes that can hold a trial, and how many each."""
+    found = []
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         have: dict[str, float] = node["Resources"] if node["Alive"] else {}
-        slots = [have.get(kind, 0.0) / need for kind, need in (("CPU", grant.cpus), ("GPU", grant.gpus)) if need]
-        slots_in_all += int(min(slots) + 1e-9)
+        room = [have.get(kind, 0.0) / need for kind, need in (("CPU", grant.cpus), ("GPU", grant.gpus)) if need]
+        if fit := int(min(room) + 1e-9):
+            found.append((node, fit))
+    return found
+
+
+def fitting(grant: Grant, jobs: int | None) -> int:
+    """How many trials fit at once on all nodes; CannotStartError if not even one does."""
+    slots_in_all = sum(fit for _, fit in slots(grant))
     if slots_in_all == 0:
         everything: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         have = {kind: amount for kind, amount in everything.items() if kind in ("CPU", "GPU")}
@@ -71,22 +88,15 @@ def session_folder() -> Iterator[Path]:
     Short, because a socket's path may have 107 bytes. Folders left by drivers that were killed are removed too.
     """
     root = Path(tempfile.gettempdir())
-    for left in root.glob(f"orch-{os.getuid()}-*"):
-        pid = left.name.split("-")[2]
-        if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-    session = Path(tempfile.mkdtemp(prefix=f"orch-{os.getuid()}-{os.getpid()}-", dir=root))
-    try:
-        yield session
-    finally:
-        shutil.rmtree(session, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    for left in root.glob(f"orch-{os.getuid()}-*.lock"):
+        with suppress(Timeout), FileLock(left, timeout=0):  # a lock tells even of a driver in another container
+            shutil.rmtree(left.with_suffix(""), ignore_errors=True)
+            left.unlink(missing_ok=True)
+    session = root / f"orch-{os.getuid()}-{secrets.token_hex(4)}"
+    with FileLock(f"{session}.lock"):
+        session.mkdir(mode=0o700)
+        try:
+            yield session
+        finally:
+            shutil.rmtree(session, ignore_errors=True)
+            Path(f"{session}.lock").unlink(missing_ok=True)

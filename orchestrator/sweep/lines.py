@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
@@ -16,9 +17,28 @@ from yaml.reader import ReaderError
 
 from orchestrator.sweep.problems import Path, Problem
 
+MOST_BYTES = 2**20
+MOST_NODES = 20_000
+DEEPEST = 30
+# Control characters can hide or forge what a terminal shows, and so can marks that turn the direction of writing.
+_NEVER_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML with the scalars of version 1.2."""
+    """Safe YAML with the scalars of version 1.2, of a bounded number and depth of nodes."""
+
+    nodes = depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes, self.depth = self.nodes + 1, self.depth + 1
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.nodes > MOST_NODES:
+            raise yaml.MarkedYAMLError(problem=f"more than {MOST_NODES:,} values", problem_mark=mark)
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"nested more than {DEEPEST} levels deep", problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 _BOOL, _INT, _FLOAT = (f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float"))
@@ -54,6 +74,18 @@ class Document:
         return self.lines.get(path, 1)
 
 
+def read_text(path: FilePath) -> str:
+    """A file's text; ValueError beyond 1 MiB or if it is not UTF-8, OSError as the system says."""
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"larger than {MOST_BYTES // 2**20} MiB")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+
+
 def read_lines(text: str) -> Document:
     """Parse one YAML document; its problems carry their own line where the path alone would not tell it."""
     try:
@@ -69,8 +101,6 @@ def read_lines(text: str) -> Document:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
         return Document(None, {}, (Problem((), f"not YAML: {reason}", 1 if mark is None else mark.line + 1),))
-    except RecursionError:
-        return Document(None, {}, (Problem((), "nested too deeply", 1),))
     finally:
         loader.dispose()
     return Document(data, walk.lines, tuple(walk.problems))
@@ -98,12 +128,18 @@ class _Walk:
                 return self.mapping(node, path)
             case yaml.SequenceNode():
                 return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+        self.check_text(node, path)
         try:
             return self.loader.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError) as error:
             reason = getattr(error, "problem", None) or error
             self.problems.append(Problem(path, f"no value that YAML knows: {reason}", line))
             return None
+
+    def check_text(self, node: yaml.Node, path: Path) -> None:
+        if (found := _NEVER_TEXT.search(node.value)) is not None:
+            text = f"character U+{ord(found.group()):04X} is not allowed in text"
+            self.problems.append(Problem(path, text, node.start_mark.line + 1))
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -112,6 +148,7 @@ class _Walk:
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append(Problem(path, "a key must be one word or text", line))
                 continue
+            self.check_text(key_node, path)
             key = key_node.value  # as written, so that a variant may be called 2017 or null
             if key in found:
                 first = self.lines[(*path, key)]

@@ -52,8 +52,8 @@ class SweepError(ValueError):
 
 
 def dotted(path: Path) -> str:
-    """A path as it is written in messages."""
-    return ".".join(str(part) for part in path)
+    """A path as it is written in messages, with nothing in it that a terminal would obey."""
+    return ".".join(part if part.isprintable() else ascii(part) for part in map(str, path))
 
 
 def unknown_key(path: Path, valid: Iterable[str]) -> Problem:

@@ -14,7 +14,7 @@ from lm.data import vocabulary_size_of
 from lm.spec import Part, TrainSpec, vocabulary_misfits
 from orchestrator.published import check_reference
 from orchestrator.sweep.joint import group_problems, overlaps, within
-from orchestrator.sweep.lines import Document, read_lines
+from orchestrator.sweep.lines import Document, read_lines, read_text
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
 from orchestrator.sweep.search_problems import search_problems
@@ -35,11 +35,11 @@ def read_sweep(path: FilePath) -> Sweep:
     `published` refers to the folder `published` beside the file.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise SweepError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise SweepError([f"{path}: not UTF-8 text"]) from error
+    except ValueError as error:
+        raise SweepError([f"{path}: {error}"]) from error
     document = read_lines(text)
     problems = list(document.problems)
     sweep: Sweep | None = None
@@ -66,7 +66,7 @@ def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
     if problems:
-        raise SweepError(_placed(problems, read_lines(path.read_text(encoding="utf-8")), path))
+        raise SweepError(_placed(problems, read_lines(read_text(path)), path))
 
 
 def _placed(problems: Iterable[Problem], document: Document, path: FilePath) -> list[str]:

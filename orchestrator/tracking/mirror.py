@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lm.record import Evaluation, Record
 from orchestrator.records import Records
+from orchestrator.redact import redacted
 from orchestrator.tracking import contents
 from orchestrator.tracking.store import Run, Store
 from orchestrator.trial import Trial
@@ -170,7 +171,7 @@ class Mirror:
     def _complain(self, trial: Trial, error: Exception) -> None:
         if _name(trial) not in self._unreadable:
             self._unreadable.add(_name(trial))
-            _log.warning("%s, seed %d: not mirrored in MLflow: %s", trial.variant, trial.seed, error)
+            _log.warning("%s, seed %d: not mirrored in MLflow: %s", trial.variant, trial.seed, redacted(error))
 
 
 def _name(trial: Trial) -> tuple[str, str]:

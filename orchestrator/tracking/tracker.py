@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Literal, NamedTuple, ParamSpec
 
 from lm.record import Evaluation, Record
 from orchestrator.records import Records
+from orchestrator.redact import redacted
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.store import Store
 from orchestrator.trial import Trial
@@ -171,10 +173,11 @@ class Tracker:
             self._progress = time.monotonic()
 
     def _warn(self, reason: object) -> None:
-        _log.debug("MLflow", exc_info=reason if isinstance(reason, Exception) else None)
+        told = traceback.format_exception(reason) if isinstance(reason, Exception) else [str(reason)]
+        _log.debug("MLflow: %s", redacted("".join(told)))  # no exc_info: a tracking URI may hold a password
         if not self._warned:
             self._warned = True
-            first = (str(reason).splitlines() or [repr(reason)])[0][:300]
+            first = redacted((str(reason).splitlines() or [repr(reason)])[0])[:300]
             _log.warning(
                 "MLflow is behind (%s); the sweep goes on, and the next command fills in what is missing", first
             )

@@ -180,6 +180,21 @@ def test_a_diverged_trial_is_an_outcome(place: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in place.glob("runs/*/record.json")} == before
 
 
+def test_secrets_of_the_tracking_address_are_told_nowhere(place: Path) -> None:
+    diverging = "variants: {diverging: {optimizer: {kind: sgd, learning_rate: 1.0e+30}}}\nseeds: [1]\n"
+    (place / "tiny.yaml").write_text(SWEEP.partition("components:")[0] + diverging)
+    secret = {"MLFLOW_TRACKING_URI": "http://lab:hunter2@127.0.0.1:9/mlflow?access_token=hunter2"}
+    line = [sys.executable, "-m", "orchestrator", "sweep", "tiny.yaml", "--executor", "inline", "--verbose"]
+    environment = os.environ | {"LM_CACHE": str(place / "cache")} | secret
+    done = subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "MLflow is behind" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+    written = [path for path in place.rglob("*") if path.is_file()]
+    assert any(path.name == "report.md" for path in written)
+    assert not [path for path in written if b"hunter2" in path.read_bytes()]
+
+
 def test_a_missing_gpu_is_an_error_before_anything_starts(place: Path) -> None:
     (place / "tiny.yaml").write_text(SWEEP + "resources: {cpus: 1, gpus: 1}\n")
     code, output = finish(start(place))

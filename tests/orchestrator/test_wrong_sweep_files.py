@@ -122,7 +122,7 @@ def test_text_that_is_no_yaml_is_one_error_at_its_line(tmp_path: Path) -> None:
         ("", "1: empty: a sweep file needs name, question, base and seeds"),
         ("# nothing\n", "1: empty: a sweep file needs name, question, base and seeds"),
         ("- a\n", "1: a sweep file is a mapping: name, question, base, ..."),
-        ("[" * 5000, "1: nested too deeply"),
+        ("[" * 5000, "1: not YAML: nested more than 30 levels deep"),
         ("a: 1\nname: \x07\n", "2: not YAML: character U+0007 is not allowed"),
         ("--- {}\n--- {}\n", "2: not YAML: expected a single document in the stream but found another document"),
         ("{? [a, b] : c}", "1: a key must be one word or text"),

@@ -1,0 +1,201 @@
+"""Tokens, secrets, names that would leave their folders or forge a terminal's lines, files that would hang a reader."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.machine import CannotStartError
+from orchestrator.redact import redacted
+from orchestrator.schedule.nodes import compared
+from orchestrator.schedule.session import session_folder
+from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
+from orchestrator.sweep import SweepError, read_sweep
+from orchestrator.wording import escape
+
+ROOT = Path(__file__).parents[2]
+SMALL = """name: small
+question: Which?
+base:
+  corpus: {name: pydoc}
+  optimizer: {kind: sgd, learning_rate: 1.0}
+  epochs: 1
+seeds: [1]
+"""
+
+
+def problems(tmp_path: Path, text: str | bytes) -> str:
+    file = tmp_path / "sweep.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    began = time.process_time()
+    with pytest.raises(SweepError) as error:
+        read_sweep(file)
+    assert time.process_time() - began < 10.0
+    return str(error.value)
+
+
+@pytest.fixture
+def no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a token would lie, in a home of the test's own."""
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / ".ray" / "auth_token"
+
+
+def test_a_token_made_here_is_its_owners_alone(no_token: Path) -> None:
+    token_for_this_machine()
+    assert stat.S_IMODE(no_token.stat().st_mode) == 0o600
+    text = no_token.read_text()
+    assert len(text) == 64
+    token_for_this_machine()
+    assert no_token.read_text() == text
+    token_for_cluster("host:6379")
+
+
+def test_a_cluster_is_not_joined_without_a_token(no_token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CannotStartError, match=r"--address host:6379: no token .*RAY_AUTH_TOKEN"):
+        token_for_cluster("host:6379")
+    no_token.parent.mkdir()
+    no_token.write_text("\n")
+    with pytest.raises(CannotStartError, match="is empty"):
+        token_for_cluster("host:6379")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    token_for_cluster("host:6379")
+
+
+def test_open_ports_are_refused(no_token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    for ask in (token_for_this_machine, lambda: token_for_cluster("host:6379")):
+        with pytest.raises(CannotStartError, match="RAY_AUTH_MODE=disabled"):
+            ask()
+    assert not no_token.exists()
+
+
+def test_a_sessions_folder_is_private_and_outlives_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / f"orch-{os.getuid()}-0badcafe"
+    left.mkdir()
+    left.with_name(f"{left.name}.lock").touch()  # of a driver that was killed
+    with session_folder() as first, session_folder() as second:
+        assert not left.exists()
+        assert first.is_dir() and second.is_dir() and first != second
+        assert stat.S_IMODE(first.stat().st_mode) == 0o700
+        assert len(str(first.name)) < 30
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"torch": "2.12"}, "torch is 2.12, here 2.13"),
+        ({"code": "other"}, "code is other, here same"),
+        ({"folder": "no such folder"}, "no such folder"),
+    ],
+)
+def test_a_node_that_differs_is_told_with_both_sides(changed: dict[str, str], said: str | None) -> None:
+    here = {"code": "same", "torch": "2.13", "corpus ptb": "123"}
+    assert compared(here, here | changed) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("postgresql://lab:hunter2@db:5432/mlflow", "postgresql://***@db:5432/mlflow"),
+        ("at https://hunter2@host/api?x=1 failed", "at https://***@host/api?x=1 failed"),
+        ("http://host/?access_token=hunter2&page=2", "http://host/?access_token=***&page=2"),
+        ("password=hunter2 host=db", "password=*** host=db"),
+        ("s3://b/x?secret_key=hunter2", "s3://b/x?secret_key=***"),
+        ("token 4 of monkey=1, user@host", "token 4 of monkey=1, user@host"),
+    ],
+)
+def test_secrets_are_starred_and_nothing_else(text: str, kept: str) -> None:
+    assert redacted(text) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SMALL + "#" * 10_000_000, "larger than 1 MiB"),
+        ("a: " + "[" * 400_000, "nested more than 30 levels deep"),
+        ("\n".join("  " * depth + "a:" for depth in range(400)), "nested more than 30 levels deep"),
+        ("a: [" + "1," * 400_000 + "]", "more than 20,000 values"),
+        (SMALL + "baseline: " + "'" + "x" * 900_000 + "'", "baseline"),
+        (b"name: \xff", "not UTF-8"),
+    ],
+    ids=["large", "deep flow", "deep block", "many", "long", "bytes"],
+)
+def test_a_file_beyond_all_bounds_is_told_at_once(tmp_path: Path, text: str | bytes, said: str) -> None:
+    answer = problems(tmp_path, text)
+    assert said in answer and len(answer) < 1000
+
+
+def test_an_endless_file_is_not_read_to_its_end() -> None:
+    with pytest.raises(SweepError, match="larger than 1 MiB"):
+        read_sweep(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("bad", ["../up", "/etc", "a/b", "..", "", "a" * 65, "a b", "-x", "con.", "a\\u0000b"])
+@pytest.mark.parametrize("place", ["name: {}\n", "scales: {{{}: {{seeds: [2]}}}}\n"])
+def test_names_that_become_folders_cannot_leave_theirs(tmp_path: Path, bad: str, place: str) -> None:
+    text = SMALL.replace("name: small\n", "") if place.startswith("name") else SMALL
+    assert "sweep.yaml" in problems(tmp_path, text + place.format(f'"{bad}"'))
+
+
+@pytest.mark.parametrize("escaped", ["\\e[31mred", "a\\x07", "a\\u202eb", "a\\u2028b", "a\\x9b2Jb", "two\\nlines"])
+@pytest.mark.parametrize(
+    "place",
+    ['variants: {{"{}": {{epochs: 2}}}}\n', 'components: {{"{}": {{off: {{epochs: 2}}}}}}\n', 'baseline: "{}"\n'],
+)
+def test_no_name_obeys_or_forges_a_terminal(tmp_path: Path, escaped: str, place: str) -> None:
+    answer = problems(tmp_path, SMALL + place.format(escaped))
+    assert all(line.isprintable() for line in answer.splitlines()), repr(answer)
+    assert len(answer.splitlines()) <= 4
+
+
+def test_neither_a_question_nor_a_path_carries_escapes(tmp_path: Path) -> None:
+    for wrong in (SMALL.replace("Which?", '"\\e]0;owned\\a"'), SMALL.replace("pydoc", '"\\e[2Jpydoc"')):
+        assert "U+001B is not allowed" in problems(tmp_path, wrong)
+
+
+def test_variants_may_hold_slashes_blanks_and_markup(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(SMALL + 'variants: {"../../AR / [TAR](x) | <b>": {epochs: 2}}\n')
+    sweep = read_sweep(tmp_path / "sweep.yaml").at("paper")
+    assert sweep.variants[1].name == "../../AR / [TAR](x) | <b>"
+    assert escape(sweep.variants[1].name) == r"../../AR / \[TAR\](x) \| &lt;b&gt;"
+
+
+def test_a_published_reference_cannot_leave_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "published").mkdir()
+    (tmp_path / "outside.yaml").write_text("[]")
+    assert "no file" in problems(tmp_path, SMALL + "published: ../outside.table1\n")
+
+
+def _calls() -> list[tuple[Path, ast.Call]]:
+    files = [path for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py")]
+    return [
+        (path, node)
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def test_nothing_is_unpickled() -> None:
+    """torch loads weights only, numpy no objects, YAML by the safe loaders, and pickle itself is loaded nowhere."""
+    allowed_yaml = {"yaml.safe_load", "yaml.load(path.read_text(encoding='utf-8'), _Loader)"}
+    loads = 0
+    for path, call in _calls():
+        name, text = ast.unparse(call.func), ast.unparse(call)
+        loads += name == "torch.load"
+        assert name != "torch.load" or "weights_only=True" in text, f"{path}: {text}"
+        assert "allow_pickle=True" not in text, f"{path}: {text}"
+        assert not name.startswith(("pickle.", "cloudpickle.", "dill.", "joblib.", "marshal.", "shelve.")), path
+        assert not name.startswith("yaml.") or "load" not in name or {name, text} & allowed_yaml, f"{path}: {text}"
+    assert loads

@@ -1,0 +1,208 @@
+"""Trials in a storage: a folder, and a real S3-compatible server on a loopback port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from lm.record import Evaluation, read_record
+from orchestrator.machine import CannotStartError
+from orchestrator.plan import plan
+from orchestrator.records import Records
+from orchestrator.storage import Storage, _last, borrowed, exchange
+from orchestrator.sweep import read_sweep
+from orchestrator.work import Grant, fetch, work
+from tests.orchestrator.test_sweep_end_to_end import SWEEP, finish, place, report, start
+from tests.orchestrator.tracking.seen import eventually
+from tests.tracking_factories import leave, record, trial
+
+__all__ = ["place"]
+
+
+@dataclass
+class Server:
+    """Moto's S3 with an empty bucket."""
+
+    moto: ThreadedMotoServer
+    uri: str
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "tests",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    bucket = f"lab-{uuid4().hex[:8]}"  # the servers of one process share what they keep
+    address = ":".join(map(str, moto.get_host_and_port()))
+    fs.S3FileSystem(endpoint_override=address, scheme="http", allow_bucket_creation=True).create_dir(bucket)
+    yield Server(moto, f"s3://{bucket}/trials?scheme=http&endpoint_override={address}")
+    moto.stop()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "folder":
+        return Storage((tmp_path / "there").as_uri())
+    return Storage(request.getfixturevalue("s3").uri)
+
+
+def written(runs: Path, *names: str) -> None:
+    for name in names:
+        path = runs / "key" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name} for the first time")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_pushed_comes_back_byte_for_byte_without_locks_and_halves(storage: Storage, tmp_path: Path) -> None:
+    whole = ["curve.parquet", "checkpoints/00000002/state.pt", "weights/train.safetensors"]
+    written(tmp_path / "a", *whole, ".lock", "checkpoints/.00000003.tmp/state.pt", ".curve.parquet.77.tmp")
+    assert storage.keys() == set()
+    storage.push("key", tmp_path / "a")
+    assert storage.keys() == {"key"}
+    storage.pull("key", tmp_path / "b")
+    assert sorted(content(tmp_path / "b" / "key")) == sorted(whole)
+    assert all(content(tmp_path / "a" / "key")[name] == data for name, data in content(tmp_path / "b" / "key").items())
+    storage.pull("key", tmp_path / "c", checkpoints=False, weights=False)
+    assert list(content(tmp_path / "c" / "key")) == ["curve.parquet"]
+    storage.pull("nobody", tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_second_push_brings_what_changed_and_drops_old_checkpoints(storage: Storage, tmp_path: Path) -> None:
+    runs = tmp_path / "a"
+    written(runs, "checkpoints/00000001/state.pt", "curve.parquet")
+    storage.push("key", runs)
+    (runs / "key/checkpoints/00000001/state.pt").unlink()
+    written(runs, "checkpoints/00000002/state.pt")
+    (runs / "key/curve.parquet").write_text("CURVE.parquet for the first time")  # other bytes
+    storage.push("key", runs)
+    storage.pull("key", tmp_path / "b")
+    assert content(tmp_path / "b/key") == content(runs / "key")
+
+
+def test_the_record_goes_last_and_a_manifest_behind_what_it_speaks_of() -> None:
+    names = ["record.json", "checkpoints/2/manifest.json", "checkpoints/2/weights", "weights/z", "curve.parquet"]
+    assert sorted(map(Path, names), key=_last)[-2:] == [Path("checkpoints/2/manifest.json"), Path("record.json")]
+
+
+def test_a_push_that_breaks_off_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, sent = Storage(str(tmp_path / "there")), list[str]()
+    written(tmp_path / "a", "record.json", "curve.parquet", "weights/train.safetensors")
+    upload = Storage._upload
+
+    def lost(self: Storage, path: Path, target: str) -> None:
+        if sent:
+            raise ConnectionError("lost")
+        sent.append(path.name)
+        upload(self, path, target)
+
+    monkeypatch.setattr(Storage, "_upload", lost)
+    with pytest.raises(OSError, match=r"^storage .*: lost$"):
+        storage.push("key", tmp_path / "a")
+    assert list(content(tmp_path / "there/key")) == sent and sent != ["record.json"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("runs", "not s3://"),
+        ("ftp://host/x", "not s3://"),
+        ("s3://", "no bucket"),
+        ("s3://key:hidden@lab/runs", "credentials belong in the environment"),
+    ],
+)
+def test_what_is_no_storage_is_told_without_its_secrets(uri: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        Storage(uri)
+    assert "hidden" not in str(error.value)
+
+
+def test_a_block_that_raises_sends_nothing_back(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "there"))
+    with pytest.raises(KeyError), borrowed(storage, "key", None, 60.0) as (runs, _):
+        written(runs, "record.json")
+        raise KeyError
+    assert storage.keys() == set()
+    assert not runs.exists()
+
+
+def test_checkpoints_within_an_epoch_are_sent_meanwhile(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "there"))
+    with borrowed(storage, "key", None, 0.02) as (runs, _):
+        written(runs, "checkpoints/00000001/state.pt")
+        eventually((tmp_path / "there/key/checkpoints/00000001/state.pt").exists)
+
+
+def test_before_a_sweep_each_side_gets_what_it_lacks(tmp_path: Path) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    one, other = trial("one"), trial("other")
+    leave(here, one, record(one))
+    leave(there, other, record(other))
+    storage = Storage(str(there.root))
+    exchange(storage, lambda: [one, other], here)
+    assert here.find(other) == there.find(other) is not None
+    assert there.find(one) == here.find(one) is not None
+
+
+def test_a_storage_that_does_not_answer_is_told_before_anything_starts(tmp_path: Path, s3: Server) -> None:
+    storage = Storage(s3.uri)
+    s3.moto.stop()
+    with pytest.raises(CannotStartError, match=r"storage s3://.*onnect"):
+        exchange(storage, lambda: [trial("one")], Records(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_lost_storage_fails_its_trial_with_the_reason(
+    place: Path, monkeypatch: pytest.MonkeyPatch, s3: Server
+) -> None:
+    monkeypatch.setenv("LM_CACHE", str(place / "cache"))
+    monkeypatch.chdir(place)
+    [first, *_] = plan(read_sweep(Path("tiny.yaml")).at("paper"))
+    grant = Grant(place / "runs", 1.0, 0.0, 600.0, s3.uri)
+
+    def lose(evaluation: Evaluation) -> None:
+        if evaluation.epoch == 1:
+            s3.moto.stop()
+
+    lost = work(replace(first, starts_from=None), grant, lose)
+    assert lost is not None and "storage s3://" in lost and "connect" in lost.lower()
+    fetch(first, grant)  # logs; raises nothing
+    assert read_record(grant.runs / first.key) is None
+
+
+@pytest.mark.slow
+def test_a_sweep_over_s3_reports_the_same_and_goes_on_from_there_on_another_machine(
+    place: Path, tmp_path_factory: pytest.TempPathFactory, s3: Server
+) -> None:
+    (place / "tiny.yaml").write_text(SWEEP.replace("seeds: [1, 2]", "seeds: [1]"))
+    calm, other = tmp_path_factory.mktemp("calm"), tmp_path_factory.mktemp("other")
+    for elsewhere in (calm, other):
+        for name in ("corpus", "tiny.yaml"):
+            (elsewhere / name).symlink_to(place / name)
+    assert finish(start(calm, "--executor", "inline"))[0] == 0
+    code, output = finish(start(place, "--executor", "inline", "--storage", s3.uri))
+    assert code == 0, output
+    assert report(place) == report(calm)
+    assert Storage(s3.uri).keys() == {path.parent.name for path in place.glob("runs/*/record.json")}
+    assert not list(place.glob("runs/*/weights"))  # they stay in the storage
+
+    code, output = finish(start(other, "--executor", "inline", "--storage", s3.uri))
+    assert code == 0, output
+    assert "started" not in output
+    assert report(other) == report(calm)
