@@ -39,7 +39,9 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
     address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
-    executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
+    executor: Annotated[
+        str, typer.Option(help="ray, or inline: in this process, one after the other, with no stall limit")
+    ] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
     budget: Annotated[str | None, typer.Option(help="start no trial after so long: 8h, 90m, 30s, 1d")] = None,

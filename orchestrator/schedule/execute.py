@@ -16,7 +16,7 @@ from orchestrator.course import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.quiet import quiet
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
-from orchestrator.schedule.session import fitting, session_folder, start_ray
+from orchestrator.schedule.session import fitting, our_sigterm, session_folder, start_ray
 from orchestrator.trial import Listener
 from orchestrator.work import Grant, work
 
@@ -37,7 +37,7 @@ def run_on_ray(
     failed. Raises CannotStartError if no node could ever hold a trial.
     """
     queue = Queue(course, grant, listener)
-    with session_folder() as session, quiet(verbose):
+    with session_folder() as session, quiet(verbose), our_sigterm():
         try:
             start_ray(session, address, verbose)
             fit(queue, _trainable, interrupt, session=session, at_once=fitting(grant, jobs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,21 +32,38 @@ def start_ray(session: Path, address: str | None, verbose: bool) -> None:
     runtime = {"env_vars": _WORKER_ENVIRONMENT}
     if address is not None:
         try:
-            ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
+            with our_sigterm():
+                ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
             hint = "a cluster without token authentication needs RAY_AUTH_MODE=disabled in the environment"
             raise CannotStartError(f"--address {address}: {error} ({hint})") from error
         return
-    ray.init(
-        address="local",
-        num_cpus=cpu_count(),
-        include_dashboard=False,
-        log_to_driver=verbose,
-        logging_level=level,
-        runtime_env=runtime,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        _temp_dir=str(session / "ray"),
-    )
+    with our_sigterm():
+        ray.init(
+            address="local",
+            num_cpus=cpu_count(),
+            include_dashboard=False,
+            log_to_driver=verbose,
+            logging_level=level,
+            runtime_env=runtime,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=str(session / "ray"),
+        )
+
+
+@contextmanager
+def our_sigterm() -> Iterator[None]:
+    """Keep what SIGTERM does: Ray makes it an exit with code 15 as it starts, and deadly as it ends."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as stopped:
+        signal.signal(signal.SIGTERM, before)
+        if stopped.code == signal.SIGTERM:
+            signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def fitting(grant: Grant, jobs: int | None) -> int:
