@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -23,6 +23,7 @@ from lm.resume import TrialState
 from lm.scoring import load_chosen
 from lm.spec import NUMERICS_VERSION, Part
 
+_SIGN_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -48,11 +49,22 @@ def holding(trial: TrialState, name: str) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         _log.info("%s: another trial trains stage %s; waiting for it", trial.out, name)
-        lock.acquire()
+        _wait(lock, trial.out / ".waits")
     try:
         yield
     finally:
         lock.release()
+
+
+def _wait(lock: FileLock, sign: Path) -> None:
+    """Take the lock however long it is held; meanwhile a sign of life is renewed, for whoever watches the folder."""
+    try:
+        while not lock.is_locked:
+            sign.touch()
+            with suppress(Timeout):
+                lock.acquire(timeout=_SIGN_SECONDS)
+    finally:
+        sign.unlink(missing_ok=True)
 
 
 def adopt(trial: TrialState, name: str) -> bool:

@@ -25,6 +25,7 @@ from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.storage import Storage, exchange
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Tracker
+from orchestrator.watchdog import forget_stalls
 from orchestrator.work import Grant
 
 Executor = Literal["ray", "inline"]
@@ -78,7 +79,14 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
     gpus = granted_gpus(sweep.resources, specs.values())
-    grant = Grant(records.root, sweep.resources.cpus, gpus, options.checkpoint_seconds, options.storage)
+    grant = Grant(
+        runs=records.root,
+        cpus=sweep.resources.cpus,
+        gpus=gpus,
+        checkpoint_seconds=options.checkpoint_seconds,
+        storage=options.storage,
+        stall_seconds=_stall_seconds(sweep, options),
+    )
     if (missing or now.searching) and options.address is None:
         check_machine(grant.cpus, grant.gpus)
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
@@ -158,6 +166,19 @@ def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:
             )
 
 
+def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
+    """The stall limit; none for trials in this process, which it would end with them."""
+    minutes = sweep.resources.stall_minutes
+    if minutes is None or options.executor == "inline":
+        return None
+    if 60 * minutes <= options.checkpoint_seconds:
+        raise CannotStartError(
+            f"resources.stall_minutes = {minutes:g} must exceed the {options.checkpoint_seconds / 60:g} minutes "
+            "between checkpoints (--checkpoint-minutes), when nothing is written within an epoch"
+        )
+    return 60 * minutes
+
+
 def _to_go_on(prepared: Prepared, why: str = "Interrupted") -> str:
     """What a command that ended early says: the line that goes on, with every option that was not its default."""
     options = prepared.options
@@ -180,6 +201,7 @@ def _raise() -> None:
 def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
     """Train all that is missing, or what the budget allows; whether it was spent."""
     options, now = prepared.options, prepared.known
+    forget_stalls(prepared.records.root)
     training = course(prepared.sweep, prepared.records)
     within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":

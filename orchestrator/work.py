@@ -19,6 +19,7 @@ from orchestrator.records import Records
 from orchestrator.redact import redacted
 from orchestrator.storage import Storage, borrowed
 from orchestrator.trial import Trial
+from orchestrator.watchdog import forget_reason, recorded_stall, stall_limit, write_reason
 
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
@@ -37,6 +38,7 @@ class Grant:
     gpus: float
     checkpoint_seconds: float
     storage: str | None = None
+    stall_seconds: float | None = None
     alone: bool = False  # no other trial runs meanwhile: the second try of one that ran out of memory beside others
 
     @property
@@ -53,7 +55,7 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> st
     storage was lost: the driver keeps it.
     """
     if grant.storage is None:
-        _train(trial, grant, report)
+        _train_or_fail(trial, grant, report)
         return None
     try:
         source = Records(grant.runs).source(trial)  # here already another trial's that holds the stage, if one does
@@ -65,7 +67,7 @@ def work(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> st
                 push()
                 report(evaluation)
 
-            _train(replace(trial, starts_from=taken), replace(grant, runs=runs), kept)
+            _train_or_fail(replace(trial, starts_from=taken), replace(grant, runs=runs), kept)
     except (OSError, ValueError) as error:
         return f"{type(error).__name__}: {redacted(error)}"
     return None
@@ -80,33 +82,25 @@ def fetch(trial: Trial, grant: Grant) -> None:
             _log.warning("%s: %s", trial.title, error)
 
 
-def _train(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
+def _train_or_fail(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
+    """Train to a record, that of a failure where an exception ended it. What stalled before is not tried again."""
+    folder = grant.runs / trial.key
+    if (stall := recorded_stall(folder, grant.stall_seconds)) is not None:
+        write_failure(trial, grant, *stall)
+        return
+    forget_reason(folder)
     try:
-        # Torch and its seconds of start-up belong to the worker, not to the driver that imports this module.
-        from lm.train import train
-
-        evaluations = train(
-            trial.spec,
-            out=grant.runs / trial.key,
-            resume_from=Records(grant.runs).source(trial),
-            shared_stages=grant.runs / ".stages",
-            test=trial.opens_test,
-            device="cuda" if grant.gpus else "cpu",
-            threads=grant.threads,
-            checkpoint_seconds=grant.checkpoint_seconds,
-        )
-        with closing(evaluations):
-            for evaluation in evaluations:
-                report(evaluation)
-        if grant.alone:
-            _note(grant.runs / trial.key, TRAINED_ALONE)
+        with stall_limit(folder, grant.stall_seconds):
+            _train(trial, grant, report)
+            if grant.alone:
+                _note(folder, TRAINED_ALONE)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {redacted(error)} ({Path(last.filename).name}:{last.lineno})"
         if ran_out_of_memory(error):
             reason = f"{OUT_OF_MEMORY}{' alone' if grant.alone else ''}: {reason}"
         _log.debug("%s, seed %d failed", trial.variant, trial.seed, exc_info=True)
-        write_failure(trial, grant, reason)
+        write_failure(trial, grant, reason, redacted("".join(traceback.format_exception(error))))
     finally:
         _release_gpu(grant)
 
@@ -130,13 +124,34 @@ def _note(folder: Path, note: str) -> None:
         write_record(folder, record.model_copy(update={"note": note}))
 
 
-def write_failure(trial: Trial, grant: Grant, reason: str) -> None:
-    """The record of a trial that could not be finished; the next command tries it again.
+def _train(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
+    # Torch and its seconds of start-up belong to the worker, not to the driver that imports this module.
+    from lm.train import train
+
+    evaluations = train(
+        trial.spec,
+        out=grant.runs / trial.key,
+        resume_from=Records(grant.runs).source(trial),
+        shared_stages=grant.runs / ".stages",
+        test=trial.opens_test,
+        device="cuda" if grant.gpus else "cpu",
+        threads=grant.threads,
+        checkpoint_seconds=grant.checkpoint_seconds,
+    )
+    with closing(evaluations):
+        for evaluation in evaluations:
+            report(evaluation)
+
+
+def write_failure(trial: Trial, grant: Grant, reason: str, details: str = "") -> None:
+    """The record of a trial that could not be finished, and the details beside it; the next command tries it again.
 
     Where not even that can be written (the corpus gone, the disk full) the log says so, and the trial is as if killed.
     """
+    folder = grant.runs / trial.key
     try:
-        write_record(grant.runs / trial.key, _failed_record(trial, grant, reason))
+        write_reason(folder, f"{reason}\n\n{details}")
+        write_record(folder, _failed_record(trial, grant, reason))
     except (OSError, ValueError) as error:
         _log.warning("%s, seed %d failed (%s), which cannot be recorded: %s", trial.variant, trial.seed, reason, error)
 

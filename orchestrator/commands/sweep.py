@@ -43,7 +43,9 @@ def sweep(
         str | None,
         typer.Option(envvar="LM_STORAGE", help="s3://, gs:// or file:// where workers keep trials [default: --runs]"),
     ] = None,
-    executor: Annotated[str, typer.Option(help="ray, or inline: in this process, one after the other")] = "ray",
+    executor: Annotated[
+        str, typer.Option(help="ray, or inline: in this process, one after the other, with no stall limit")
+    ] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
     budget: Annotated[str | None, typer.Option(help="start no trial after so long: 8h, 90m, 30s, 1d")] = None,

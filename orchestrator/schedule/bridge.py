@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -49,11 +50,12 @@ class Queue(Searcher):
         self.running: dict[str, Trial] = {}
         self.begun: set[str] = set()
         self.stopped_early: set[str] = set()
+        self.deaths: dict[str, str] = {}
         self._again: list[Trial] = []
         self._beside: set[str] = set()  # keys of trials that ran at the same time as another
         self._held: list[Trial] = []  # wait until they can run alone
         self._alone: str | None = None  # the Tune trial that runs alone
-        self._given_up: Counter[str] = Counter()
+        self._died: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its searcher for a restore that is never asked for: the next command plans anew
@@ -78,7 +80,7 @@ class Queue(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """It ended, or was stopped, or its workers died too often: only its record knows."""
-        trial = self.running.pop(trial_id)
+        trial, deaths = self.running.pop(trial_id), self.deaths.pop(trial_id, "")
         if (lost := (result or {}).get("lost")) is not None:
             write_failure(trial, self.grant, lost)
         record = self.record(trial)
@@ -89,15 +91,15 @@ class Queue(Searcher):
             self._held.append(trial)
             return
         if error and record is None:
-            self._given_up[trial.key] += 1
-            if self._given_up[trial.key] <= MOST_WORKER_DEATHS:
+            self._died[trial.key] += max(1, deaths.count("Failure # "))
+            if self._died[trial.key] <= MOST_WORKER_DEATHS:
                 self._again.append(trial)
                 return
             if holds:
                 self._held.append(trial)
                 return
-            reason = f"its worker died {1 + MOST_WORKER_DEATHS} times without a Python error (killed, or out of memory)"
-            write_failure(trial, self.grant, reason)
+            reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
+            write_failure(trial, self.grant, reason, deaths)
             record = self.record(trial)
         self.course.settled(trial, record)
         if record is not None or trial_id in self.stopped_early:
@@ -145,6 +147,11 @@ class EarlyStop(FIFOScheduler):
         self.queue.stopped_early.add(trial.trial_id)
         return str(TrialScheduler.STOP)
 
+    def on_trial_error(self, tune_controller: object, trial: Any) -> None:
+        """What Ray knows of how its workers died; Tune says it here just before it tells the queue."""
+        if trial.error_file is not None:
+            self.queue.deaths[trial.trial_id] = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
+
 
 class Events(TrialProgressCallback):
     """Passes what Tune reports on to the listener, in the place of Tune's own progress printer."""
@@ -169,6 +176,12 @@ class Events(TrialProgressCallback):
         ours, evaluation = self.queue.running.get(trial.trial_id), evaluation_in(result)
         if ours is not None and evaluation is not None:
             self.queue.listener.evaluated(ours, evaluation)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
+        """Nothing to print: the queue has told of it."""
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
+        """Nothing to print: the queue has told of it."""
 
 
 def as_result(evaluation: Evaluation) -> dict[str, str]:

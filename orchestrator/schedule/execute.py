@@ -18,7 +18,7 @@ from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.quiet import quiet
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
 from orchestrator.schedule.nodes import check_nodes, shipped
-from orchestrator.schedule.session import fitting, session_folder, slots, start_ray
+from orchestrator.schedule.session import fitting, our_sigterm, session_folder, slots, start_ray
 from orchestrator.trial import Listener
 from orchestrator.work import Grant, work
 
@@ -41,7 +41,7 @@ def run_on_ray(
     in its `corpora` too.
     """
     queue = Queue(course, grant, listener)
-    with session_folder() as session, quiet(verbose):
+    with session_folder() as session, quiet(verbose), our_sigterm():
         try:
             if address is None:
                 start_ray(session, None, verbose)

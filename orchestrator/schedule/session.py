@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -41,21 +42,38 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
         more = shipped or {}
         runtime = {**more, "env_vars": _WORKER_ENVIRONMENT | more.get("env_vars", {})}
         try:
-            ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
+            with our_sigterm():
+                ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
             raise CannotStartError(f"--address {address}: {' '.join(str(error).split())}") from error
         return
     token_for_this_machine()
-    ray.init(
-        address="local",
-        num_cpus=cpu_count(),
-        include_dashboard=False,
-        log_to_driver=verbose,
-        logging_level=level,
-        runtime_env=runtime,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        _temp_dir=str(session / "ray"),
-    )
+    with our_sigterm():
+        ray.init(
+            address="local",
+            num_cpus=cpu_count(),
+            include_dashboard=False,
+            log_to_driver=verbose,
+            logging_level=level,
+            runtime_env=runtime,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=str(session / "ray"),
+        )
+
+
+@contextmanager
+def our_sigterm() -> Iterator[None]:
+    """Keep what SIGTERM does: Ray makes it an exit with code 15 as it starts, and deadly as it ends."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as stopped:
+        signal.signal(signal.SIGTERM, before)
+        if stopped.code == signal.SIGTERM:
+            signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def slots(grant: Grant) -> list[tuple[dict[str, Any], int]]:

@@ -75,12 +75,21 @@ SomeSeeds = Annotated[
 
 
 class Resources(Part):
-    """What one trial is granted: CPU cores and GPUs, fractions allowed; `auto` is as little of a GPU as memory asks."""
+    """What one trial is granted: CPU cores and GPUs, fractions allowed; `auto` is as little of a GPU as memory asks.
+
+    Also for how long it may write nothing.
+    """
 
     cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
     gpus: Annotated[
         Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_whole_or_share)
     ] = Field(default=0.0)
+    stall_minutes: float | None = Field(
+        default=60.0,
+        gt=0.0,
+        allow_inf_nan=False,
+        description="a trial that writes neither evaluation nor checkpoint for so long is ended as failed; null: never",
+    )
 
 
 class Component(Part):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from filelock import FileLock
 from tiny import tiny_spec, write_corpus
 from trials import EVERY_STEP, NEVER, assert_same, killed, processes, run, settled
 
+from lm import shared_stages
 from lm.data import fingerprint_of
 from lm.record import weights_path
 from lm.spec import TrainSpec, stage_keys
@@ -172,3 +175,23 @@ def test_a_trial_whose_checkpoints_are_lost_has_its_own_finished_stage(
     shutil.rmtree(tmp_path / "b" / "checkpoints")
     assert share(specs[1], tmp_path, "b") == ["finetune-1"] * 2
     assert_same(tmp_path / "b", alone[1])
+
+
+def test_who_waits_for_a_stage_shows_it_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_stages, "_SIGN_SECONDS", 0.1)
+    held, lock, sign = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock", thread_local=False), tmp_path / ".waits"
+    held.acquire()
+    waiting = threading.Thread(target=shared_stages._wait, args=(lock, sign))
+    waiting.start()
+    seen = set()
+    until = time.monotonic() + 20.0
+    while len(seen) < 3:
+        assert time.monotonic() < until
+        if sign.exists():
+            seen.add(sign.stat().st_mtime_ns)
+        time.sleep(0.01)
+    held.release()
+    waiting.join(20.0)
+    assert lock.is_locked
+    assert not sign.exists()
+    lock.release()

@@ -3,122 +3,22 @@
 from __future__ import annotations
 
 import os
-import random
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-SWEEP = """
-name: tiny
-question: Does weight drop matter?
-base:
-  corpus: {name: corpus}
-  model: {layers: 1, embedding_size: 32, hidden_size: 32}
-  dropout: {weight: 0.3}
-  bptt: {kind: variable, length: 12}
-  optimizer: {kind: nt_asgd, learning_rate: 5.0, nonmonotone_interval: 1, clip: 0.25}
-  batch_size: 8
-  epochs: 6
-  finetune: {epochs: 2}
-components:
-  weight-dropping: {off: {dropout.weight: 0.0}}
-  fine-tuning: {off: {finetune: null}}
-variants:
-  neural cache: {cache: {window: 50, weight: 0.1, flatness: 1.0}}
-seeds: [1, 2]
-"""
-TIMES = re.compile(r"(?m)^\| (Trial time|Wall time|Mean speed|Peak memory of a trial) [^\n]*\n")
+from tests.orchestrator.sweeps_for_real import SWEEP, checkpoints, finish, furnish, report, start, wait_for, workers
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A working directory with a corpus and a sweep file."""
-    rng = random.Random(7)
-    words = [f"w{i}" for i in range(60)]
-    (tmp_path / "corpus").mkdir()
-    for split, lines in (("train", 1500), ("valid", 120), ("test", 120)):
-        text = "\n".join(" ".join(rng.choices(words, k=11)) for _ in range(lines))
-        (tmp_path / "corpus" / f"{split}.txt").write_text(text + "\n")
-    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    furnish(tmp_path)
     return tmp_path
-
-
-def start(place: Path, *options: str, file: str = "tiny.yaml") -> subprocess.Popen[str]:
-    environment = os.environ | {"LM_CACHE": str(place / "cache"), "PYTHONUNBUFFERED": "1"}
-    environment.pop("MLFLOW_TRACKING_URI", None)
-    line = [sys.executable, "-m", "orchestrator", "sweep", file, *options]
-    return subprocess.Popen(
-        line,
-        cwd=place,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=240)
-    return process.returncode, output
-
-
-def report(place: Path) -> dict[str, bytes]:
-    """The report's files without what tells of times."""
-    found = {}
-    for path in sorted((place / "reports" / "tiny" / "paper").iterdir()):
-        if path.name == "trials.csv":
-            continue  # seconds, speed and memory of each trial
-        data = path.read_bytes()
-        found[path.name] = TIMES.sub("", data.decode()).encode() if path.suffix == ".md" else data
-    return found
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """Every process below this one."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue  # it ended meanwhile
-    for child in parents:
-        above = child
-        while above in parents:
-            above = parents[above]
-            if above == pid:
-                yield child
-                break
-
-
-def workers(driver: int) -> list[int]:
-    """The processes that train."""
-    found = []
-    for pid in descendants(driver):
-        try:
-            if b"ray::ImplicitFunc" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-        except OSError:
-            continue
-    return found
-
-
-def wait_for(condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 90.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, f"the sweep ended early: {process.communicate()[0]}"
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
-
-
-def checkpoints(place: Path) -> list[Path]:
-    return list(place.glob("runs/*/checkpoints/[0-9]*"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc")

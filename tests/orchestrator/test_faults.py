@@ -1,0 +1,336 @@
+"""Faults of a whole sweep, each caused for real: nothing finished is lost, and the page is an undisturbed run's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from lm.record import Record, read_record
+from tests.orchestrator.sweeps_for_real import (
+    SWEEP,
+    checkpoints,
+    finish,
+    furnish,
+    kill_within,
+    report,
+    start,
+    wait_for,
+    workers,
+)
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc")
+
+SMALL = SWEEP.replace("seeds: [1, 2]", "seeds: [1]").replace("epochs: 6", "epochs: 4")
+OFTEN = ("--checkpoint-minutes", "0.01")
+
+# Both are found by every process that Python starts under their folder, workers included.
+SLOW_DISK = """
+import os, time
+fsync = os.fsync
+def slowly(descriptor):
+    time.sleep(0.05)
+    fsync(descriptor)
+os.fsync = slowly
+"""
+KEPT_LIST = """
+import os, sys
+def note(event, arguments):
+    if event == "os.rename" and os.fspath(arguments[1]).endswith(("record.json", "curve.parquet")):
+        with open(os.environ["WRITTEN"], "a") as file:
+            file.write("/".join(os.fspath(arguments[1]).split("/")[-2:]) + "\\n")
+sys.addaudithook(note)
+"""
+
+
+def in_python(place: Path, code: str) -> dict[str, str]:
+    """Variables under which every Python process runs the code when it starts."""
+    folder = place / "in_python"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "WRITTEN": str(place / "written")}
+
+
+def written(place: Path) -> Counter[str]:
+    """How often each record and curve was written."""
+    return Counter((place / "written").read_text().splitlines())
+
+
+@pytest.fixture(scope="session")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed."""
+    place = tmp_path_factory.mktemp("calm")
+    furnish(place, SMALL, train_lines=500)
+    code, output = finish(start(place, "--executor", "inline", environment=in_python(place, KEPT_LIST)))
+    assert code == 0, output
+    return place
+
+
+@pytest.fixture
+def place(tmp_path: Path, calm: Path) -> Path:
+    """A working directory with the undisturbed run's corpus, encoded, and its sweep file."""
+    for name in ("corpus", "cache"):
+        shutil.copytree(calm / name, tmp_path / name)
+    shutil.copy(calm / "tiny.yaml", tmp_path)
+    return tmp_path
+
+
+def records(place: Path) -> list[Record]:
+    found = [read_record(path.parent) for path in place.glob("runs/*/record.json")]
+    return [record for record in found if record is not None]
+
+
+def key_without_weight_dropping(calm: Path) -> str:
+    return next(record.key for record in records(calm) if record.spec.dropout.weight == 0.0)
+
+
+def completes(place: Path, calm: Path, *options: str) -> str:
+    """The same command completes the sweep, leaves what was finished alone, and writes the undisturbed page."""
+    finished = {
+        path: path.read_bytes() for path in place.glob("runs/*/record.json") if '"failed"' not in path.read_text()
+    }
+    code, output = finish(start(place, *options))
+    assert code == 0, output
+    assert "Traceback" not in output
+    assert {path: path.read_bytes() for path in finished} == finished
+    assert report(place) == report(calm)
+    return output
+
+
+def being_written(place: Path, pattern: str) -> Callable[[], set[Path]]:
+    return lambda: set(place.glob(f"runs/*/{pattern}"))
+
+
+WRITINGS = pytest.mark.parametrize("pattern", ["checkpoints/.*.tmp", ".record.json.*.tmp"])
+
+
+@WRITINGS
+def test_killed_while_it_writes(place: Path, calm: Path, pattern: str) -> None:
+    process = start(place, "--executor", "inline", environment=in_python(place, SLOW_DISK))
+    kill_within(being_written(place, pattern), lambda: [process.pid], process)
+    assert finish(process)[0] == -signal.SIGKILL
+    assert being_written(place, pattern)()
+    completes(place, calm, "--executor", "inline")
+
+
+@pytest.mark.slow
+@WRITINGS
+def test_a_worker_killed_while_it_writes_is_replaced(place: Path, calm: Path, pattern: str) -> None:
+    process = start(place, environment=in_python(place, SLOW_DISK))
+    kill_within(being_written(place, pattern), lambda: workers(process.pid), process)
+    code, output = finish(process)
+    assert code == 0, output
+    completes(place, calm)
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_training_is_replaced(place: Path, calm: Path) -> None:
+    process = start(place, *OFTEN)
+    wait_for(lambda: workers(process.pid) and checkpoints(place), process)
+    os.kill(workers(process.pid)[0], signal.SIGKILL)
+    code, output = finish(process)
+    assert code == 0, output
+    assert report(place) == report(calm)
+
+
+@pytest.mark.slow
+def test_the_driver_killed(place: Path, calm: Path) -> None:
+    process = start(place, *OFTEN)
+    wait_for(lambda: checkpoints(place), process)
+    process.kill()
+    process.communicate()
+    completes(place, calm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("options", [("--jobs", "2"), ("--executor", "inline")])
+def test_interrupted_from_the_terminal(place: Path, calm: Path, options: tuple[str, ...], times: int) -> None:
+    process = start(place, *OFTEN, *options)
+    wait_for(lambda: checkpoints(place), process)
+    for _ in range(times):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.3)
+    code, output = finish(process)
+    assert code == 130, output
+    assert "To go on:\n  python -m orchestrator sweep tiny.yaml" in output
+    assert "Traceback" not in output
+    assert not list(Path("/tmp").glob(f"orch-{os.getuid()}-{process.pid}-*"))
+    completes(place, calm, *OFTEN, *options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_ray_starts(place: Path, number: signal.Signals) -> None:
+    process = start(place)
+    wait_for(lambda: workers(process.pid, b"/raylet/raylet"), process)
+    process.send_signal(number)
+    code, output = finish(process)
+    assert code == 128 + number, output
+    assert "To go on:\n  python -m orchestrator sweep tiny.yaml" in output
+    assert "Traceback" not in output
+    assert not records(place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["report", "mirror"])
+def test_ended_after_training(place: Path, calm: Path, when: str) -> None:
+    process = start(place)
+    last = place / "reports/tiny" / ("paper/report.md" if when == "mirror" else "")
+    wait_for(last.exists, process, every_seconds=0.01)
+    process.terminate()
+    code, output = finish(process)
+    assert code == 143, output
+    assert "Traceback" not in output
+    completes(place, calm)
+
+
+@pytest.mark.slow
+def test_a_trial_that_hangs_is_ended_and_tried_again_by_the_next_command(place: Path, calm: Path) -> None:
+    (place / "tiny.yaml").write_text(SMALL + "resources: {stall_minutes: 1.0}\n")
+    folder = place / "runs" / key_without_weight_dropping(calm)
+    folder.mkdir(parents=True)
+    with FileLock(folder / ".lock"):  # the trial waits for it, and would for ever
+        code, output = finish(start(place, *OFTEN))
+    assert code == 1, output
+    record = read_record(folder)
+    assert record is not None and record.status == "failed"
+    assert record.reason is not None and record.reason.startswith(
+        "stalled: nothing written for 1 minutes, in train.py:"
+    )
+    failure = (folder / "failure.txt").read_text()
+    assert failure.startswith(record.reason) and "_poll_until_acquired" in failure
+    assert sorted(found.status for found in records(place)) == ["complete", "complete", "failed"]
+    assert "stalled: nothing written" in (place / "reports/tiny/paper/report.md").read_text()
+    completes(place, calm, *OFTEN)
+    assert not (folder / "failure.txt").exists() and not (folder / "stalled.txt").exists()
+
+
+def test_a_limit_shorter_than_the_time_between_checkpoints_is_refused(place: Path) -> None:
+    (place / "tiny.yaml").write_text(SMALL + "resources: {stall_minutes: 5}\n")
+    code, output = finish(start(place))
+    assert code == 2, output
+    assert "resources.stall_minutes = 5 must exceed the 10 minutes between checkpoints" in output
+    assert not (place / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_trial_that_raises_leaves_its_traceback_and_its_neighbours_alone(place: Path, calm: Path) -> None:
+    folder = place / "runs" / key_without_weight_dropping(calm)
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text("a file where the trial makes a folder")
+    code, output = finish(start(place))
+    assert code == 1, output
+    record = read_record(folder)
+    assert record is not None and record.status == "failed" and "weights" in (record.reason or "")
+    assert "Traceback" in (folder / "failure.txt").read_text()
+    assert sorted(found.status for found in records(place)) == ["complete", "complete", "failed"]
+    (folder / "weights").unlink()
+    completes(place, calm)
+    assert not (folder / "failure.txt").exists()
+
+
+@pytest.mark.slow
+def test_a_trial_that_diverges_changes_no_loss_of_its_neighbours(place: Path, calm: Path) -> None:
+    away = "  clipping: {off: {optimizer.clip: null, optimizer.learning_rate: 1.0e+30}}\n"
+    (place / "tiny.yaml").write_text(SMALL.replace("components:\n", "components:\n" + away))
+    for _ in range(2):  # divergence is an outcome: the second command trains nothing
+        code, output = finish(start(place))
+        assert code == 1, output
+        assert Counter(record.status for record in records(place)) == {"complete": 3, "diverged": 1}
+    for losses in calm.glob("runs/*/tokens/*"):
+        assert (place / losses.relative_to(calm)).read_bytes() == losses.read_bytes()
+
+
+@pytest.mark.slow
+def test_two_commands_on_one_sweep(place: Path, calm: Path) -> None:
+    first = start(place, *OFTEN)
+    wait_for(lambda: checkpoints(place), first)
+    code, output = finish(start(place, *OFTEN))
+    assert code == 2, output
+    assert f"process {first.pid} on " in output
+    code, output = finish(first)
+    assert code == 0, output
+    assert report(place) == report(calm)
+
+
+@pytest.mark.slow
+def test_two_sweeps_that_share_their_trials_train_each_once(place: Path, calm: Path) -> None:
+    (place / "other.yaml").write_text(SMALL.replace("name: tiny", "name: other"))
+    environment = in_python(place, KEPT_LIST)
+    both = [
+        start(place, "--executor", "inline", file=f"{name}.yaml", environment=environment) for name in ("tiny", "other")
+    ]
+    for process in both:
+        code, output = finish(process)
+        assert code == 0, output
+        assert "Traceback" not in output
+    assert written(place) == written(calm)
+    assert report(place) == report(calm)
+    assert report(place, "other").keys() == report(place).keys()
+
+
+@pytest.mark.slow
+def test_records_of_another_version_beside_are_left_alone(place: Path, calm: Path) -> None:
+    for number, old in enumerate(sorted((calm / "runs").iterdir())):
+        beside = place / "runs" / f"{number:016d}"
+        shutil.copytree(old, beside)
+        text = (beside / "record.json").read_text().replace(old.name, beside.name)
+        (beside / "record.json").write_text(text.replace('"threads"', '"strands"' if number else '"threads"', 1))
+    before = {path: path.read_bytes() for path in place.glob("runs/0*/**/*") if path.is_file()}
+    completes(place, calm, "--executor", "inline")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+CLOCK = r"""
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long jump(void) {  /* every three seconds a day forth or back */
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    return (now.tv_sec / 3) % 2 ? 86400 : 0;
+}
+int clock_gettime(clockid_t id, struct timespec *now) {
+    int failed = syscall(SYS_clock_gettime, id, now);
+    if (!failed && id == CLOCK_REALTIME) now->tv_sec += jump();
+    return failed;
+}
+int gettimeofday(struct timeval *now, void *zone) {
+    struct timespec exact;
+    (void) zone;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    now->tv_sec = exact.tv_sec;
+    now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *kept) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    if (kept) *kept = exact.tv_sec;
+    return exact.tv_sec;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="builds a clock that jumps with the C compiler")
+@pytest.mark.parametrize("options", [("--jobs", "2"), ("--executor", "inline")])
+def test_a_clock_that_jumps(place: Path, calm: Path, options: tuple[str, ...]) -> None:
+    (place / "clock.c").write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", "clock.so", "clock.c"], cwd=place, check=True)
+    code, output = finish(start(place, *options, environment={"LD_PRELOAD": str(place / "clock.so")}))
+    assert code == 0, output
+    assert "Traceback" not in output
+    assert report(place) == report(calm)

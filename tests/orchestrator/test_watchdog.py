@@ -1,0 +1,118 @@
+"""The stall limit, in processes of its own: it ends them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lm.record import read_record
+from orchestrator.watchdog import forget_stalls, recorded_stall, stall_limit, write_reason
+from orchestrator.work import Grant, work
+from tests.orchestrator.test_schedule import trial
+
+LIMITED = """
+import re, sys, threading, time
+from pathlib import Path
+from orchestrator.watchdog import stall_limit
+
+folder = Path(sys.argv[1])
+
+def hangs():
+    threading.Event().wait()
+
+def holds_the_interpreter():
+    re.match("(a+)+$", "a" * 60 + "b")
+
+def writes():
+    for count in range(8):
+        time.sleep(0.5)
+        (folder / "curve.parquet").write_text(str(count))
+
+def only_waits_for_its_lock():
+    while True:
+        time.sleep(0.05)
+        (folder / ".lock").write_text("")
+
+with stall_limit(folder, 2.0):
+    globals()[sys.argv[2]]()
+print("through")
+"""
+
+
+def limited(folder: Path, how: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", LIMITED, str(folder), how]
+    return subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("how", ["hangs", "holds_the_interpreter", "only_waits_for_its_lock"])
+def test_a_process_that_writes_nothing_ends_and_says_where_it_stood(tmp_path: Path, how: str) -> None:
+    ended = limited(tmp_path / "trial", how)
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    assert f"in {how}" in (tmp_path / "trial" / "stalled.txt").read_text()
+
+
+def test_one_that_writes_goes_on_beyond_the_limit(tmp_path: Path) -> None:
+    ended = limited(tmp_path, "writes")
+    assert (ended.returncode, ended.stdout) == (0, "through\n"), ended.stderr
+    assert not (tmp_path / "stalled.txt").exists()
+
+
+def test_the_limit_ends_with_its_block(tmp_path: Path) -> None:
+    with stall_limit(tmp_path, 0.3):
+        assert (tmp_path / "stalled.txt").read_text() == ""
+    time.sleep(0.6)
+    assert not (tmp_path / "stalled.txt").exists()
+
+
+TRACES = """Timeout (0:01:00)!
+Thread 0x00007f0000000001 (most recent call first):
+  File "/x/orchestrator/watchdog.py", line 87 in _watch
+  File "/x/threading.py", line 982 in run
+
+Thread 0x00007f0000000002 (most recent call first):
+  File "/x/filelock/_api.py", line 1177 in acquire
+  File "/x/lm/train.py", line 73 in train
+  File "/x/orchestrator/work.py", line 53 in work
+"""
+
+
+def test_a_stalled_trial_is_recorded_and_not_tried_again_until_the_next_command(tmp_path: Path) -> None:
+    grant = Grant(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0, stall_seconds=60.0)
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "stalled.txt").write_text(TRACES)
+    work(trial("a"), grant, lambda evaluation: pytest.fail("it was tried again"))
+    record = read_record(folder)
+    assert record is not None and record.status == "failed"
+    assert record.reason == "stalled: nothing written for 1 minutes, in train.py:73 (train)"
+    assert (folder / "failure.txt").read_text() == f"{record.reason}\n\n{TRACES}"
+    assert recorded_stall(folder, 60.0) is None
+
+
+def test_what_nobody_recorded_is_forgotten(tmp_path: Path) -> None:
+    for name, text in (("stalled", TRACES), ("runs", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stalled.txt").write_text(text)
+    forget_stalls(tmp_path)
+    assert recorded_stall(tmp_path / "stalled", 60.0) is None
+    assert (tmp_path / "runs" / "stalled.txt").exists()
+
+
+def test_a_later_reason_replaces_an_earlier_one(tmp_path: Path) -> None:
+    write_reason(tmp_path, "first\n")
+    write_reason(tmp_path, "second")
+    assert (tmp_path / "failure.txt").read_text() == "second\n"
+
+
+def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "b" / ".lock").mkdir(parents=True)  # where the trial makes a file
+    grant = Grant(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0)
+    work(trial("b"), grant, lambda evaluation: None)
+    record = read_record(tmp_path / "b")
+    assert record is not None and record.reason is not None and record.reason.startswith("IsADirectoryError")
+    text = (tmp_path / "b" / "failure.txt").read_text()
+    assert text.startswith(record.reason) and "Traceback" in text and "/lm/train.py" in text
