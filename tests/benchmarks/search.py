@@ -39,10 +39,12 @@ WAYS = ("random", "random+scheduler", "file")
 
 @dataclass(frozen=True)
 class Spent:
-    """Training in all until a loss was reached, None where it was not, and the best loss there is."""
+    """Training in all, and until a loss was reached, None where it was not; and the best loss there is."""
 
     seconds: float
-    reached: float | None
+    epochs: int
+    reached_seconds: float | None
+    reached_epochs: int | None
     best_nats: float
     trials: int
 
@@ -56,7 +58,7 @@ class Enough:
 
     def next(self) -> Trial | None:
         now = spent(self._ledger, self._target)
-        over = now.reached is not None or now.seconds >= self._most_seconds
+        over = now.reached_epochs is not None or now.seconds >= self._most_seconds
         return None if over else self._course.next()
 
     def ended(self) -> bool:
@@ -79,20 +81,21 @@ class Silent:
 
 def spent(ledger: Path, target: float) -> Spent:
     """What a search, one trial at a time, has trained until its losses reached the target."""
-    before, reached = 0.0, None
+    seconds, epochs = 0.0, 0
+    reached_seconds, reached_epochs = None, None
     found = read_found(ledger) if ledger.exists() else []
     for trial in found:
-        if reached is None and (seconds := seconds_until(trial, target)) is not None:
-            reached = before + seconds
-        before += trial.seconds
+        epoch = epoch_of(trial, target)
+        if reached_epochs is None and epoch is not None:
+            reached_seconds, reached_epochs = seconds + trial.seconds * epoch / trial.epochs, epochs + epoch
+        seconds, epochs = seconds + trial.seconds, epochs + trial.epochs
     best = min((trial.valid_nats for trial in found if trial.valid_nats is not None), default=math.inf)
-    return Spent(before, reached, best, len(found))
+    return Spent(seconds, epochs, reached_seconds, reached_epochs, best, len(found))
 
 
-def seconds_until(trial: Found, target: float) -> float | None:
-    """Of its epochs alike long; None where the trial does not reach the target."""
-    epoch = next((epoch for epoch, nats in trial.curve if nats <= target), None)
-    return None if epoch is None else trial.seconds * epoch / trial.epochs
+def epoch_of(trial: Found, target: float) -> int | None:
+    """The epoch in which the trial reaches the target; None where it does not."""
+    return next((epoch for epoch, nats in trial.curve if nats <= target), None)
 
 
 def run(base: SearchTask, way: str, repeat: int, runs: Path, target: float, most_seconds: float) -> Spent | None:
@@ -124,28 +127,30 @@ def main() -> None:
     sweep = read_sweep(asked.file).at(asked.scale)
     assert isinstance(sweep.searching, Search), "the file does not search"
     base = SearchTask("base", sweep.baseline.spec, sweep.searching)
-    print("repeat  way               trials  seconds  best valid ppl  reached after  share of random's time")
-    shares: dict[str, list[float]] = {way: [] for way in WAYS}
+    print("repeat  way               trials  epochs  seconds  best valid ppl  reached after epochs, seconds (share)")
+    shares: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     for repeat in range(asked.repeats):
-        target, whole, first = -math.inf, math.inf, math.inf
+        target, whole = -math.inf, Spent(math.inf, 0, None, None, math.inf, 0)
         for way in WAYS:
-            if (now := run(base, way, repeat, asked.runs, target, whole)) is None:
+            if (now := run(base, way, repeat, asked.runs, target, whole.seconds)) is None:
                 print("interrupted; the same command goes on")
                 return
             if way == "random":
-                target, whole = now.best_nats, now.seconds
+                target = now.best_nats
                 ledger = next((asked.runs / f"random-{repeat}" / ".searches").iterdir())
-                now = spent(ledger, target)
-                first = now.reached or math.inf
-            reached = math.inf if now.reached is None else now.reached
-            shares[way].append(reached / whole)
+                whole = now = spent(ledger, target)
+            epochs = math.inf if now.reached_epochs is None else now.reached_epochs
+            seconds = math.inf if now.reached_seconds is None else now.reached_seconds
+            share = epochs / whole.epochs, seconds / whole.seconds
+            shares[way].append(share)
             print(
-                f"{repeat:6}  {way:16}  {now.trials:6}  {now.seconds:7.0f}  {perplexity(now.best_nats):14.2f}  "
-                f"{reached:13.0f}  {reached / whole:.2f} of all, {reached / first:.2f} of that to its best",
+                f"{repeat:6}  {way:16}  {now.trials:6}  {now.epochs:6}  {now.seconds:7.0f}  "
+                f"{perplexity(now.best_nats):14.2f}  {epochs:.0f}, {seconds:.0f} ({share[0]:.2f}, {share[1]:.2f})",
                 flush=True,
             )
-    for way, values in shares.items():
-        print(f"median {way}: reached after {statistics.median(values):.2f} of the time of random search in all")
+    for way, found in shares.items():
+        epochs, seconds = (statistics.median(values) for values in zip(*found, strict=True))
+        print(f"median {way}: random search's best after {epochs:.2f} of its epochs, {seconds:.2f} of its seconds")
 
 
 if __name__ == "__main__":
