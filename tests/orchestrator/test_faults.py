@@ -75,6 +75,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.fixture
 def place(tmp_path: Path, calm: Path) -> Path:
     """A working directory with the undisturbed run's corpus, encoded, and its sweep file."""
