@@ -40,11 +40,18 @@ def search_problems(sweep: Sweep) -> Iterator[Problem]:
                 yield Problem(("scales", scale_name, key), f"the sweep has no {key!r} to replace values of")
         own: dict[str, Any] = getattr(scale, word)
         for problem in _at_scale(sweep, scale_name, word):
-            there: Path = ("scales", scale_name) if str(problem.path[1:2] and problem.path[1]) in own else ()
+            there: Path = ("scales", scale_name) if _is_own(own, problem.path[1:]) else ()
             if problem not in said:
                 said.add(problem)
                 where = f" (at scale {scale_name})" if scale_name != PUBLISHED_SCALE and not there else ""
                 yield Problem((*there, *problem.path), problem.text + where)
+
+
+def _is_own(own: Mapping[str, Any], path: Path) -> bool:
+    """Whether a scale gives what stands at a path of the search itself."""
+    if path[:1] == ("space",) and len(path) > 1 and isinstance(own.get("space"), dict):
+        return path[1] in own["space"]
+    return bool(path) and path[0] in own
 
 
 def _at_scale(sweep: Sweep, scale_name: str, word: str) -> Iterator[Problem]:

@@ -108,8 +108,12 @@ class Scale(Part):
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
     seeds: SomeSeeds | None = Field(default=None)
-    search: dict[str, Any] = Field(default={}, description="what the search has otherwise, such as {trials: 12}")
-    tune: dict[str, Any] = Field(default={}, description="what tuning has otherwise, such as {trials: 12}")
+    search: dict[str, Any] = Field(
+        default={}, description="what the search has otherwise: {trials: 12}; single dimensions of its space"
+    )
+    tune: dict[str, Any] = Field(
+        default={}, description="what tuning has otherwise: {trials: 12}; single dimensions of its space"
+    )
     resources: Resources | None = Field(default=None)
 
 
@@ -244,11 +248,18 @@ class Sweep(Part):
             yield Change(name, overrides if replaced is None else replaced, (*above, "variants", name), False)
 
     def searching(self, scale_name: str) -> Search | Tune | None:
-        """What is searched at a scale, None where nothing is; pydantic's ValidationError for what does not fit."""
+        """What is searched at a scale, None where nothing is; pydantic's ValidationError for what does not fit.
+
+        A scale replaces whole values of the search, but of its space single dimensions.
+        """
         scale = self.scale(scale_name)
-        if self.search is not None:
-            return Search.model_validate(dict(self.search) | scale.search)
-        return None if self.tune is None else Tune.model_validate(dict(self.tune) | scale.tune)
+        searching, own = (self.search, scale.search) if self.search is not None else (self.tune, scale.tune)
+        if searching is None:
+            return None
+        merged = dict(searching) | own
+        if isinstance(own.get("space"), dict):
+            merged["space"] = searching.space | own["space"]
+        return type(searching).model_validate(merged)
 
     def at(self, scale_name: str) -> ScaledSweep:
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""

@@ -75,7 +75,6 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.slow
 @pytest.fixture
 def place(tmp_path: Path, calm: Path) -> Path:
     """A working directory with the undisturbed run's corpus, encoded, and its sweep file."""
@@ -114,6 +113,7 @@ def being_written(place: Path, pattern: str) -> Callable[[], set[Path]]:
 WRITINGS = pytest.mark.parametrize("pattern", ["checkpoints/.*.tmp", ".record.json.*.tmp"])
 
 
+@pytest.mark.slow
 @WRITINGS
 def test_killed_while_it_writes(place: Path, calm: Path, pattern: str) -> None:
     process = start(place, "--executor", "inline", environment=in_python(place, SLOW_DISK))

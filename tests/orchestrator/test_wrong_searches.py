@@ -66,6 +66,7 @@ WRONG_SEARCHES = {
     "a training seed that judges": ("  trials: 4\n", "  trials: 4\n  training_seed: 2\n", "10: search.training_seed: should be none of 'seeds', on which what was found is judged, got 2"),
     "a scale": ("{trials: 2}", "{trials: 0}", "26: scales.tiny.search.trials: should be greater than or equal to 1, got 0"),
     "a scale's unknown key": ("{trials: 2}", "{trails: 2}", "26: scales.tiny.search.trails: unknown key 'trails' (did you mean 'trials'?)"),
+    "a scale's dimension": ("{trials: 2}", "{space: {head.dropout: {kind: uniform, low: 0.0, high: 2.0}}}", "26: scales.tiny.search.space.head.dropout: unknown key 'dropout'"),
     "a scale's other word": ("tiny: {search:", "tiny: {tune:", "26: scales.tiny.tune: the sweep has no 'tune' to replace values of"),
     "variants of a search": ("seeds: [1, 2]", "variants: {wide: {batch_size: 9}}\nseeds: [1, 2]", "8: search: a search is for the base alone; to search for every variant alike, write 'tune'"),
     "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
@@ -99,6 +100,16 @@ def test_a_scale_replaces_single_values(tmp_path: Path) -> None:
     assert isinstance(search.at("paper").searching, Search)
     small = search.at("tiny").searching
     assert small is not None and search.search is not None and small.trials == 2 and small.space == search.search.space
+
+
+def test_a_scale_replaces_single_dimensions(tmp_path: Path) -> None:
+    own = "{space: {optimizer.learning_rate: {kind: uniform, low: 1.0, high: 2.0}}}"
+    sweep = read_text(tmp_path, SEARCH.replace("{trials: 2}", own))
+    assert sweep.search is not None
+    small = sweep.at("tiny").searching
+    assert small is not None
+    assert list(small.space) == list(sweep.search.space)
+    assert {key for key in small.space if small.space[key] != sweep.search.space[key]} == {"optimizer.learning_rate"}
 
 
 def test_tuning_is_read(tmp_path: Path) -> None:
