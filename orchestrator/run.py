@@ -14,7 +14,7 @@ from lm.data import load
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
-from orchestrator.course import Within
+from orchestrator.course import UntilLost, Within
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.packing import granted_gpus, multi_process_service
@@ -202,7 +202,7 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> b
     """Train all that is missing, or what the budget allows; whether it was spent."""
     options, now = prepared.options, prepared.known
     forget_stalls(prepared.records.root)
-    training = course(prepared.sweep, prepared.records)
+    training = UntilLost(course(prepared.sweep, prepared.records))
     within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
         from orchestrator.inline import run_inline
