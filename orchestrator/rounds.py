@@ -142,7 +142,8 @@ def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     found = []
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
-        found.append(Searched(task, path, tuple(read_found(path))))
+        # Another sweep, or this one before it was told otherwise, may have asked for more: budgets stay equal.
+        found.append(Searched(task, path, tuple(read_found(path)[: task.searching.trials])))
     return found
 
 

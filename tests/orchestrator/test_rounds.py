@@ -92,6 +92,17 @@ def test_what_a_search_found_is_trained_on_the_seeds_beside_the_base(tmp_path: P
     assert all(trial.opens_test for trial in now.trials)
 
 
+def test_only_as_many_trials_count_as_the_sweep_wants(tmp_path: Path, records: Records) -> None:
+    """Another sweep of the same task may have searched on, which would be a larger budget than the others have."""
+    sweep = at_paper(tmp_path, SEARCH)
+    (task,) = search_tasks(sweep)
+    values = [{"optimizer.learning_rate": rate} for rate in (5.0, 7.0, 9.0)]
+    find(records, task, (values[0], 4.0), (values[1], 3.9), (values[2], 3.8))
+    (searched,) = known(sweep, records).searches
+    assert searched.ended and len(searched.found) == 2
+    assert searched.best is not None and searched.best.values == values[1]
+
+
 def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
     (task,) = search_tasks(sweep)
