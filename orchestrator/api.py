@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lm.record import Record, read_record
 from orchestrator.disk import aside_folder, set_aside
-from orchestrator.hold import HeldError, holding, trial_is_held
+from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
 from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
@@ -98,7 +98,8 @@ def run_sweep(
         raise CannotStartError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
-    with holding(prepared.records.root, sweep.name, sweep.scale):
+    ledgers = [searched.ledger for searched in prepared.known.searches if fresh or not searched.ended]
+    with holding(prepared.records.root, sweep.name, sweep.scale), holding_searches(ledgers):
         if fresh:
             _set_aside(prepared)
             prepared = prepare(chosen, options, whole=sweep)
