@@ -15,10 +15,11 @@ from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import known, unsettled
+from orchestrator.rounds import BEST_FOUND, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
 from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
+from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
 
 
@@ -119,16 +120,22 @@ def load_records(path: Path | str = "runs") -> dict[str, Record]:
 def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
     """The sweep with the baseline and these variants alone, the whole if none is named.
 
+    What a search of the base finds is a variant of its own, and the search belongs to it.
     Raises CannotStartError for a name that it does not have.
     """
     if not only:
         return sweep
-    names = [variant.name for variant in sweep.variants]
+    searches_base = isinstance(sweep.searching, Search)
+    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base
     for name in only:
         if name not in names:
             raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
     kept = {sweep.baseline.name, *only}
-    return dataclasses.replace(sweep, variants=tuple(v for v in sweep.variants if v.name in kept))
+    return dataclasses.replace(
+        sweep,
+        variants=tuple(v for v in sweep.variants if v.name in kept),
+        searching=None if searches_base and BEST_FOUND not in only else sweep.searching,
+    )
 
 
 def to_train(sweep: ScaledSweep, records: Records, *, fresh: bool = False) -> list[tuple[Trial, State]]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.api import select
 from orchestrator.facts import Facts
+from orchestrator.machine import CannotStartError
 from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, course, known, search_tasks
 from orchestrator.search.ledger import Ledger, ledger_path
@@ -140,3 +142,27 @@ def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, record
         "full": 0.1, "no weight-dropping": 0.0, "no AR": 0.1, "Adam": 0.1,
     }  # fmt: skip
     assert trials["no AR"].spec.penalties is None
+
+
+def test_variants_whose_tuning_is_over_are_there_while_others_wait(tmp_path: Path, records: Records) -> None:
+    """As after `--only`, whose report is of the whole sweep."""
+    sweep = at_paper(tmp_path, TUNE)
+    tasks = {task.variant: task for task in search_tasks(sweep)}
+    values = {"optimizer.learning_rate": 5.0, "dropout.weight": 0.1, "penalties.activation": 1.0}
+    adam = values | {"optimizer.learning_rate": 0.002}
+    find(records, tasks["Adam"], (adam, 4.0), (adam | {"dropout.weight": 0.3}, None))
+    assert {trial.variant for trial in known(sweep, records).trials} == {"full"}, "nothing to compare with yet"
+    find(records, tasks["full"], (values, 4.0), (values | {"dropout.weight": 0.3}, None))
+    now = known(sweep, records)
+    assert now.searching
+    rates = {trial.variant: trial.spec.optimizer.learning_rate for trial in now.trials}
+    assert rates == {"full": 5.0, "Adam": 0.002}
+    assert not known(select(sweep, ["Adam"]), records).searching
+
+
+def test_without_the_search_the_base_alone_is_run(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH)
+    assert not known(select(sweep, ["full"]), records).searching
+    assert known(select(sweep, [BEST_FOUND]), records).searching
+    with pytest.raises(CannotStartError, match="did you mean 'best found'"):
+        select(sweep, ["best fund"])
