@@ -15,7 +15,7 @@ from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, known, unsettled
+from orchestrator.rounds import BEST_FOUND, Searched, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
 from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
@@ -138,11 +138,21 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
     )
 
 
-def to_train(sweep: ScaledSweep, records: Records, *, fresh: bool = False) -> list[tuple[Trial, State]]:
-    """The trials that a run would train, longest first, and where they stand; nothing is written."""
-    trials = known(sweep, records).trials
+def to_train(
+    sweep: ScaledSweep, records: Records, *, fresh: bool = False
+) -> tuple[list[tuple[Trial, State]], list[Searched]]:
+    """The trials that a run would train as far as they are known, longest first, and where they stand.
+
+    Then the searches that it would go through first, from their beginning with `fresh`: what they ask for, and the
+    trials of the variants that wait for them, are not known. Nothing is written.
+    """
+    now = known(sweep, records)
+    searches = [searched for searched in now.searches if fresh or not searched.ended]
+    waiting = {searched.task.variant for searched in searches}
+    trials = [trial for trial in now.trials if trial.variant not in waiting]
     trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
-    return [(trial, state_of(trial, records)) for trial in trained]
+    states = [(trial, state_of(trial, records)) for trial in trained]
+    return states, [dataclasses.replace(searched, found=()) if fresh else searched for searched in searches]
 
 
 def _set_aside(prepared: Prepared) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api import select
+from orchestrator.api import select, to_train
 from orchestrator.facts import Facts
 from orchestrator.machine import CannotStartError
 from orchestrator.records import Records
@@ -166,3 +166,27 @@ def test_without_the_search_the_base_alone_is_run(tmp_path: Path, records: Recor
     assert known(select(sweep, [BEST_FOUND]), records).searching
     with pytest.raises(CannotStartError, match="did you mean 'best found'"):
         select(sweep, ["best fund"])
+
+
+def test_what_would_be_trained_names_the_searches_and_not_what_waits_for_them(tmp_path: Path, records: Records) -> None:
+    tune, search = at_paper(tmp_path, TUNE), at_paper(tmp_path, SEARCH)
+    trials, searches = to_train(tune, records)
+    assert not trials, "no variant is trained at the values of the file"
+    assert [searched.task.variant for searched in searches] == ["full", "no weight-dropping", "no AR", "Adam"]
+    find(
+        records,
+        search_tasks(search)[0],
+        ({"optimizer.learning_rate": 5.0}, 4.0),
+        ({"optimizer.learning_rate": 7.0}, 3.9),
+    )
+    trials, searches = to_train(search, records)
+    assert [(trial.variant, trial.seed) for trial, _ in trials] == [
+        ("full", 1),
+        (BEST_FOUND, 1),
+        ("full", 2),
+        (BEST_FOUND, 2),
+    ]
+    assert not searches
+    trials, searches = to_train(search, records, fresh=True)
+    assert [(trial.variant, trial.seed) for trial, _ in trials] == [("full", 1), ("full", 2)]
+    assert [len(searched.found) for searched in searches] == [0]
