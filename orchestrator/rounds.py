@@ -62,7 +62,7 @@ class Known:
 def known(sweep: ScaledSweep, records: Records) -> Known:
     """The searches and the trials; while a search is not over, only those of variants that wait for none.
 
-    The baseline is always among them, as the file has it while it is being tuned.
+    The baseline is always among them, as the file has it while it is being tuned, or where that found nothing.
     """
     searches = tuple(_searches(sweep, records))
     wait = {searched.task.variant for searched in searches if not searched.ended}
@@ -153,7 +153,7 @@ def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
 
 
 def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple[Variant, ...]:
-    """The variants of the table, each with the best values of its search; as written where no trial was complete."""
+    """The variants of the table, each with the best values of its search; none whose search ended without any."""
     variants = {variant.name: variant for variant in sweep.variants}
     for searched in searches:
         here = variants.get(searched.task.variant, replace(sweep.baseline, name=searched.task.variant))
@@ -162,4 +162,6 @@ def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple
             assert spec is not None, "a trial was trained with these values"
             here = replace(here, spec=spec.model_copy(update={"seed": here.spec.seed}))
             variants[here.name] = here
+        elif searched.ended:  # as the file has it, it would meet others of a larger budget
+            variants.pop(searched.task.variant, None)
     return tuple(variants.values())

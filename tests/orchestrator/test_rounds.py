@@ -10,7 +10,8 @@ from orchestrator.api import select, to_train
 from orchestrator.facts import Facts
 from orchestrator.machine import CannotStartError
 from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, course, known, search_tasks
+from orchestrator.rounds import BEST_FOUND, Known, course, known, search_tasks
+from orchestrator.run import _outcome
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
@@ -109,7 +110,9 @@ def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records
     sweep = at_paper(tmp_path, SEARCH)
     (task,) = search_tasks(sweep)
     find(records, task, ({"optimizer.learning_rate": 5.0}, None), ({"optimizer.learning_rate": 7.0}, None))
-    assert {trial.variant for trial in known(sweep, records).trials} == {"full"}
+    now = known(sweep, records)
+    assert {trial.variant for trial in now.trials} == {"full"}
+    assert _outcome(Known(now.searches, []), records) == "failed"
 
 
 def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
