@@ -10,15 +10,16 @@ from pathlib import Path
 
 from lm.record import Record, read_record
 from orchestrator.disk import aside_folder, set_aside
-from orchestrator.hold import HeldError, holding, trial_is_held
+from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
 from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import known, unsettled
+from orchestrator.rounds import BEST_FOUND, Searched, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
 from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
+from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
 
 
@@ -98,7 +99,8 @@ def run_sweep(
         raise CannotStartError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
-    with holding(prepared.records.root, sweep.name, sweep.scale):
+    ledgers = [searched.ledger for searched in prepared.known.searches if fresh or not searched.ended]
+    with holding(prepared.records.root, sweep.name, sweep.scale), holding_searches(ledgers):
         if fresh:
             _set_aside(prepared)
             prepared = prepare(chosen, options, whole=sweep)
@@ -118,23 +120,39 @@ def load_records(path: Path | str = "runs") -> dict[str, Record]:
 def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
     """The sweep with the baseline and these variants alone, the whole if none is named.
 
+    What a search of the base finds is a variant of its own, and the search belongs to it.
     Raises CannotStartError for a name that it does not have.
     """
     if not only:
         return sweep
-    names = [variant.name for variant in sweep.variants]
+    searches_base = isinstance(sweep.searching, Search)
+    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base
     for name in only:
         if name not in names:
             raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
     kept = {sweep.baseline.name, *only}
-    return dataclasses.replace(sweep, variants=tuple(v for v in sweep.variants if v.name in kept))
+    return dataclasses.replace(
+        sweep,
+        variants=tuple(v for v in sweep.variants if v.name in kept),
+        searching=None if searches_base and BEST_FOUND not in only else sweep.searching,
+    )
 
 
-def to_train(sweep: ScaledSweep, records: Records, *, fresh: bool = False) -> list[tuple[Trial, State]]:
-    """The trials that a run would train, longest first, and where they stand; nothing is written."""
-    trials = known(sweep, records).trials
+def to_train(
+    sweep: ScaledSweep, records: Records, *, fresh: bool = False
+) -> tuple[list[tuple[Trial, State]], list[Searched]]:
+    """The trials that a run would train as far as they are known, longest first, and where they stand.
+
+    Then the searches that it would go through first, from their beginning with `fresh`: what they ask for, and the
+    trials of the variants that wait for them, are not known. Nothing is written.
+    """
+    now = known(sweep, records)
+    searches = [searched for searched in now.searches if fresh or not searched.ended]
+    waiting = {searched.task.variant for searched in searches}
+    trials = [trial for trial in now.trials if trial.variant not in waiting]
     trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
-    return [(trial, state_of(trial, records)) for trial in trained]
+    states = [(trial, state_of(trial, records)) for trial in trained]
+    return states, [dataclasses.replace(searched, found=()) if fresh else searched for searched in searches]
 
 
 def _set_aside(prepared: Prepared) -> None:

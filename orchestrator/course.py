@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lm.record import Evaluation, Record
+from orchestrator.redact import redacted
 from orchestrator.trial import Trial
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class Course(Protocol):
@@ -84,6 +89,46 @@ class Rounds:
         self._under_way -= 1
         if self._course is not None:
             self._course.settled(trial, record)
+
+
+class UntilLost:
+    """Another course until it cannot read or write what it rests on, as where the disk is full.
+
+    Then nothing starts any more, and what is under way trains to its end: raised in an executor, the error would end
+    those trials too. The course is not asked or told again, so that its files stay as they are for the next command.
+    """
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self.is_lost = False
+
+    def next(self) -> Trial | None:
+        """The course's next trial."""
+        return self._unless_lost(self._course.next, None)
+
+    def ended(self) -> bool:
+        """Whether the course has ended or is lost."""
+        return self._unless_lost(self._course.ended, True)
+
+    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
+        """As the course says; without it every trial goes on."""
+        return self._unless_lost(lambda: self._course.goes_on(trial, evaluation), True)
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Tell the course."""
+        self._unless_lost(lambda: self._course.settled(trial, record), None)
+
+    def _unless_lost(self, ask: Callable[[], T], otherwise: T) -> T:
+        if self.is_lost:
+            return otherwise
+        try:
+            return ask()
+        except (OSError, ValueError) as error:
+            self.is_lost = True
+            _log.error(
+                "nothing more is started; the same command goes on: %s: %s", type(error).__name__, redacted(error)
+            )
+            return otherwise
 
 
 class Within:

@@ -2,6 +2,7 @@
 
 runs/.sweeps/<name>.<scale>.lock   held while a command runs the sweep; the system frees it when that process dies
                            .json   who held it last: pid, host, user, since, until, command
+runs/.searches/<key>.lock          held while a command runs that search, which several sweeps may share
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,6 +84,21 @@ def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
             _write(path, dataclasses.replace(holder, until=_now()))
     finally:
         lock.release()
+
+
+@contextmanager
+def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
+    """Hold searches within the block: two drivers would mix up one ledger. HeldError where a sweep runs one of them."""
+    with ExitStack() as held:
+        for ledger in dict.fromkeys(ledgers):
+            ledger.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(FileLock(ledger.with_suffix(".lock"), timeout=_PATIENCE_SECONDS))
+            except Timeout:
+                raise HeldError(
+                    f"another sweep runs the same search ({ledger}); start this one when that one has ended"
+                ) from None
+        yield
 
 
 def lock_path(runs: Path, sweep: str, scale: str) -> Path:

@@ -60,10 +60,15 @@ class Known:
 
 
 def known(sweep: ScaledSweep, records: Records) -> Known:
-    """The searches and the trials; while a search is not over, the baseline's alone, as the file has it."""
+    """The searches and the trials; while a search is not over, only those of variants that wait for none.
+
+    The baseline is always among them, as the file has it while it is being tuned, or where that found nothing.
+    """
     searches = tuple(_searches(sweep, records))
-    over = all(searched.ended for searched in searches)
-    variants = _found_variants(sweep, searches) if over else (sweep.baseline,)
+    wait = {searched.task.variant for searched in searches if not searched.ended}
+    variants = tuple(variant for variant in _found_variants(sweep, searches) if variant.name not in wait)
+    if not variants or variants[0].name != sweep.baseline.name:
+        variants = (sweep.baseline,)
     return Known(searches, _trials(replace(sweep, variants=variants), records))
 
 
@@ -142,18 +147,21 @@ def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     found = []
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
-        found.append(Searched(task, path, tuple(read_found(path))))
+        # Another sweep, or this one before it was told otherwise, may have asked for more: budgets stay equal.
+        found.append(Searched(task, path, tuple(read_found(path)[: task.searching.trials])))
     return found
 
 
 def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple[Variant, ...]:
-    """The variants of the table, each with the best values of its search; as written where no trial was complete."""
+    """The variants of the table, each with the best values of its search; none whose search ended without any."""
     variants = {variant.name: variant for variant in sweep.variants}
     for searched in searches:
         here = variants.get(searched.task.variant, replace(sweep.baseline, name=searched.task.variant))
-        if searched.best is not None:
+        if searched.ended and searched.best is not None:
             spec, _ = searched.task.spec(searched.best.values)
             assert spec is not None, "a trial was trained with these values"
             here = replace(here, spec=spec.model_copy(update={"seed": here.spec.seed}))
             variants[here.name] = here
+        elif searched.ended:  # as the file has it, it would meet others of a larger budget
+            variants.pop(searched.task.variant, None)
     return tuple(variants.values())

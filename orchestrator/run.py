@@ -14,7 +14,7 @@ from lm.data import load
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
-from orchestrator.course import Within
+from orchestrator.course import UntilLost, Within
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.packing import granted_gpus, multi_process_service
@@ -143,13 +143,17 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
 
 
 def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:
-    """Whether every trial is complete; `stopped` where some can go on, `failed` where the others diverged or failed."""
+    """Whether every trial is complete; `stopped` where some can go on, `failed` where the others diverged or failed.
+
+    A search without any complete trial counts as failed too: what it was to find is not in the table.
+    """
     found = [(trial, records.find(trial)) for trial in now.trials]
     failed = [record is not None and record.status == "failed" for _, record in found]
     settled = [is_settled(trial, record) for trial, record in found]
     if now.searching or not all(a or b for a, b in zip(failed, settled, strict=True)):
         return "stopped"
-    return "complete" if all(record and record.status == "complete" for _, record in found) else "failed"
+    searched = all(searched.best is not None for searched in now.searches)
+    return "complete" if searched and all(r is not None and r.status == "complete" for _, r in found) else "failed"
 
 
 def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:
@@ -202,7 +206,7 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> b
     """Train all that is missing, or what the budget allows; whether it was spent."""
     options, now = prepared.options, prepared.known
     forget_stalls(prepared.records.root)
-    training = course(prepared.sweep, prepared.records)
+    training = UntilLost(course(prepared.sweep, prepared.records))
     within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
         from orchestrator.inline import run_inline

@@ -8,7 +8,7 @@ from lm.record import perplexity
 from orchestrator.rounds import Searched
 from orchestrator.search.ledger import Found, State, front
 from orchestrator.search_tables import SearchRow, not_searched, search_row
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Objective, Search, Searching
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Objective, Search, Searching, Tune
 from orchestrator.sweep.searches import Searched as SearchedValue
 from orchestrator.wording import (
     NOTHING,
@@ -49,10 +49,11 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
     return {
         "search_title": "Search" if isinstance(searching, Search) else "Tuning",
         "search_how": _how(searching, ended=all(searched.ended for searched in searches)),
-        "search_space": [(Markdown(f"`{key}`"), _range(dimension)) for key, dimension in searching.space.items()],
+        "search_space": _space(searching),
         "search_rows": [_row_cells(row, searched) for row, searched in zip(rows, searches, strict=True)],
         "search_fixed": Markdown(listed([f"`{path}`" for path in not_searched(tasks[0])])),
         "search_edges": _edges(rows),
+        "search_untuned": _untuned(searches),
         "search_best": [] if len(searches) > 1 or several else _best_cells(searches[0]),
         "search_objectives": [_OBJECTIVES[name] for name in getattr(searching, "objectives", ())],
         "search_front": _front_cells(searches[0]) if several else [],
@@ -77,6 +78,17 @@ def _how(searching: Searching, *, ended: bool) -> Markdown:
     )
 
 
+def _space(searching: Searching) -> list[tuple[Markdown, str]]:
+    """Every searched value with its range; those that a variant has instead come after."""
+    rows = [(Markdown(f"`{key}`"), _range(dimension)) for key, dimension in searching.space.items()]
+    own = searching.variants if isinstance(searching, Tune) else {}
+    return rows + [
+        (Markdown(f"`{key}`, of {escape(name)}"), _range(dimension))
+        for name, space in own.items()
+        for key, dimension in space.items()
+    ]
+
+
 def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
     ends = [f"{row.states[state]} {word}" for state, word in _ENDS.items() if row.states.get(state)]
     return {
@@ -98,6 +110,18 @@ def _edges(rows: Sequence[SearchRow]) -> Markdown:
     return Markdown(
         f"**At the edge of its range**: {listed(places)}. The best value may lie outside, so that the search may have "
         "cut this short."
+    )
+
+
+def _untuned(searches: Sequence[Searched]) -> Markdown:
+    """Which variants the table does not have, since no trial of their tuning came to its end."""
+    tuned = [one for one in searches if isinstance(one.task.searching, Tune)]
+    names = [escape(one.task.variant) for one in tuned if one.ended and one.best is None]
+    if not names:
+        return Markdown("")
+    return Markdown(
+        f"**Not tuned, since no trial was complete**: {listed(names)}. With the sweep file's values "
+        "no variant is compared with tuned ones; without a tuned baseline none is compared at all."
     )
 
 

@@ -90,11 +90,15 @@ def sweep(
 def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path, *, fresh: bool) -> None:
     from orchestrator.api import select, to_train
     from orchestrator.records import Records
+    from orchestrator.standing import search_standing
 
     with refused(ValueError, OSError):
-        waiting = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)
+        waiting, searches = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)
     for trial, state in waiting:
         typer.echo(f"{trial.key}  {trial.variant}, seed {trial.seed}: {state}")
-    typer.echo(f"{len(waiting)} trials would be trained; nothing was written")
+    for searched in searches:
+        typer.echo(search_standing(searched).in_words())
+    more = ", and what the searches ask for and find" if searches else ""
+    typer.echo(f"{len(waiting)} trials would be trained{more}; nothing was written")
     if fresh:
         typer.echo(f"their folders would be moved to {runs / '.old'}")

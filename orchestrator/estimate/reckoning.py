@@ -24,6 +24,7 @@ from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, Known
 from orchestrator.statistics import perplexity_change
 from orchestrator.sweep import ScaledSweep
+from orchestrator.tables import LEVEL_OF_ERROR, is_adaptive
 from orchestrator.timing import epochs_to_train, stage_epochs
 from orchestrator.trial import Trial
 
@@ -212,19 +213,23 @@ def _variant_cost(
 
 
 def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -> Detectable | None:
-    """From the pooled spread of seeds of this sweep's own finished trials; None where no variant has two."""
+    """From the pooled spread of seeds of this sweep's own finished trials; None where no variant has two.
+
+    Of the variants that `compare_variants` compares, at the level of its last look.
+    """
     losses = {
         name: np.array([opened(final.test).nats_per_token for one in group if (final := one.final) is not None])
         for name, group in outcomes.items()
+        if group[0].trial.opens_test and not is_adaptive(group)
     }
     repeated = [values for values in losses.values() if values.size >= 2]
-    seeds, others = len(sweep.seeds), len(sweep.variants) - 1
+    seeds, others = len(sweep.seeds), len(losses) - 1
     if not repeated or seeds < 2 or others < 1:
         return None
     squares = sum(float(((values - values.mean()) ** 2).sum()) for values in repeated)
     deviation = math.sqrt(squares / sum(values.size - 1 for values in repeated))
-    nats = smallest_detectable(deviation, seeds, (seeds,) * others)
+    nats = smallest_detectable(deviation, seeds, (seeds,) * others, 1 - LEVEL_OF_ERROR / len(sweep.looks))
     assert nats is not None, "two seeds or more"
-    baseline = losses[sweep.baseline.name]
+    baseline = losses.get(sweep.baseline.name, np.array([]))
     level = float(baseline.mean() if baseline.size else np.concatenate(repeated).mean())
     return Detectable(nats, perplexity_change(level, nats), deviation, seeds)

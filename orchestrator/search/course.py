@@ -131,8 +131,9 @@ class _Search:
 
     @property
     def running(self) -> list[int]:
-        """Trials that have not ended, in the order in which they were asked."""
-        return [trial.number for trial in self.ledger.found if trial.state == "running"]
+        """Trials that have not ended, in the order in which they were asked; none beyond the number wanted."""
+        wanted = self.ledger.found[: self.task.searching.trials]
+        return [trial.number for trial in wanted if trial.state == "running"]
 
     def asked_enough(self) -> bool:
         """Whether the budget is spent, or the grid is known to be exhausted."""

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.course import Planned, Rounds, Within
+from pathlib import Path
+
+import pytest
+
+from orchestrator.course import Planned, Rounds, UntilLost, Within
+from orchestrator.search.course import SearchCourse
+from tests.orchestrator.search import searching
 from tests.orchestrator.test_schedule import trial
 
 
@@ -44,3 +50,25 @@ def test_a_round_begins_when_all_of_the_one_before_have_settled() -> None:
     assert course.next() is None and not course.ended()
     course.settled(trial("c"), None)
     assert course.next() is None and course.ended()
+
+
+def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, shelf = searching.task(trials=4), searching.Shelf(tmp_path / "runs")
+    undisturbed = searching.search([task], searching.Shelf(tmp_path / "undisturbed"))
+    course = UntilLost(SearchCourse([task], shelf, searching.Facts()))  # type: ignore[arg-type]
+    first = course.next()
+    assert first is not None
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("os.fsync", full)
+        record = searching.train(first, shelf, lambda evaluation: course.goes_on(first, evaluation))
+    assert record is not None, "it trained to its end"
+    course.settled(first, record)
+    assert course.next() is None and course.ended() and course.is_lost
+    assert "No space left on device" in caplog.text
+    assert searching.search([task], shelf) == undisturbed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from orchestrator.estimate import Measuring, estimate, print_estimate
 from orchestrator.estimate.projection import measured_spec
 from orchestrator.estimate.reckoning import checkpoint_bytes, disk_bytes, makespan, trial_seconds
 from orchestrator.plan import plan
+from orchestrator.power import smallest_detectable
 from orchestrator.records import Records
+from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep, Sweep
 from tests.factories import CORPUS, FULL, make_trial, settle
 from tests.lm.tiny import tiny_spec, write_corpus
@@ -101,7 +104,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
     sweep, records, kept = toy(tmp_path), Records(tmp_path / "runs"), tmp_path / "measured"
     trials = plan(sweep)
-    found = estimate(sweep, trials, records, Measuring("cpu", 1, steps=2, folder=kept), jobs=1)
+    found = estimate(sweep, Known((), trials), records, Measuring("cpu", 1, steps=2, folder=kept), jobs=1)
     assert len(list(kept.iterdir())) == 2  # the slow variant takes the base's steps
     assert [cost.trials for cost in found.variants] == [2, 2, 2]
     assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
@@ -109,7 +112,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert found.states == {"new": 6} and found.detectable is None
 
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    estimate(sweep, trials, records, Measuring("cpu", 1, steps=2, folder=kept))
+    estimate(sweep, Known((), trials), records, Measuring("cpu", 1, steps=2, folder=kept))
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
     print_estimate(found)
@@ -124,8 +127,13 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     ]
     for trial, perplexity in zip(trials, (100.0, 101.0, 99.0, 110.0, 111.0, 109.0), strict=True):
         settle(tmp_path, trial, perplexity)
-    found = estimate(sweep, trials, Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    found = estimate(sweep, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert found.states == {"done": 6} and found.packing is None and found.seconds == 0.0
     assert found.detectable is not None
     assert found.detectable.deviation_nats == pytest.approx(0.0096, abs=0.0003)
     assert 2.0 < found.detectable.perplexity < 5.0
+
+    rounds = replace(sweep, looks=(2, 3))
+    stricter = estimate(rounds, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    assert stricter.detectable is not None
+    assert stricter.detectable.nats == smallest_detectable(found.detectable.deviation_nats, 3, (3,), 0.975)

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from orchestrator.hold import HeldError, holders, holding, is_held, lock_path, read_holder, sweep_runs
+from orchestrator.hold import HeldError, holders, holding, holding_searches, is_held, lock_path, read_holder, sweep_runs
 from orchestrator.standing import last_commands
 
 
 def hold_in_another_process(runs: Path) -> subprocess.Popen[str]:
-    """A process that holds a sweep until it is killed."""
+    """A process that holds a sweep, and a search of its, until it is killed."""
     code = f"""
     from pathlib import Path
-    from orchestrator.hold import holding
-    with holding(Path({str(runs)!r}), "toy", "mini"):
+    from orchestrator.hold import holding, holding_searches
+    runs = Path({str(runs)!r})
+    with holding(runs, "toy", "mini"), holding_searches([runs / ".searches" / "aa.jsonl"]):
         print("held", flush=True)
         input()
     """
@@ -34,6 +35,15 @@ def test_the_second_command_is_told_who_holds_a_sweep_until_that_one_dies(tmp_pa
     said = rf"^toy at scale mini is run by .*process {process.pid} on .*since 2"
     with pytest.raises(HeldError, match=said), holding(tmp_path, "toy", "mini"):
         pytest.fail("held twice")
+    ledgers = [tmp_path / ".searches" / f"{key}.jsonl" for key in ("bb", "aa")]
+    with (
+        holding(tmp_path, "other", "mini"),
+        pytest.raises(HeldError, match=r"^another sweep runs the same search \(.*aa.jsonl\)"),
+        holding_searches(ledgers),
+    ):
+        pytest.fail("searched twice")
+    with holding_searches(ledgers[:1]):
+        pass  # given back, and free
     assert sweep_runs(tmp_path)
     with holding(tmp_path, "toy", "paper"), holding(tmp_path, "toy2", "mini"):
         pass  # another scale or sweep is free

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.api import select, to_train
 from orchestrator.facts import Facts
+from orchestrator.machine import CannotStartError
 from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, course, known, search_tasks
+from orchestrator.rounds import BEST_FOUND, Known, course, known, search_tasks
+from orchestrator.run import _outcome
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
@@ -92,11 +95,24 @@ def test_what_a_search_found_is_trained_on_the_seeds_beside_the_base(tmp_path: P
     assert all(trial.opens_test for trial in now.trials)
 
 
+def test_only_as_many_trials_count_as_the_sweep_wants(tmp_path: Path, records: Records) -> None:
+    """Another sweep of the same task may have searched on, which would be a larger budget than the others have."""
+    sweep = at_paper(tmp_path, SEARCH)
+    (task,) = search_tasks(sweep)
+    values = [{"optimizer.learning_rate": rate} for rate in (5.0, 7.0, 9.0)]
+    find(records, task, (values[0], 4.0), (values[1], 3.9), (values[2], 3.8))
+    (searched,) = known(sweep, records).searches
+    assert searched.ended and len(searched.found) == 2
+    assert searched.best is not None and searched.best.values == values[1]
+
+
 def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
     (task,) = search_tasks(sweep)
     find(records, task, ({"optimizer.learning_rate": 5.0}, None), ({"optimizer.learning_rate": 7.0}, None))
-    assert {trial.variant for trial in known(sweep, records).trials} == {"full"}
+    now = known(sweep, records)
+    assert {trial.variant for trial in now.trials} == {"full"}
+    assert _outcome(Known(now.searches, []), records) == "failed"
 
 
 def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
@@ -129,3 +145,51 @@ def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, record
         "full": 0.1, "no weight-dropping": 0.0, "no AR": 0.1, "Adam": 0.1,
     }  # fmt: skip
     assert trials["no AR"].spec.penalties is None
+
+
+def test_variants_whose_tuning_is_over_are_there_while_others_wait(tmp_path: Path, records: Records) -> None:
+    """As after `--only`, whose report is of the whole sweep."""
+    sweep = at_paper(tmp_path, TUNE)
+    tasks = {task.variant: task for task in search_tasks(sweep)}
+    values = {"optimizer.learning_rate": 5.0, "dropout.weight": 0.1, "penalties.activation": 1.0}
+    adam = values | {"optimizer.learning_rate": 0.002}
+    find(records, tasks["Adam"], (adam, 4.0), (adam | {"dropout.weight": 0.3}, None))
+    assert {trial.variant for trial in known(sweep, records).trials} == {"full"}, "nothing to compare with yet"
+    find(records, tasks["full"], (values, 4.0), (values | {"dropout.weight": 0.3}, None))
+    now = known(sweep, records)
+    assert now.searching
+    rates = {trial.variant: trial.spec.optimizer.learning_rate for trial in now.trials}
+    assert rates == {"full": 5.0, "Adam": 0.002}
+    assert not known(select(sweep, ["Adam"]), records).searching
+
+
+def test_without_the_search_the_base_alone_is_run(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH)
+    assert not known(select(sweep, ["full"]), records).searching
+    assert known(select(sweep, [BEST_FOUND]), records).searching
+    with pytest.raises(CannotStartError, match="did you mean 'best found'"):
+        select(sweep, ["best fund"])
+
+
+def test_what_would_be_trained_names_the_searches_and_not_what_waits_for_them(tmp_path: Path, records: Records) -> None:
+    tune, search = at_paper(tmp_path, TUNE), at_paper(tmp_path, SEARCH)
+    trials, searches = to_train(tune, records)
+    assert not trials, "no variant is trained at the values of the file"
+    assert [searched.task.variant for searched in searches] == ["full", "no weight-dropping", "no AR", "Adam"]
+    find(
+        records,
+        search_tasks(search)[0],
+        ({"optimizer.learning_rate": 5.0}, 4.0),
+        ({"optimizer.learning_rate": 7.0}, 3.9),
+    )
+    trials, searches = to_train(search, records)
+    assert [(trial.variant, trial.seed) for trial, _ in trials] == [
+        ("full", 1),
+        (BEST_FOUND, 1),
+        ("full", 2),
+        (BEST_FOUND, 2),
+    ]
+    assert not searches
+    trials, searches = to_train(search, records, fresh=True)
+    assert [(trial.variant, trial.seed) for trial, _ in trials] == [("full", 1), ("full", 2)]
+    assert [len(searched.found) for searched in searches] == [0]

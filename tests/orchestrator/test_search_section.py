@@ -101,3 +101,16 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
     assert row.endswith("| dropout.weight |")
     assert {search_row(s.task, s.found, s.best).trials for s in searches} == {2}
+    assert "| `optimizer.learning_rate`, of Adam | 0.0001 to 0.01, on a log scale |" in text
+    assert "Not tuned" not in text
+
+
+def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: Path) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    records = Records(tmp_path / "runs")
+    for task in search_tasks(sweep):
+        nats = None if task.variant == "no AR" else 4.0
+        find(records, task, (dict.fromkeys(task.space, 0.005), nats), (dict.fromkeys(task.space, 0.006), None))
+    now = known(sweep, records)
+    assert {trial.variant for trial in now.trials} == {"full", "no weight-dropping", "Adam"}
+    assert "**Not tuned, since no trial was complete**: no AR." in page(tmp_path, *now.searches)
