@@ -11,7 +11,7 @@ from pathlib import Path
 from lm.record import Record, read_record
 from orchestrator.disk import aside_folder, set_aside
 from orchestrator.hold import HeldError, holding, trial_is_held
-from orchestrator.machine import CannotStartError, default_scale
+from orchestrator.machine import CannotStartError, default_scale, in_a_line
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records
@@ -95,7 +95,7 @@ def run_sweep(
     try:
         prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
     except OSError as error:
-        raise CannotStartError(f"{error.filename}: {error.strerror}") from error
+        raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
     with holding(prepared.records.root, sweep.name, sweep.scale):
