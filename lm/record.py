@@ -20,13 +20,15 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from lm.costs import HeadCost
 from lm.files import atomic, write_table, write_text
 from lm.spec import Part, TrainSpec, trial_key
 
 Split = Literal["valid", "test"]
+
+_MOVED_AWAY = "once its folder is moved away the trial is trained anew"
 
 
 def perplexity(nats_per_token: float) -> float:
@@ -207,14 +209,13 @@ def read_record(folder: Path) -> Record | None:
     """The record in a trial's folder, None where it has none yet; ValueError names a file that cannot be read."""
     path = folder / "record.json"
     try:
-        text = path.read_text(encoding="utf-8")
+        return Record.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    try:
-        return Record.model_validate_json(text)
-    except ValueError as error:
-        first = str(error).splitlines()[:3]
-        raise ValueError(f"{path}: not a record of this version: {' '.join(map(str.strip, first))}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = ": ".join((*map(str, first["loc"]), first["msg"]))
+        raise ValueError(f"{path}: not a record of this version: {problem}; {_MOVED_AWAY}") from error
 
 
 def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
@@ -224,12 +225,15 @@ def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
 
 
 def read_curve(folder: Path) -> list[Evaluation]:
-    """The learning curve of a trial's folder; empty where none was written."""
+    """The learning curve of a trial's folder; empty where none was written. ValueError names one that is damaged."""
     path = folder / "curve.parquet"
     if not path.exists():
         return []
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return [Evaluation(**row | {"terms": dict(row.get("terms", ()))}) for row in rows]
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return [Evaluation(**row | {"terms": dict(row.get("terms", ()))}) for row in rows]
+    except (ValueError, TypeError) as error:  # no Parquet, other columns
+        raise ValueError(f"{path}: not a curve of this version: {error}; {_MOVED_AWAY}") from error
 
 
 def token_nats_path(folder: Path, stage: str, split: Split) -> Path:

@@ -94,8 +94,8 @@ def take_over(trial: TrialState, source: Path) -> None:
     shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
     if not trial.test:
         shared = [result.without_test() for result in shared]
-    if not all(path.exists() for result in shared for path in stage_files(source, result)):
-        _log.warning("%s has lost files of its stages: nothing is taken over", source)
+    if lost := [path for result in shared for path in stage_files(source, result) if not path.exists()]:
+        _log.warning("%s is no longer there: %s trains all its stages itself", lost[0], trial.out)
         return
     names = [result.name for result in shared]
     divergence = record.divergence
@@ -107,9 +107,6 @@ def take_over(trial: TrialState, source: Path) -> None:
         _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
         return
     trained = [result.name for result in shared if result.name != "cache"]
-    if divergence is None and trained and not weights_path(source, trained[-1]).exists():
-        _log.warning("%s no longer has the weights of %s: %s trains that itself", source, trained[-1], trial.out)
-        return
     for result in shared:
         copy_stage(source, trial.out, result)
     trial.done = shared

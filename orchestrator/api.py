@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lm.record import Record, read_record
+from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
+from orchestrator.facts import Facts
 from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.machine import CannotStartError, default_scale
+from orchestrator.machine import CannotStartError, default_scale, in_a_line
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records
@@ -96,7 +98,7 @@ def run_sweep(
     try:
         prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
     except OSError as error:
-        raise CannotStartError(f"{error.filename}: {error.strerror}") from error
+        raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
     ledgers = [searched.ledger for searched in prepared.known.searches if fresh or not searched.ended]
@@ -156,14 +158,21 @@ def to_train(
 
 
 def _set_aside(prepared: Prepared) -> None:
-    root, now = prepared.records.root, prepared.known
-    keys = [trial.key for trial in now.trials if trial.reads_from is None]
+    """Move aside every folder that holds something of these trials, another trial's that went through them too."""
+    records, now = prepared.records, prepared.known
+    root = records.root
+    trained = [trial for trial in now.trials if trial.reads_from is None]
+    keys = [key for trial in trained for key in (trial.key, records.holder(trial)) if key is not None]
     keys += [found.key for searched in now.searches for found in searched.found if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]
     for folder in folders:
         if trial_is_held(folder):
             raise HeldError(f"--fresh: {folder} is in use: a process trains in it")
+    facts = Facts()
     for path in (*folders, *(searched.ledger for searched in now.searches if searched.ledger.exists())):
-        set_aside(path)
+        set_aside(path, root)
+    for trial in trained:
+        for stage in trial.spec.stages().values():
+            (root / ".stages" / f"{trial_key(stage, facts.fingerprint(stage.corpus))}.json").unlink(missing_ok=True)
     if folders:
         print(f"{len(folders)} trial folders moved to {aside_folder(root)}")

@@ -41,13 +41,13 @@ def aside_folder(runs: Path) -> Path:
     return runs / ".old"
 
 
-def set_aside(folder: Path) -> Path:
-    """Move a trial's folder to `.old/<key>-<n>`, with the first free n; its new place."""
-    old = aside_folder(folder.parent)
+def set_aside(path: Path, runs: Path) -> Path:
+    """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
+    old = aside_folder(runs)
     old.mkdir(exist_ok=True)
-    free = (old / f"{folder.name}-{n}" for n in itertools.count(1))
-    place = next(path for path in free if not path.exists())
-    return folder.rename(place)
+    free = (old / f"{path.name}-{n}" for n in itertools.count(1))
+    place = next(place for place in free if not place.exists())
+    return path.rename(place)
 
 
 def collect(runs: Path, *, keep_weights: bool = False, dry: bool = False) -> Iterator[Freed]:

@@ -20,6 +20,8 @@ def find_key(runs: Path, prefix: str) -> str:
         return found[0]
     if found:
         raise ValueError(f"{prefix!r} is ambiguous: {', '.join(found[:8])}{', ...' if len(found) > 8 else ''}")
+    if not keys:
+        raise ValueError(f"no trial {prefix!r} in {runs}, which holds none")
     near = nearest(prefix, keys)
     raise ValueError(f"no trial {prefix!r} in {runs}{near if 'did you mean' in near or len(keys) <= 8 else ''}")
 

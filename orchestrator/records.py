@@ -33,13 +33,13 @@ class Records:
 
     def find(self, trial: Trial) -> Record | None:
         """The record of a settled trial; its own, or cut out of the one that holds its stages."""
-        holder = self._holder(trial)
+        holder = self.holder(trial)
         record = None if holder is None else read_record(self.folder(holder))
         return record if record is None or record.key == trial.key else record.through(trial.key)
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
-        folder = self.folder(self._holder(trial) or trial.reads_from or trial.key)
+        folder = self.folder(self.holder(trial) or trial.reads_from or trial.key)
         stages = trial.spec.stages()
         return [point for point in read_curve(folder) if point.stage in stages]
 
@@ -51,7 +51,8 @@ class Records:
         holder = self._inner_stages.get(trial.starts_from)
         return own if holder is None or (own / "record.json").exists() else self.folder(holder)
 
-    def _holder(self, trial: Trial) -> str | None:
+    def holder(self, trial: Trial) -> str | None:
+        """The key of the trial whose folder holds this one's record; None where none does."""
         for key in (trial.key, trial.reads_from):
             if key is not None and (self.folder(key) / "record.json").exists():
                 return key

@@ -70,6 +70,10 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     `sweep` may be a part of the `whole`; with `fresh` all of it is to train, whatever has a record.
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
+    if options.executor == "inline" and (options.address is not None or (options.jobs or 1) > 1):
+        raise CannotStartError(
+            "--executor inline: trials train here, one after the other; --address and --jobs need ray"
+        )
     records = Records(options.runs.resolve())
     if options.storage is not None:
         if fresh:

@@ -8,6 +8,7 @@ everything else, and a checkpoint is removed only once a newer one is there.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -35,8 +36,8 @@ _CHUNK = 8 * 2**20
 class Storage:
     """The folder of trial folders at a URI; `endpoint_override` and `scheme` in its query reach other servers than AWS.
 
-    Credentials are the environment's. ValueError for a URI that names no storage; every method raises OSError where it
-    does not answer or refuses.
+    Credentials are the environment's. ValueError for a URI that names no storage; OSError, of every method too,
+    where it does not answer or refuses.
     """
 
     def __init__(self, uri: str) -> None:
@@ -46,6 +47,8 @@ class Storage:
             self._fs, root = arrow.FileSystem.from_uri(uri)
         except (ArrowException, TypeError, ValueError) as error:
             raise ValueError(f"storage: {uri!r} is not s3://, gs://, file:// or an absolute path ({error})") from error
+        except OSError as error:  # a bucket's region is asked for here
+            raise OSError(f"storage {uri}: {' '.join(str(error).split())}") from error
         if not root:
             raise ValueError(f"storage: {uri!r} names no bucket")
         self.uri, self._root = uri, PurePosixPath(root)
@@ -97,6 +100,8 @@ class Storage:
         folder = self._root / key
         infos = self._infos(folder, recursive=True)
         found = {PurePosixPath(info.path).relative_to(folder) for info in infos if info.is_file}
+        if astray := next((name for name in found if ".." in name.parts), None):  # an object's name may be anything
+            raise OSError(f"{key}/{astray} leads out of the trial's folder")
         return {name for name in found if not name.name.startswith(".")}
 
     def _infos(self, folder: PurePosixPath, *, recursive: bool) -> list[arrow.FileInfo]:
@@ -145,8 +150,12 @@ def borrowed(
     One attempt at a time on one machine; what a killed one left is removed.
     """
     digest = hashlib.sha256(storage.uri.encode()).hexdigest()[:8]
-    place = Path(tempfile.gettempdir()) / f"lm-trials-{os.getuid()}" / digest
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ours = Path(tempfile.gettempdir()) / f"lm-trials-{os.getuid()}"
+    ours.mkdir(exist_ok=True, mode=0o700)
+    if ours.lstat().st_uid != os.getuid():  # made by somebody else, who knows how we would name it
+        raise PermissionError(errno.EPERM, "is not ours", str(ours))
+    place = ours / digest
+    place.mkdir(exist_ok=True)
     runs = place / key
     with FileLock(place / f"{key}.lock"):
         shutil.rmtree(runs, ignore_errors=True)

@@ -40,7 +40,7 @@ def list_runs(
     from orchestrator.terminal import print_table
 
     variants = None if file is None else _variants(file, scale, runs.resolve(), silent=as_json)
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         records = load_records(runs)
     rows = [
         _row(record, size_of(runs / key), (variants or {}).get(key))
@@ -73,7 +73,7 @@ def show(key: Key, runs: RunsFolder = Path("runs"), as_json: AsJson = False) -> 
     """Show everything that a trial's record holds; --json prints the record as it is."""
     from orchestrator.find_trial import record_of
 
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         record = record_of(runs, key)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
@@ -89,7 +89,7 @@ def diff(key: Key, other: Key, runs: RunsFolder = Path("runs")) -> None:
     from orchestrator.find_trial import record_of
     from orchestrator.spec_words import record_differences
 
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         before, after = (record_of(runs, each) for each in (key, other))
     typer.echo("\n".join(record_differences(before, after)) or "no difference")
 
@@ -109,7 +109,7 @@ def gc(
     from orchestrator.disk import collect
 
     freed = 0
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         for gone in collect(runs.resolve(), keep_weights=keep_weights, dry=dry_run):
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")
@@ -121,7 +121,7 @@ def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dic
     from orchestrator.records import Records
     from orchestrator.rounds import known
 
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         now = known(opened(file, scale, silent=silent), Records(runs))
     searched = {found.key: f"{s.task.variant}, trial {found.number}" for s in now.searches for found in s.found}
     return {key: name for key, name in searched.items() if key} | {trial.key: trial.title for trial in now.trials}

@@ -78,7 +78,9 @@ def refused(*errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        wrong(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        from orchestrator.machine import in_a_line
+
+        wrong(in_a_line(error) if isinstance(error, OSError) else str(error))
 
 
 def wrong(message: str) -> NoReturn:

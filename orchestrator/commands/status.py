@@ -41,7 +41,7 @@ def status(
     from orchestrator.standing import sweep_standing
 
     scaled, records = opened(file, scale, silent=as_json), Records(root)
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         standing = sweep_standing(scaled, known(scaled, records), records)
     if as_json:
         print_json(standing)

@@ -19,7 +19,9 @@ TrialOrFile = Annotated[
     typer.Argument(metavar="TRIAL", help="a trial's key or its beginning; or a sweep FILE with --variant and --seed"),
 ]
 # Under the name of the option, so that variants are completed from the file.
-Variant = Annotated[str | None, typer.Option("--variant", help="of FILE", autocompletion=variants_of)]
+Variant = Annotated[
+    str | None, typer.Option("--variant", help="of FILE [default: the baseline]", autocompletion=variants_of)
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="of FILE [default: its first]")]
 
 
@@ -34,7 +36,7 @@ def why(
     """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
     from lm.record import read_curve, read_record
 
-    with refused(ValueError):
+    with refused(ValueError, OSError):
         key = _key(file, variant, seed, scale, runs)
         record, curve = read_record(runs / key), read_curve(runs / key)
     if record is None:
@@ -47,7 +49,8 @@ def why(
         text = (runs / key / "failure.txt").read_text(encoding="utf-8", errors="replace")
         typer.echo("\n".join(text.rstrip().splitlines()[-lines:]))
     except FileNotFoundError:
-        typer.echo("no traceback was kept (failure.txt)")
+        if record is not None and record.status == "failed":
+            typer.echo("no traceback was kept (failure.txt)")
     for point in curve[-lines:]:
         typer.echo(_in_words(point))
     if not curve:
@@ -64,13 +67,12 @@ def reproduce(
     On a CPU all numbers but times must be the same to the last bit; on a GPU losses within 1% of each other. Exit
     codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, as where the text is another.
     """
-    from lm.data import CorpusError
     from lm.record import read_curve
     from orchestrator.find_trial import record_of
     from orchestrator.reproduce import circumstances, obstacles
     from orchestrator.reproduce import reproduce as reproduce_trial
 
-    with refused(ValueError, CorpusError):
+    with refused(ValueError, OSError):
         record = record_of(runs, key)
         curve = read_curve(runs / record.key)
         if (obstacle := next(obstacles(record, curve), None)) is not None:
@@ -79,7 +81,7 @@ def reproduce(
     for line in circumstances(record):
         typer.echo(f"otherwise than in the record: {line}", err=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, refused(ValueError, CorpusError):
+        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, refused(ValueError, OSError):
             found = reproduce_trial(
                 record, curve, Path(folder) / "trial", epochs=epochs, said=lambda point: typer.echo(_in_words(point))
             )
@@ -99,7 +101,7 @@ def _key(text: str, variant: str | None, seed: int | None, scale: str | None, ru
     from orchestrator.records import Records
     from orchestrator.rounds import known
 
-    if variant is None and seed is None:
+    if variant is None and seed is None and Path(text).suffix not in (".yaml", ".yml"):
         return find_key(runs, text)
     sweep = opened(Path(text), scale, silent=True)
     trials = known(sweep, Records(runs)).trials

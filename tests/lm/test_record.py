@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tiny import tiny_spec
 
@@ -117,11 +119,23 @@ def test_a_loss_too_large_for_its_perplexity_stays_json(tmp_path: Path, nats: fl
     assert read.stages[0].valid.nats_per_token == nats or math.isnan(nats)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"key": "a", "surprise": 1}'])
-def test_what_is_no_record_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "record.json").write_text(text)
-    with pytest.raises(ValueError, match=r"record\.json: not a record of this version"):
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b"\xff\x00", b'{"key": "a", "surprise": 1}'])
+def test_what_is_no_record_is_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "record.json").write_bytes(text)
+    with pytest.raises(
+        ValueError, match=r"record\.json: not a record of this version: .*; once its folder is moved away"
+    ):
         read_record(tmp_path)
+
+
+@pytest.mark.parametrize("table", [None, pa.table({"epoch": [1]})])
+def test_what_is_no_curve_is_named(tmp_path: Path, table: pa.Table | None) -> None:
+    path = tmp_path / "curve.parquet"
+    path.write_bytes(b"half")
+    if table is not None:
+        pq.write_table(table, path)
+    with pytest.raises(ValueError, match=r"curve\.parquet: not a curve of this version: .*; once its folder"):
+        read_curve(tmp_path)
 
 
 def test_a_curve_comes_back_whole(tmp_path: Path) -> None:

@@ -133,6 +133,16 @@ def test_what_is_no_storage_is_told_without_its_secrets(uri: str, said: str) -> 
     assert "hidden" not in str(error.value)
 
 
+def test_an_objects_name_cannot_lead_out_of_the_trials_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage((tmp_path / "there").as_uri())
+    astray = fs.FileInfo(str(tmp_path / "there/key/../../outside"), type=fs.FileType.File)
+    monkeypatch.setattr(Storage, "_infos", lambda *_, **__: [astray])
+    (tmp_path / "outside").write_text("secret")
+    with pytest.raises(OSError, match="leads out of the trial's folder"):
+        storage.pull("key", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_block_that_raises_sends_nothing_back(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "there"))
     with pytest.raises(KeyError), borrowed(storage, "key", None, 60.0) as (runs, _):

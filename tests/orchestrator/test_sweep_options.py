@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -51,6 +53,31 @@ print(fresh.report)
     assert new is not None
     assert [stage.test for stage in old.stages] == [stage.test for stage in new.stages]
     assert {path.name for path in (place / "runs" / ".old").iterdir()} == {f"{full.key}-1"}
+
+
+@pytest.mark.parametrize("option", [("--jobs", "2"), ("--address", "10.0.0.1:6379")])
+def test_inline_refuses_what_only_ray_can_do(place: Path, option: tuple[str, str]) -> None:
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", *option)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("--executor inline: ")
+
+
+def test_a_bucket_that_is_not_reached_is_told_in_a_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreached(uri: str) -> NoReturn:
+        raise OSError("When resolving region for bucket 'lab':\n  no network")  # as pyarrow says it: without a file
+
+    pyarrow = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=unreached))
+    monkeypatch.setattr("orchestrator.storage.arrow", pyarrow)
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--storage", "s3://lab/trials")
+    assert (code, err) == (2, "storage s3://lab/trials: When resolving region for bucket 'lab': no network\n")
+
+
+@pytest.mark.parametrize("line", [("status", "toy.yaml", "--scale", "paper"), ("sweep", "toy.yaml")])
+def test_a_file_in_the_place_of_runs_is_told_in_a_line(place: Path, line: tuple[str, ...]) -> None:
+    (place / "runs").write_text("")
+    code, _, err = command(*line)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "runs" in err
 
 
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(place: Path) -> None:

@@ -60,7 +60,8 @@ def test_why_of_a_trial_that_runs_or_diverged(place: Path) -> None:
         ),
         (["toy.yaml", "--variant", "full", "--seed", "3"], "--seed: 3 is none of the seeds 1"),
         (["toy.yml", "--seed", "1"], "toy.yml: cannot be read"),
-        (["abc"], "no trial 'abc' in runs"),
+        (["toys.yaml"], "toys.yaml: cannot be read"),
+        (["abc"], "no trial 'abc' in runs, which holds none\n"),
     ],
 )
 def test_a_wrong_trial_is_told(place: Path, arguments: list[str], said: str) -> None:
