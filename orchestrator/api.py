@@ -105,7 +105,7 @@ def run_sweep(
     with holding(prepared.records.root, sweep.name, sweep.scale), holding_searches(ledgers):
         if fresh:
             _set_aside(prepared)
-            prepared = prepare(chosen, options, whole=sweep)
+            prepared = prepare(chosen, options, whole=sweep, fresh=True)
         code = run_prepared(prepared)
     records = Records(prepared.records.root)
     counts = Counter(state_of(trial, records) for trial in known(chosen, records).trials)
@@ -158,11 +158,10 @@ def to_train(
 
 
 def _set_aside(prepared: Prepared) -> None:
-    """Move aside every folder that holds something of these trials, another trial's that went through them too."""
-    records, now = prepared.records, prepared.known
-    root = records.root
+    """Move the trials' folders and searches aside, and forget which other trial went through the same stages."""
+    root, now = prepared.records.root, prepared.known
     trained = [trial for trial in now.trials if trial.reads_from is None]
-    keys = [key for trial in trained for key in (trial.key, records.holder(trial)) if key is not None]
+    keys = [trial.key for trial in trained]
     keys += [found.key for searched in now.searches for found in searched.found if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]
     for folder in folders:

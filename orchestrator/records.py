@@ -21,11 +21,13 @@ class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
     Records are read anew at every look-up by key, since trials settle while a sweep runs; the index of
-    inner stages is read once, when a key has no folder of its own.
+    inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other trials:
+    all that has no folder of its own is to be trained anew.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, own_only: bool = False) -> None:
         self.root = root
+        self._own_only = own_only
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
@@ -33,13 +35,13 @@ class Records:
 
     def find(self, trial: Trial) -> Record | None:
         """The record of a settled trial; its own, or cut out of the one that holds its stages."""
-        holder = self.holder(trial)
+        holder = self._holder(trial)
         record = None if holder is None else read_record(self.folder(holder))
         return record if record is None or record.key == trial.key else record.through(trial.key)
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
-        folder = self.folder(self.holder(trial) or trial.reads_from or trial.key)
+        folder = self.folder(self._holder(trial) or trial.reads_from or trial.key)
         stages = trial.spec.stages()
         return [point for point in read_curve(folder) if point.stage in stages]
 
@@ -51,8 +53,7 @@ class Records:
         holder = self._inner_stages.get(trial.starts_from)
         return own if holder is None or (own / "record.json").exists() else self.folder(holder)
 
-    def holder(self, trial: Trial) -> str | None:
-        """The key of the trial whose folder holds this one's record; None where none does."""
+    def _holder(self, trial: Trial) -> str | None:
         for key in (trial.key, trial.reads_from):
             if key is not None and (self.folder(key) / "record.json").exists():
                 return key
@@ -61,7 +62,7 @@ class Records:
     @cached_property
     def _inner_stages(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for path in sorted(self.root.glob("*/record.json")):
+        for path in () if self._own_only else sorted(self.root.glob("*/record.json")):
             try:
                 record = read_record(path.parent)
             except ValueError as error:

@@ -74,7 +74,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         raise CannotStartError(
             "--executor inline: trials train here, one after the other; --address and --jobs need ray"
         )
-    records = Records(options.runs.resolve())
+    records = Records(options.runs.resolve(), own_only=fresh)
     if options.storage is not None:
         if fresh:
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
