@@ -61,7 +61,7 @@ def looks_sentence(looks: Sequence[int], error: float = tables.LEVEL_OF_ERROR) -
     return Markdown(
         f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
         f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
-        f"(Bonferroni), so that a verdict is wrong anywhere on the page with probability {error:.2g} at most."
+        f"(Bonferroni), so that any verdict of this table is wrong with probability {error:.2g} at most."
     )
 
 

@@ -69,7 +69,11 @@ def known(sweep: ScaledSweep, records: Records) -> Known:
     variants = tuple(variant for variant in _found_variants(sweep, searches) if variant.name not in wait)
     if not variants or variants[0].name != sweep.baseline.name:
         variants = (sweep.baseline,)
-    return Known(searches, _trials(replace(sweep, variants=variants), records))
+    trials = _trials(replace(sweep, variants=variants), records)
+    if variants[0].spec != sweep.baseline.spec:
+        tuned = "the base itself, at its tuned values"
+        trials = [replace(t, change=tuned) if t.variant == sweep.baseline.name else t for t in trials]
+    return Known(searches, trials)
 
 
 def _trials(sweep: ScaledSweep, records: Records) -> list[Trial]:

@@ -145,6 +145,7 @@ def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, record
         "full": 0.1, "no weight-dropping": 0.0, "no AR": 0.1, "Adam": 0.1,
     }  # fmt: skip
     assert trials["no AR"].spec.penalties is None
+    assert trials["full"].change == "the base itself, at its tuned values"
 
 
 def test_variants_whose_tuning_is_over_are_there_while_others_wait(tmp_path: Path, records: Records) -> None:
