@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.budget import seconds_in
-from tests.orchestrator.test_sweep_end_to_end import finish, place, start
+from tests.orchestrator.sweeps_for_real import finish, start
+from tests.orchestrator.test_sweep_end_to_end import place
 
 __all__ = ["place"]  # a fixture
 

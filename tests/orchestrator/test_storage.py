@@ -18,7 +18,8 @@ from orchestrator.records import Records
 from orchestrator.storage import Storage, _last, borrowed, exchange
 from orchestrator.sweep import read_sweep
 from orchestrator.work import Grant, fetch, work
-from tests.orchestrator.test_sweep_end_to_end import SWEEP, finish, place, report, start
+from tests.orchestrator.sweeps_for_real import SWEEP, finish, report, start
+from tests.orchestrator.test_sweep_end_to_end import place
 from tests.orchestrator.tracking.seen import eventually
 from tests.tracking_factories import leave, record, trial
 
