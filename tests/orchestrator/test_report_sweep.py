@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan import plan
 from orchestrator.records import Records
 from orchestrator.report_sweep import report_sweep
+from orchestrator.rounds import known
 from orchestrator.sweep import read_sweep
 from tests.orchestrator.sweep_texts import edited
 
@@ -35,7 +35,8 @@ def test_the_papers_numbers_stand_in_only_where_they_are_said_to_be_of_another_s
     file = tmp_path / "toy.yaml"
     file.write_text(text.replace("    seeds: [7]", f"    published: {published}"))
     sweep = read_sweep(file).at("tiny")
-    page = report_sweep(sweep, file, plan(sweep), Records(tmp_path / "runs"), tmp_path / "reports").read_text()
+    records = Records(tmp_path / "runs")
+    page = report_sweep(sweep, file, known(sweep, records), records, tmp_path / "reports").read_text()
     assert [number for number in ("61.25", "62.25") if number in page] == ([] if shown is None else [shown])
     assert (ELSEWHERE in page) is elsewhere
     assert "| base net | the base itself |" in page
