@@ -51,7 +51,7 @@ def test_a_worker_and_the_driver_killed_change_no_byte_of_the_report(place: Path
     assert time.monotonic() - began < 20.0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: signal.Signals) -> None:
     process = start(place, "--jobs", "1", "--runs", "my runs")
     wait_for(lambda: list(place.glob("my runs/*/checkpoints/[0-9]*")), process)
@@ -64,6 +64,7 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: si
     assert "unfinished" in page or "missing" in page
 
 
+@pytest.mark.slow
 def test_a_diverged_trial_is_an_outcome(place: Path) -> None:
     text = SWEEP.replace(
         "weight-dropping: {off: {dropout.weight: 0.0}}",
