@@ -8,6 +8,7 @@ runs/.searches/<key>.lock          held while a command runs that search, which 
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import getpass
 import json
 import os
@@ -24,9 +25,6 @@ from filelock import FileLock, Timeout
 
 from lm.files import write_text
 from orchestrator.machine import CannotStartError
-
-if sys.platform != "win32":
-    import fcntl
 
 _FOLDER = ".sweeps"
 _PATIENCE_SECONDS = 1.0  # far longer than a look of `is_held` takes
@@ -129,8 +127,6 @@ def is_held(lock: Path) -> bool:
     the lock at that very moment waits: FileLock tries again within 50 ms, and nothing here asks for one without
     waiting.
     """
-    if sys.platform == "win32":
-        raise NotImplementedError("locks are looked at through fcntl")
     try:
         descriptor = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lm.record import perplexity
 from orchestrator.rounds import Searched
-from orchestrator.search.ledger import Found, State, front
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found, State, front
 from orchestrator.search_tables import SearchRow, not_searched, search_row
 from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Objective, Search, Searching, Tune
 from orchestrator.sweep.searches import Searched as SearchedValue
@@ -35,7 +35,6 @@ _OBJECTIVES: dict[Objective, str] = {
     "seconds": "Training time",
 }
 _BEST_SHOWN = 10
-_FEWEST_FOR_IMPORTANCE = 20
 
 
 def search_section(searches: Sequence[Searched]) -> dict[str, object]:
@@ -163,14 +162,14 @@ def _importance(searched: Searched) -> dict[str, object]:
     """fANOVA's shares of the base's search, with their spread over seeds of the evaluator; why not, where not."""
     complete = sum(found.state == "complete" for found in searched.found)
     shares = None
-    if complete >= _FEWEST_FOR_IMPORTANCE:
+    if complete >= FEWEST_FOR_IMPORTANCE:
         # Optuna takes a second to import, and only a report of a long search needs it.
         from orchestrator.search.study import importance
 
         shares = importance(searched.task, searched.found)
     rows = [(Markdown(f"`{key}`"), f"{mean:.2f} ± {spread:.2f}") for key, (mean, spread) in (shares or {}).items()]
-    few = f"{counted(complete, 'complete trial')}, fewer than the {_FEWEST_FOR_IMPORTANCE} it would take"
-    why = few if complete < _FEWEST_FOR_IMPORTANCE else "not every value was searched in every trial"
+    few = f"{counted(complete, 'complete trial')}, fewer than the {FEWEST_FOR_IMPORTANCE} it would take"
+    why = few if complete < FEWEST_FOR_IMPORTANCE else "not every value was searched in every trial"
     return {"importance_rows": rows, "importance_why": "" if rows else why}
 
 

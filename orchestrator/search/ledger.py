@@ -25,6 +25,9 @@ from orchestrator.sweep.searches import GridSampler, Search
 State = Literal["running", "complete", "stopped", "diverged", "failed"]
 Event = dict[str, Any]
 
+FEWEST_FOR_IMPORTANCE = 20
+"""Complete trials below which nothing is said of how much each value matters."""
+
 MOST_FAILED_IN_A_ROW = 100
 """Trials that fail take no training time: a search that hours alone bound ends after so many."""
 

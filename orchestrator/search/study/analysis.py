@@ -11,13 +11,12 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import SQLAlchemyError
 
-from orchestrator.search.ledger import Found
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found
 from orchestrator.search.study.dimensions import distribution
 from orchestrator.search.study.quiet import quiet
 from orchestrator.search.study.states import STATES
 from orchestrator.search.task import SearchTask
 
-_FEWEST_FOR_IMPORTANCE = 20
 _EVALUATOR_SEEDS = range(5)
 
 
@@ -31,7 +30,7 @@ def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[floa
     complete = [trial for trial in found if trial.state == "complete"]
     losses = {trial.valid_nats for trial in complete}
     shared = [key for key in task.space if all(key in trial.values for trial in complete)]
-    if len(complete) < _FEWEST_FOR_IMPORTANCE or len(losses) == 1 or not shared:
+    if len(complete) < FEWEST_FOR_IMPORTANCE or len(losses) == 1 or not shared:
         return None
     with quiet():
         study = optuna.create_study(direction="minimize")
