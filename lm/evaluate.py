@@ -43,9 +43,10 @@ class TokenNats:
             perplexity_reference=perplexity(mean * (self.rows - 1) / self.rows),
         )
 
-    def table(self) -> pa.Table:
-        """The columns as Arrow, for Parquet."""
-        return pa.table({"position": self.position, "token": self.token, "nats": self.nats})
+    def table(self, counts_V: npt.NDArray[np.int64]) -> pa.Table:
+        """The columns as Arrow, for Parquet; beside each word how often the training text has it."""
+        counts = counts_V[self.token]
+        return pa.table({"position": self.position, "token": self.token, "training_count": counts, "nats": self.nats})
 
 
 @torch.inference_mode()

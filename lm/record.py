@@ -2,7 +2,7 @@
 
 runs/<key>/record.json                     written last: where it stands, the trial is settled
            curve.parquet                   one row an Evaluation
-           tokens/<stage>.<split>.parquet  position, token id and loss (nats, float32) of every predicted token
+           tokens/<stage>.<split>.parquet  every predicted token: position, id, how often training has it, loss in nats
            weights/<stage>.safetensors     the weights that validation chose at the end of the stage
            codebook.npz                    an ECOC head's; its weights mean nothing with another
            checkpoints/                    only while the trial is under way
@@ -237,7 +237,7 @@ def read_curve(folder: Path) -> list[Evaluation]:
 
 
 def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
-    """Where a stage's loss of every predicted token lies: columns `position`, `token`, `nats`."""
+    """Where a stage's loss of every predicted token lies; its columns are those of `lm.evaluate.TokenNats`."""
     return folder / "tokens" / f"{stage}.{split}.parquet"
 
 

@@ -25,7 +25,7 @@ def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:
     begun = time.perf_counter()
     at = stage.at
     valid, measures = token_nats(trial.model, valid_RB, trial.spec.scoring.window)
-    write_table(token_nats_path(trial.out, at.stage, "valid"), valid.table())
+    _keep_losses(trial, at.stage, "valid", valid)
     trial.done.append(
         StageResult(
             name=at.stage,
@@ -53,7 +53,7 @@ def keep_cache_stage(trial: TrialState) -> None:
     assert spec is not None
     window = trial.spec.scoring.window
     values, plain, mixed = score_with_cache(trial.model, {"valid": trial.corpus.valid}, spec, window, trial.device)
-    write_table(token_nats_path(trial.out, "cache", "valid"), mixed["valid"].table())
+    _keep_losses(trial, "cache", "valid", mixed["valid"])
     chosen = CacheResult(
         window=values.window,
         weight=values.weight,
@@ -99,6 +99,10 @@ def load_chosen(trial: TrialState, stage: str) -> None:
     trial.model.load_weights(load_weights(path, trial.device))
 
 
+def _keep_losses(trial: TrialState, stage: str, split: Split, losses: TokenNats) -> None:
+    write_table(token_nats_path(trial.out, stage, split), losses.table(trial.words.counts_V))
+
+
 def _tested(trial: TrialState, index: int) -> StageResult:
     begun = time.perf_counter()
     result, scoring = trial.done[index], trial.spec.scoring
@@ -114,7 +118,7 @@ def _tested(trial: TrialState, index: int) -> StageResult:
     if not math.isfinite(update["test"].perplexity):
         del trial.done[index:]
         raise _diverged(trial, result.name)
-    write_table(token_nats_path(trial.out, result.name, "test"), test.table())
+    _keep_losses(trial, result.name, "test", test)
     update["evaluation_seconds"] = result.evaluation_seconds + time.perf_counter() - begun
     return result.model_copy(update=update)
 

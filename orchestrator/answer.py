@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lm.record import opened
-from orchestrator import tables
+from orchestrator.noise import BLOCKS, Correlation
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.statistics import IDENTICAL, NO_NOISE, ONE_SEED, Comparison, perplexity_change
+from orchestrator.power import MOST_FURTHER, Further
+from orchestrator.statistics import (
+    IDENTICAL,
+    LEVEL_OF_ERROR,
+    NO_NOISE,
+    ONE_SEED,
+    Comparison,
+    Verdict,
+    perplexity_change,
+)
 from orchestrator.tables import AblationRow
 from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, significant, spread
 
@@ -35,8 +44,8 @@ def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{note}")
 
 
-def verdict_cell(row: AblationRow, baseline: str) -> Markdown:
-    """The verdict as the table shows it, with the reason where there is none."""
+def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
+    """The verdict as the table shows it; where there is none the reason, or what would decide."""
     if row.variant == baseline:
         return Markdown("baseline")
     if row.adaptive:
@@ -44,17 +53,24 @@ def verdict_cell(row: AblationRow, baseline: str) -> Markdown:
     if row.effect is None:
         why = "no seed is complete" if row.complete == 0 else f"{escape(baseline)} is not complete"
         return Markdown(f"not decided ({why})")
-    if row.effect.reason is None:
-        return Markdown(row.effect.verdict if row.effect.verdict == "not decided" else f"**{row.effect.verdict}**")
-    return Markdown(f"not decided ({row.effect.reason})")
+    verdict = verdict_in_words(row.effect.verdict, margin)
+    if row.effect.verdict != "not decided":
+        return Markdown(f"**{verdict}**")
+    why = row.effect.reason or _what_would_decide(row.effect.further)
+    return Markdown(f"{verdict} ({why})" if why else verdict)
+
+
+def verdict_in_words(verdict: Verdict, margin: float) -> str:
+    """A verdict with its margin: `no effect larger than 0.5%`."""
+    return f"no effect larger than {100 * margin:.3g}%" if verdict == "equivalent" else verdict
 
 
 def level_in_words(comparison: Comparison | None) -> str:
     """The probability with which the intervals cover, all at once: `95%`."""
-    return f"{100 * (1 - tables.LEVEL_OF_ERROR if comparison is None else comparison.level):.3g}%"
+    return f"{100 * (1 - LEVEL_OF_ERROR if comparison is None else comparison.level):.3g}%"
 
 
-def looks_sentence(looks: Sequence[int], error: float = tables.LEVEL_OF_ERROR) -> Markdown:
+def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
     """How seeds were given, and what that costs; empty where every variant has the same seeds."""
     if len(looks) == 1:
         return Markdown("")
@@ -66,27 +82,35 @@ def looks_sentence(looks: Sequence[int], error: float = tables.LEVEL_OF_ERROR) -
 
 
 def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
-    """What the intervals assume, in figures; why there are none where there are none."""
+    """What the intervals cover and assume, in figures; why there are none where there are none."""
     noise = comparison.noise if comparison else None
     if noise is None:
         return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
-    own = {baseline: noise.baseline, **noise.own}
-    low, high, pooled = map(_percent, (min(own.values()), max(own.values()), noise.deviation))
-    uneven = ""
-    if not noise.one_fits_all:
-        noisy = listed([escape(name) for name, deviation in own.items() if deviation > noise.deviation])
-        chance = "below 0.001" if noise.alike < 0.001 else f"= {significant(noise.alike, 2)}"
-        uneven = (
-            f" **The deviations differ too much for one figure** (Bartlett's test, p {chance}): "
-            f"the noise of {noisy} widens the intervals of the others, and counts too little in its own."
-        )
-    return Markdown(
-        f"The intervals (Dunnett 1955) assume that seeds are normal and independent, also between variants that share "
-        f"a seed or a stage, and that all variants have one standard deviation, "
-        f"pooled here to {pooled} of perplexity with {noise.degrees_of_freedom} degrees of freedom over "
-        f"{counted(len(noise.own), 'compared variant')} and the baseline; the variants' own deviations lie between "
-        f"{low} and {high}. They cover the noise of seeds, not that of another test text.{uneven}"
+    own = [known.own for known in noise.deviations.values()]
+    low, high = map(_percent, (min(own), max(own)))
+    covered = (
+        f"They cover two noises, that of another training run (the seeds) and that of another test text (its "
+        f"{BLOCKS} blocks of consecutive tokens)."
+        if noise.has_text
+        else "**They cover the noise of the seeds alone**, not that of another test text: not every trial has its "
+        "losses by token."
     )
+    return Markdown(
+        f"The intervals are Student's t, their level shared out over {counted(len(own) - 1, 'compared variant')} "
+        f"(Šidák). {covered} Seeds are taken as normal; a variant's deviation is its own, averaged with that of the "
+        f"others, which count as one more seed (Smyth 2004). The own deviations lie between {low} and {high} of "
+        f"perplexity.{_pairing(noise.correlation)}"
+    )
+
+
+def _pairing(found: Correlation | None) -> str:
+    if found is None:
+        return ""
+    used = (
+        f"{found.used:.2f} of it, its lower limit, narrows" if found.used > 0 else "not surely above zero, it narrows"
+    )
+    which = "the intervals" if found.used > 0 else "no interval"
+    return f" Losses of one seed number correlate by {signed(found.estimate)} over variants; {used} {which}."
 
 
 def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
@@ -125,9 +149,8 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
             f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
         )
     level = level_in_words(comparison)
-    parts = [*_decided(others, baseline, level), *_undecided(others, baseline, level)]
-    if comparison.noise is not None and not comparison.noise.one_fits_all:
-        parts.append("the variants' seeds are not equally noisy, as these intervals assume (see below)")
+    parts = [*_decided(others, baseline, level), *_equivalent(others, comparison.margin)]
+    parts += _undecided(others, baseline, level)
     return "; ".join(parts)
 
 
@@ -148,6 +171,25 @@ def _decided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str
         f"test perplexity is {' and '.join(parts)} than with {escape(baseline)} "
         f"({level} simultaneous intervals over {_seeds(rows)} exclude zero)"
     ]
+
+
+def _equivalent(rows: Sequence[AblationRow], margin: float) -> list[str]:
+    found = [row for row in rows if row.effect is not None and row.effect.verdict == "equivalent"]
+    if not found:
+        return []
+    verb = "has" if len(found) == 1 else "have"
+    return [f"{_named(found, 'other ')} {verb} {verdict_in_words('equivalent', margin)} of perplexity"]
+
+
+def _what_would_decide(further: Further | None) -> str:
+    """How many more seeds would decide, in a few words."""
+    if further is None:
+        return ""
+    if further.text_is_short:
+        return "no number of seeds would tell: the test text is too short"
+    if further.seeds is None:
+        return f"more than {MOST_FURTHER} more seeds would be needed"
+    return f"about {counted(further.seeds, 'more seed')} would decide"
 
 
 def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from orchestrator.interaction_tables import InteractionRow, Interactions, effect_name
-from orchestrator.statistics import Interval, perplexity_change
+from orchestrator.statistics import Interval
 from orchestrator.sweep.designs import Ablation
 from orchestrator.wording import NOTHING, Markdown, counted, escape, number, signed, significant
 
@@ -71,17 +71,13 @@ def _decimals(interval: Interval | None) -> int:
 
 
 def _noise(table: Interactions) -> Markdown:
-    noise = table.noise
-    if noise is None:
+    judged = table.judged
+    if judged.noise is None:
         return Markdown("No interval is given; the last column says why.")
-    deviation = significant(100 * perplexity_change(0.0, noise.deviation), 2)
-    level = significant(100 * table.level, 3).removesuffix(".0")
-    text = (
-        f"The brackets are {level}% intervals (Bonferroni), simultaneous over "
-        f"{counted(table.intervals, 'contrast')} of this table and apart from those of the other tables; they assume "
-        f"that seeds are normal and independent with one standard deviation, pooled here to {deviation}% of perplexity "
-        f"with {counted(noise.degrees_of_freedom, 'degree')} of freedom."
+    level = significant(100 * judged.level, 3).removesuffix(".0")
+    covered = "seeds and of the text" if judged.noise.has_text else "seeds alone"
+    return Markdown(
+        f"The brackets are {level}% intervals (Šidák), simultaneous over {counted(judged.intervals, 'contrast')} of "
+        f"this table and apart from those of the other tables; they cover the noise of {covered}, as those of the "
+        "ablation table do."
     )
-    if noise.alike < 0.05:
-        text += " **The deviations differ too much for one figure** (Bartlett's test): doubt the narrow intervals."
-    return Markdown(text)

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.contrasts import Contrast, contrasts
 from orchestrator.outcomes import Outcome
-from orchestrator.statistics import Interval, Pool, perplexity_ratio
+from orchestrator.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.tables import LEVEL_OF_ERROR, is_adaptive, nats_on_test
+from orchestrator.tables import is_adaptive, losses_on_test
 
 Kind = Literal["alone", "main effect", "interaction"]
 MORE, LESS = "costs more together", "costs less together"
@@ -44,12 +43,10 @@ class InteractionRow:
 
 @dataclass(frozen=True)
 class Interactions:
-    """All rows, and what the intervals rest on: None where no row has one; `level` is that of all together."""
+    """All rows, and what their intervals rest on."""
 
     rows: tuple[InteractionRow, ...]
-    noise: Pool | None
-    intervals: int
-    level: float
+    judged: Contrasts
 
 
 def estimands(ablation: Ablation) -> list[Estimand]:
@@ -85,7 +82,7 @@ def interaction_table(
     """
     asked = estimands(ablation)
     complete = {
-        variant: nats_on_test(group)
+        variant: losses_on_test(group)
         for variant, group in outcomes.items()
         if all(outcome.final for outcome in group) and not is_adaptive(group)
     }
@@ -95,10 +92,9 @@ def interaction_table(
         }
         for estimand in asked
     }
-    level = 1 - LEVEL_OF_ERROR / looks
-    result = contrasts(complete, weights, level)
+    result = contrasts(complete, weights, 1 - LEVEL_OF_ERROR / looks)
     rows = tuple(_row(one, contrast) for one, contrast in zip(asked, result.found.values(), strict=True))
-    return Interactions(rows, result.noise, result.intervals, level)
+    return Interactions(rows, result)
 
 
 def effect_name(factors: Factors, ablation: Ablation) -> str:

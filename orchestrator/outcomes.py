@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lm.record import Evaluation, Record, StageResult
+from lm.record import Evaluation, Record, StageResult, opened
 from orchestrator.records import Records
+from orchestrator.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trial import Trial
 
 Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
@@ -16,6 +17,8 @@ Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
 @dataclass(frozen=True)
 class Outcome:
     """A planned trial and where it stands; `reason` says why it is not complete, None where it is.
+
+    `losses` are those on test by token, None unless the trial is complete and has them.
 
     `unfinished` is a trial that was stopped or still runs, `missing` one that has finished no epoch, or is
     trained and not yet scored on test.
@@ -26,6 +29,7 @@ class Outcome:
     reason: str | None
     record: Record | None
     curve: tuple[Evaluation, ...]
+    losses: TokenLosses | None = None
 
     @property
     def final(self) -> StageResult | None:
@@ -36,8 +40,9 @@ class Outcome:
 def read_outcomes(trials: Iterable[Trial], records: Records) -> dict[str, tuple[Outcome, ...]]:
     """The outcomes of each variant, variants in the order of their first trial, seeds in ascending order."""
     found: dict[str, list[Outcome]] = {}
+    reader = TokenLossReader()
     for trial in trials:
-        found.setdefault(trial.variant, []).append(_read_outcome(trial, records))
+        found.setdefault(trial.variant, []).append(_read_outcome(trial, records, reader))
     return {variant: tuple(sorted(group, key=lambda outcome: outcome.trial.seed)) for variant, group in found.items()}
 
 
@@ -46,13 +51,16 @@ def flat(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[Outcome]:
     return [outcome for group in outcomes.values() for outcome in group]
 
 
-def _read_outcome(trial: Trial, records: Records) -> Outcome:
+def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Outcome:
     record, curve = records.find(trial), tuple(records.curve(trial))
     if record is not None and record.status == "complete" and not record.tested:
         return Outcome(trial, "missing", "test not opened yet", None, curve)
+    if record is not None and record.status == "complete":
+        score = opened(record.stages[-1].test)
+        text = f"{record.corpus.fingerprint} in {score.columns} columns"
+        return Outcome(trial, "complete", None, record, curve, reader.read(records.test_losses(trial), text))
     if record is not None:
-        reason = None if record.status == "complete" else _why(record)
-        return Outcome(trial, record.status, reason, record, curve)
+        return Outcome(trial, record.status, _why(record), record, curve)
     if curve:
         last = curve[-1]
         return Outcome(trial, "unfinished", f"stands after epoch {last.epoch}, stage {last.stage}", None, curve)

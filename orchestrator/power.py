@@ -1,26 +1,78 @@
-"""How small a difference so many seeds can show."""
+"""How small a difference so many seeds can show, and how many more seeds would decide one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special, stats
 from scipy.optimize import brentq
 
-from orchestrator.statistics import critical_value
+from orchestrator.noise import BORROWED, Deviation, satterthwaite
+
+WANTED = 0.8
+"""The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
+MOST_FURTHER = 100
+"""More seeds than this are not counted."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """How many more seeds, of variant and baseline alike, would decide; None for more than `MOST_FURTHER`.
+
+    `text_is_short` where no number of seeds would, since another test text could turn the difference.
+    """
+
+    seeds: int | None
+    text_is_short: bool
+
+
+def further_seeds(
+    nats: float, pair: Sequence[tuple[Deviation, int]], text_error: float, error: float, margin_nats: float
+) -> Further:
+    """The fewest further seeds after which a verdict comes with probability `WANTED`, were the estimates the truth.
+
+    `pair` is the variant's and the baseline's deviation and number of seeds; `error` what the comparison may err.
+    A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
+    seeds' noise as independent, so that pairing, where there is any, needs fewer.
+    """
+
+    def chance(more: float) -> float:
+        parts = [(known.used**2 / (n + more), known.degrees_of_freedom + more) for known, n in pair]
+        parts.append((text_error**2, math.inf))
+        spread = math.sqrt(sum(variance for variance, _ in parts))
+        reach = float(stats.t.isf(error / 2, satterthwaite(parts))) * spread
+        if margin_nats >= 2 * reach:
+            return 1.0
+        outside = special.ndtr((nats - reach) / spread) + special.ndtr((-nats - reach) / spread)
+        room = max(0.0, margin_nats - reach)
+        inside = special.ndtr((room - nats) / spread) - special.ndtr((-room - nats) / spread)
+        return float(outside + inside)
+
+    if chance(1e9) < WANTED:
+        return Further(None, text_is_short=True)
+    return Further(next((m for m in range(1, MOST_FURTHER + 1) if chance(m) >= WANTED), None), text_is_short=False)
 
 
 def power(nats: float, deviation: float, baseline_seeds: int, variant_seeds: Sequence[int], level: float) -> float:
-    """The probability that a true difference of `nats` in the first variant gets a verdict.
+    """The probability that a true difference of `nats` in the first variant is told from zero.
 
     `deviation` is the seeds' standard deviation, in nats per token, one for all variants; `variant_seeds` how many
-    seeds each compared variant has, at least two. The verdict is that of `statistics.compare`: a noncentral t beyond
-    Dunnett's critical value, here by quadrature over the pooled deviation (scipy's noncentral t gives NaN in places).
+    seeds each compared variant has, at least two. A noncentral t beyond the critical value of `statistics.compare`,
+    by quadrature over the estimated deviation (scipy's noncentral t gives NaN in places). The text's noise is left
+    out, which no number of seeds lessens.
     """
-    degrees = baseline_seeds - 1 + sum(seeds - 1 for seeds in variant_seeds)
-    critical = critical_value(baseline_seeds, tuple(sorted(variant_seeds)), degrees, level)
+    every = [variant_seeds[0], baseline_seeds, *variant_seeds[1:]]
+    total = sum(seeds - 1 for seeds in every)
+    parts = []
+    for seeds in every[:2]:
+        others = total - (seeds - 1)
+        parts.append((1 / seeds, seeds - 1 + BORROWED * others / (BORROWED + others)))
+    degrees = min(satterthwaite(parts), total)
+    error = 1 - level ** (1 / len(variant_seeds))
+    critical = float(stats.t.isf(error / 2, degrees))
     shift = nats / (deviation * math.sqrt(1 / baseline_seeds + 1 / variant_seeds[0]))
     quantile, weight = np.polynomial.legendre.leggauss(96)
     reach = critical * np.sqrt(stats.chi2.ppf((quantile + 1) / 2, degrees) / degrees)
@@ -28,9 +80,9 @@ def power(nats: float, deviation: float, baseline_seeds: int, variant_seeds: Seq
 
 
 def smallest_detectable(
-    deviation: float, baseline_seeds: int, variant_seeds: Sequence[int], level: float = 0.95, wanted: float = 0.8
+    deviation: float, baseline_seeds: int, variant_seeds: Sequence[int], level: float = 0.95, wanted: float = WANTED
 ) -> float | None:
-    """The true difference, nats per token, that gets a verdict with probability `wanted`.
+    """The true difference, nats per token, that is told from zero with probability `wanted`.
 
     None with fewer than two seeds. Of variants with unlike numbers of seeds, that of the first.
     """

@@ -6,7 +6,7 @@ import logging
 from functools import cached_property
 from pathlib import Path
 
-from lm.record import Evaluation, Record, read_curve, read_record
+from lm.record import Evaluation, Record, read_curve, read_record, token_nats_path
 from orchestrator.trial import Trial
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,11 @@ class Records:
         folder = self.folder(self._holder(trial) or trial.reads_from or trial.key)
         stages = trial.spec.stages()
         return [point for point in read_curve(folder) if point.stage in stages]
+
+    def test_losses(self, trial: Trial) -> Path:
+        """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""
+        folder = self.folder(self._holder(trial) or trial.key)
+        return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
 
     def source(self, trial: Trial) -> Path | None:
         """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""

@@ -20,6 +20,7 @@ from orchestrator.provenance import provenance
 from orchestrator.records import Records
 from orchestrator.rounds import Searched
 from orchestrator.search_section import search_section
+from orchestrator.statistics import MARGIN
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
@@ -57,6 +58,7 @@ def write_report(
     folder: Path,
     command: str,
     looks: Sequence[int] = (0,),
+    margin: float = MARGIN,
     searches: Sequence[Searched] = (),
 ) -> Path:
     """Write `report.md`, its pictures and CSV files into `folder`; returns the page's path.
@@ -68,7 +70,7 @@ def write_report(
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
-    comparison = tables.compare_variants(outcomes, baseline, len(looks))
+    comparison = tables.compare_variants(outcomes, baseline, len(looks), margin)
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
     line = published[baseline].valid if published_scale and baseline in published else None
@@ -93,7 +95,8 @@ def write_report(
         published_notes=_published_notes(rows) if published_scale else [],
         provenance=provenance(outcomes, scale),
         command=fenced(command, "sh"),
-        **_tables(outcomes, rows, baseline),
+        **_tables(outcomes, rows, baseline, margin),
+        margin=f"{100 * margin:.3g}%",
         **interaction_section(interactions, ablation),
         **_pictures(outcomes, baseline, folder, line),
         **head_section(outcomes, baseline, folder),
@@ -122,10 +125,12 @@ def _environment() -> Environment:
     )
 
 
-def _tables(outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow], baseline: str) -> Cells:
+def _tables(
+    outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow], baseline: str, margin: float
+) -> Cells:
     trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
     return {
-        "rows": [_row_cells(row, baseline) for row in rows],
+        "rows": [_row_cells(row, baseline, margin) for row in rows],
         "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
         "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
         "trials": trials,
@@ -133,7 +138,7 @@ def _tables(outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[Ablation
     }
 
 
-def _row_cells(row: AblationRow, baseline: str) -> Cells:
+def _row_cells(row: AblationRow, baseline: str, margin: float) -> Cells:
     shown = NOTHING
     if row.change_in_perplexity is not None:
         shown = difference(row.change_in_perplexity, row.interval_in_perplexity)
@@ -145,7 +150,7 @@ def _row_cells(row: AblationRow, baseline: str) -> Cells:
         "test": _spread(row.test),
         "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
         "difference": Markdown(shown),
-        "verdict": answer.verdict_cell(row, baseline),
+        "verdict": answer.verdict_cell(row, baseline, margin),
         "published": f"{_printed(row.published_valid)} / {_printed(row.published_test)}",
         "published_difference": _printed_difference(row.published_difference),
     }

@@ -29,6 +29,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, r
         folder=reports / sweep.name / sweep.scale,
         command=sweep_command(sweep, file),
         looks=sweep.looks,
+        margin=sweep.margin,
         searches=now.searches,
     )
 

@@ -26,7 +26,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
         outcomes = read_outcomes(trials, records)
         if any(outcome.record is None for group in outcomes.values() for outcome in group):
             break
-        comparison = compare_variants(outcomes, sweep.baseline.name, len(sweep.looks))
+        comparison = compare_variants(outcomes, sweep.baseline.name, len(sweep.looks), sweep.margin)
         undecided = [name for name in outcomes if _is_undecided(name, outcomes, comparison)]
         more = _plan(sweep, counts | dict.fromkeys([sweep.baseline.name, *undecided], look))
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):

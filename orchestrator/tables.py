@@ -12,11 +12,8 @@ import numpy as np
 from lm.record import Score, StageResult, opened
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome
-from orchestrator.statistics import Comparison, Effect, Interval
+from orchestrator.statistics import LEVEL_OF_ERROR, MARGIN, Comparison, Effect, Interval, Losses
 from orchestrator.wording import counted
-
-LEVEL_OF_ERROR = 0.05
-"""How often any of a page's intervals may miss: its verdicts' family-wise error."""
 
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""
@@ -118,7 +115,9 @@ class CacheRow:
     test: Spread
 
 
-def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, looks: int = 1) -> Comparison | None:
+def compare_variants(
+    outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, looks: int = 1, margin: float = MARGIN
+) -> Comparison | None:
     """Test losses of every variant against the baseline's; None unless the baseline has all its seeds.
 
     Where the seeds were planned with several `looks`, each look may err as often as its equal share of 5% (Bonferroni),
@@ -131,11 +130,11 @@ def compare_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str,
     if not all(outcome.final for outcome in base):
         return None
     whole = {
-        variant: nats_on_test(group)
+        variant: losses_on_test(group)
         for variant, group in outcomes.items()
         if variant != baseline and not is_adaptive(group) and all(outcome.final for outcome in group)
     }
-    return statistics.compare(nats_on_test(base), whole, level=1 - LEVEL_OF_ERROR / looks)
+    return statistics.compare(losses_on_test(base), whole, 1 - LEVEL_OF_ERROR / looks, margin)
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:
@@ -279,6 +278,14 @@ def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -
 def nats_on_test(group: Sequence[Outcome]) -> statistics.Array:
     """The test losses of the complete seeds, in nats per token."""
     return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
+
+
+def losses_on_test(group: Sequence[Outcome]) -> Losses:
+    """The test losses of the complete seeds; without blocks of the text where a seed has no losses by token."""
+    complete = [outcome for outcome in group if outcome.final]
+    blocks = [outcome.losses.blocks for outcome in complete if outcome.losses]
+    seeds = tuple(outcome.trial.seed for outcome in complete)
+    return Losses(seeds, nats_on_test(group), np.stack(blocks) if blocks and len(blocks) == len(seeds) else None)
 
 
 def _spread(scores: Iterable[Score]) -> Spread:

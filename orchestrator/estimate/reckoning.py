@@ -22,9 +22,9 @@ from orchestrator.plan import State, plan, state_of
 from orchestrator.power import smallest_detectable
 from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, Known
-from orchestrator.statistics import perplexity_change
+from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tables import LEVEL_OF_ERROR, is_adaptive
+from orchestrator.tables import is_adaptive
 from orchestrator.timing import epochs_to_train, stage_epochs
 from orchestrator.trial import Trial
 

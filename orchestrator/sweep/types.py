@@ -161,6 +161,7 @@ class ScaledSweep:
     seeds: tuple[int, ...]
     looks: tuple[int, ...]
     most_trials: int | None
+    margin: float
     searching: Search | Tune | None
     resources: Resources
 
@@ -191,6 +192,12 @@ class Sweep(Part):
     search: Search | None = Field(default=None, description="finds values for the base")
     tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
     seeds: SomeSeeds
+    margin: float = Field(
+        default=0.005,
+        gt=0,
+        lt=1,
+        description="a share of perplexity: an effect that is surely smaller is told as none",
+    )
     scales: dict[Slug, Scale] = Field(default={})
     resources: Resources = Field(default=Resources())
 
@@ -283,6 +290,7 @@ class Sweep(Part):
             seeds=tuple(range(1, seeds.max + 1)) if isinstance(seeds, UntilDecided) else seeds,
             looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(seeds),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
+            margin=self.margin,
             searching=self.searching(scale_name),
             resources=scale.resources or self.resources,
         )

@@ -102,6 +102,7 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
             assert score.nats_per_token == pytest.approx(nats.mean(dtype=np.float64), rel=1e-12)
             text = corpus.valid if split == "valid" else corpus.test
             assert (text[position] == token).all()
+            assert table["training_count"].to_pylist() == [(corpus.train == word).sum() for word in token]
         assert stage.valid.columns == (1 if stage.name == "cache" else 3) and stage.test.columns == 1
     for name in ("train", "finetune-1"):
         model = build_model(spec, even(len(corpus.vocabulary)), CPU)

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from orchestrator.contrasts import NO_DIFFERENCE, Contrasts, contrasts
 from scipy import stats
 
-from orchestrator.contrasts import NO_DIFFERENCE, Contrasts, contrasts
 from orchestrator.interaction_tables import Estimand, estimands
 from orchestrator.statistics import NO_NOISE, ONE_SEED
 from orchestrator.sweep.designs import Ablation, Design, Factors
