@@ -39,21 +39,20 @@ def further_seeds(
     seeds' noise as independent, so that pairing, where there is any, needs fewer.
     """
 
-    def chance(more: float) -> float:
-        parts = [(known.used**2 / (n + more), known.degrees_of_freedom + more) for known, n in pair]
-        parts.append((text_error**2, math.inf))
-        spread = math.sqrt(sum(variance for variance, _ in parts))
-        reach = float(stats.t.isf(error / 2, satterthwaite(parts))) * spread
-        if margin_nats >= 2 * reach:
-            return 1.0
-        outside = special.ndtr((nats - reach) / spread) + special.ndtr((-nats - reach) / spread)
-        room = max(0.0, margin_nats - reach)
-        inside = special.ndtr((room - nats) / spread) - special.ndtr((-room - nats) / spread)
-        return float(outside + inside)
-
-    if chance(1e9) < WANTED:
+    more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
+    parts = [(known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for known, n in pair]
+    variance_M = sum(variance_M for variance_M, _ in parts) + text_error**2
+    degrees_M = variance_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
+    spread_M = np.sqrt(variance_M)
+    reach_M = stats.t.isf(error / 2, degrees_M) * spread_M
+    room_M = np.maximum(0.0, margin_nats - reach_M)
+    outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
+    inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
+    enough_M = (outside_M + inside_M >= WANTED) | (margin_nats >= 2 * reach_M)
+    if not enough_M[-1]:
         return Further(None, text_is_short=True)
-    return Further(next((m for m in range(1, MOST_FURTHER + 1) if chance(m) >= WANTED), None), text_is_short=False)
+    first = int(np.argmax(enough_M))
+    return Further(int(more_M[first]) if first < MOST_FURTHER else None, text_is_short=False)
 
 
 def power(nats: float, deviation: float, baseline_seeds: int, variant_seeds: Sequence[int], level: float) -> float:
