@@ -16,7 +16,7 @@ from scipy import stats
 
 Array = NDArray[np.float64]
 
-BLOCKS = 32
+BLOCKS = 16
 """A test text is cut into so many blocks: long enough to be nearly independent, enough to tell how they vary."""
 BORROWED = 1.0
 """What the other variants' deviations count in a variant's own, in degrees of freedom: as much as one more seed."""

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special, stats
 from scipy.optimize import brentq
 
-from orchestrator.noise import BORROWED, Deviation, satterthwaite
+from orchestrator.noise import BLOCKS, BORROWED, Deviation, satterthwaite
 
 WANTED = 0.8
 """The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
@@ -41,10 +41,11 @@ def further_seeds(
 
     more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
     parts = [(known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for known, n in pair]
-    variance_M = sum(variance_M for variance_M, _ in parts) + text_error**2
-    degrees_M = variance_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
-    spread_M = np.sqrt(variance_M)
-    reach_M = stats.t.isf(error / 2, degrees_M) * spread_M
+    seeds_M = sum(variance_M for variance_M, _ in parts)
+    degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
+    spread_M = np.sqrt(seeds_M + text_error**2)
+    of_text = float(stats.t.isf(error / 2, BLOCKS - 1)) * text_error
+    reach_M = np.hypot(stats.t.isf(error / 2, degrees_M) * np.sqrt(seeds_M), of_text)
     room_M = np.maximum(0.0, margin_nats - reach_M)
     outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
     inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
@@ -65,13 +66,16 @@ def power(nats: float, deviation: float, baseline_seeds: int, variant_seeds: Seq
     """
     every = [variant_seeds[0], baseline_seeds, *variant_seeds[1:]]
     total = sum(seeds - 1 for seeds in every)
-    parts = []
+    judged, estimated = [], []
     for seeds in every[:2]:
-        others = total - (seeds - 1)
-        parts.append((1 / seeds, seeds - 1 + BORROWED * others / (BORROWED + others)))
-    degrees = min(satterthwaite(parts), total)
+        own, others = seeds - 1, total - (seeds - 1)
+        borrowed = BORROWED * others / (BORROWED + others)
+        judged.append((1 / seeds, own + borrowed))
+        # Where all are equally noisy, what is borrowed is known better than the interval takes it to be.
+        estimated.append((1 / seeds, (own + borrowed) ** 2 / (own + borrowed**2 / others)))
     error = 1 - level ** (1 / len(variant_seeds))
-    critical = float(stats.t.isf(error / 2, degrees))
+    critical = float(stats.t.isf(error / 2, min(satterthwaite(judged), total)))
+    degrees = min(satterthwaite(estimated), total)
     shift = nats / (deviation * math.sqrt(1 / baseline_seeds + 1 / variant_seeds[0]))
     quantile, weight = np.polynomial.legendre.leggauss(96)
     reach = critical * np.sqrt(stats.chi2.ppf((quantile + 1) / 2, degrees) / degrees)

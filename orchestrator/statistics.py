@@ -110,13 +110,15 @@ def contrasts(
 ) -> Contrasts:
     """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives each one's weights by group.
 
-    The intervals cover all true contrasts together with probability `level`. Each is Student's t on the sum of the
-    two noises of its groups (`orchestrator.noise`), with the degrees of freedom of Satterthwaite, those of the seeds
-    no more than all seeds together have. The level is shared out by Šidák's inequality (1967, "Rectangular
-    confidence regions for the means of multivariate normal distributions", JASA 62), which holds however the contrasts
-    go together, by a common baseline or a common text. One step, not Holm's several: these intervals and the verdicts
-    are the same statement. Neither bootstrap nor sign-flip tests are offered: at three seeds the percentile bootstrap
-    covers 74% instead of 95%, and at five no sign-flip test reaches 5%.
+    The intervals cover all true contrasts together with probability `level`. Each adds the two noises of its groups
+    (`orchestrator.noise`) in quadrature, each times its own t (Zou and Donner 2008, "Construction of confidence limits
+    about effect measures: a general approach", Statistics in Medicine 27): one t for both, with the degrees of freedom
+    of their sum, erred in 8% of simulated sweeps where few seeds happen to lie close. The seeds' degrees of freedom
+    are Satterthwaite's, no more than all seeds together have. The level is shared out by Šidák's inequality (1967,
+    "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62), which holds however
+    the contrasts go together, by a common baseline or a common text. One step, not Holm's several: so intervals and
+    verdicts are the same statement. Neither bootstrap nor sign-flip tests are offered: at three seeds the percentile
+    bootstrap covers 74% instead of 95%, and at five no sign-flip test reaches 5%.
 
     Groups that are equal in every seed are one measurement, so their weights are added. A contrast gets no interval
     where a group is missing or has one seed, where its groups are all equal, or where no seed differs from another.
@@ -142,7 +144,8 @@ def contrasts(
     known = deviations({name: losses.nats for name, losses in weighed.items()})
     if known is None:
         return Contrasts(found, None, 0, level)
-    noise = Noise(known, correlation(weighed, known), all(losses.blocks is not None for losses in weighed.values()))
+    every = {name: known[alike] for name, alike in same.items() if alike in known}
+    noise = Noise(every, correlation(weighed, known), all(losses.blocks is not None for losses in weighed.values()))
     error = 1 - level ** (1 / len(judged))
     for name, weights in judged.items():
         found[name] = _judged(float(found[name].nats or 0.0), weights, weighed, noise, error)
@@ -160,7 +163,7 @@ def compare(
     the power approach", at a level stricter than his).
     """
     names = {name: f"variant {name}" for name in variants}  # no variant's name can be the baseline's here
-    groups = {names[name]: losses for name, losses in variants.items()} | {"": baseline}
+    groups = {"": baseline} | {names[name]: losses for name, losses in variants.items()}
     result = contrasts(groups, {name: {names[name]: 1.0, "": -1.0} for name in variants}, level)
     effects = {}
     for name, contrast in result.found.items():
@@ -213,19 +216,15 @@ def _judged(
     most = sum(losses.nats.size - 1 for losses in groups.values())
     degrees = min(satterthwaite([(variance, known.degrees_of_freedom) for variance, known in parts]), most)
     of_seeds = sum(variance for variance, _ in parts) + _covariance(weights, groups, noise)
+    squared_reach = float(stats.t.isf(error / 2, degrees)) ** 2 * of_seeds
     text = None
     if all(groups[group].blocks is not None for group in weights):
-        blocks_B = sum(weight * groups[group].blocks.mean(axis=0) for group, weight in weights.items())  # type: ignore[union-attr]
-        text = text_variance(np.asarray(blocks_B))
-        degrees = satterthwaite([(of_seeds, degrees), (text, np.size(blocks_B) - 1)])
-    reach = float(stats.t.isf(error / 2, degrees)) * math.sqrt(of_seeds + (text or 0.0))
-    return Contrast(
-        nats,
-        Interval(nats - reach, nats + reach),
-        None,
-        math.sqrt(of_seeds),
-        None if text is None else math.sqrt(text),
-    )
+        blocks_B = np.asarray(sum(w * groups[group].blocks.mean(axis=0) for group, w in weights.items()))  # type: ignore[union-attr]
+        text = text_variance(blocks_B)
+        squared_reach += float(stats.t.isf(error / 2, blocks_B.size - 1)) ** 2 * text
+    reach = math.sqrt(squared_reach)
+    seed_error, text_error = math.sqrt(of_seeds), None if text is None else math.sqrt(text)
+    return Contrast(nats, Interval(nats - reach, nats + reach), None, seed_error, text_error)
 
 
 def _covariance(weights: Mapping[str, float], groups: Mapping[str, Losses], noise: Noise) -> float:

@@ -56,7 +56,8 @@ class TokenLossReader:
     @staticmethod
     def _column(path: Path, name: str) -> NDArray[np.float64]:
         try:
-            table = pq.read_table(path, columns=[name], use_threads=False)
+            with pq.ParquetFile(path) as file:
+                table = file.read(columns=[name], use_threads=False)
         except FileNotFoundError:
             raise
         except (ValueError, OSError) as error:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from lm.costs import HeadCost
+from lm.files import write_table
 from lm.record import (
     CacheResult,
     CorpusFacts,
@@ -17,10 +20,12 @@ from lm.record import (
     Record,
     Score,
     StageResult,
+    token_nats_path,
     write_curve,
     write_record,
 )
 from lm.spec import NUMERICS_VERSION, Cache, Dropout, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
+from orchestrator.noise import Array, Losses
 from orchestrator.trial import Trial
 
 CORPUS = CorpusFacts(
@@ -48,6 +53,11 @@ def make_trial(variant: str = "full", seed: int = 1, *, change: str = "", **upda
     spec = FULL.model_copy(update={"seed": seed, **update})
     key = trial_key(spec, CORPUS.fingerprint)
     return Trial(variant, change or f"changes {variant}", seed, spec, key, parameters=1_234_567)
+
+
+def seeded(nats: Sequence[float] | Array) -> Losses:
+    """Losses of seeds 1, 2, … without any of single tokens."""
+    return Losses(tuple(range(1, len(nats) + 1)), np.asarray(nats, dtype=np.float64))
 
 
 def make_score(perplexity: float, *, predicted: int = 10_000) -> Score:
@@ -158,6 +168,16 @@ def settle(runs: Path, trial: Trial, test: float, **how: Any) -> None:
     stopped = how.get("status") in ("diverged", "failed")
     write_curve(folder, make_curve(trial.spec, 1.05 * test, epochs=3 if stopped else None, noise=trial.seed))
     write_record(folder, make_record(trial, test, **how))
+
+
+def write_tokens(runs: Path, trial: Trial, *, harder: float = 0.0) -> None:
+    """Leave the losses by token of a settled trial: the text's, its own noise, and `harder` on rare words."""
+    rng, text = np.random.default_rng(trial.seed), np.random.default_rng(0)
+    counts = text.choice([0, 3, 40, 500, 7_000, 20_000], 4_000)
+    nats = text.exponential(4.0, 4_000) + 0.1 * rng.normal(size=4_000) + harder * (counts < 10)
+    columns = {"position": np.arange(1, 4_001, dtype=np.int32), "token": np.arange(4_000, dtype=np.int32)}
+    table = pa.table(columns | {"training_count": counts, "nats": nats.astype(np.float32)})
+    write_table(token_nats_path(runs / trial.key, list(trial.spec.stages())[-1], "test"), table)
 
 
 def begin(runs: Path, trial: Trial, test: float, epochs: int) -> None:

@@ -61,7 +61,7 @@ def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp
     assert "| A × the rest | interaction | +0.40" in found
     assert "| **costs more together** |" in found
     assert "simultaneous over 6 contrasts" in found
-    assert "pooled here to 0.0" in found and "with 8 degrees of freedom" in found
+    assert "they cover the noise of seeds alone" in found
     assert "(interactions.csv)" in found
     assert "defining relation" not in found and "Aliases" not in found
 
@@ -109,8 +109,8 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
     once = write(tmp_path, trials, ablation=ablation)
     twice = write(tmp_path, trials, ablation=ablation, looks=(2, 4))
-    assert "The brackets are 95% intervals (Bonferroni)" in once
-    assert "The brackets are 97.5% intervals (Bonferroni)" in twice
+    assert "The brackets are 95% intervals (Šidák)" in once
+    assert "The brackets are 97.5% intervals (Šidák)" in twice
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Intervals against tables, another implementation and simulation; honest words where nothing can be said."""
+"""Intervals against textbook cases and simulation; verdicts that read them alone; words where nothing can be said."""
 
 from __future__ import annotations
 
@@ -8,113 +8,125 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.noise import BLOCKS, Losses, correlation, deviations, text_variance
 from orchestrator.statistics import (
     IDENTICAL,
     NO_NOISE,
     ONE_SEED,
+    Interval,
     compare,
-    critical_value,
     perplexity_change,
     perplexity_ratio,
+    rate_interval,
 )
+from tests.benchmarks import calibration
+from tests.factories import seeded
 
 
-def arrays(**losses: list[float]) -> dict[str, np.ndarray]:
-    return {name: np.array(values) for name, values in losses.items()}
+def groups(**losses: list[float]) -> dict[str, Losses]:
+    return {name: seeded(values) for name, values in losses.items()}
 
 
-# Dunnett's printed table, two-sided 5%: treatments beside the control, degrees of freedom, value.
-@pytest.mark.parametrize(
-    ("variants", "degrees", "value"),
-    [(1, 10, 2.23), (2, 10, 2.57), (5, 10, 2.99), (9, 10, 3.24), (5, 5, 3.62), (2, 20, 2.38), (9, 20, 2.95)],
-)
-def test_critical_value_agrees_with_the_printed_table(variants: int, degrees: int, value: float) -> None:
-    assert critical_value(3, (3,) * variants, degrees, 0.95) == pytest.approx(value, abs=0.0051)
+def test_a_deviation_is_averaged_with_the_others_which_count_as_one_more_seed() -> None:
+    found = deviations({"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 4.0]), "c": np.array([1.0, 1.0, 1.0, 1.0])})
+    assert found is not None
+    assert [known.own for known in found.values()] == pytest.approx([1.0, math.sqrt(8.0), 0.0])
+    weight = 1 * 4 / (1 + 4)  # the others of a have four degrees of freedom, and a variance of (8 + 0) / 4
+    assert found["a"].used == pytest.approx(math.sqrt((2 * 1.0 + weight * 2.0) / (2 + weight)))
+    assert found["a"].degrees_of_freedom == pytest.approx(2 + weight)
+    assert found["c"].used > 0
 
 
-def test_one_variant_is_students_t() -> None:
-    assert critical_value(3, (4,), 5, 0.95) == pytest.approx(stats.t.ppf(0.975, 5), rel=1e-4)
-    assert critical_value(2, (2,), 2, 0.95) == pytest.approx(stats.t.ppf(0.975, 2), rel=1e-4)
-
-
-def test_unequal_sizes_agree_with_scipys_sampling() -> None:
-    rng = np.random.default_rng(3)
-    base, *others = [rng.normal(4.0, 0.01, n) for n in (5, 2, 3, 4)]
-    ours = compare(base, dict(zip("abc", others, strict=True)))
-    theirs = stats.dunnett(*others, control=base, rng=np.random.default_rng(0)).confidence_interval(0.95)
-    for effect, low, high in zip(ours.effects.values(), theirs.low, theirs.high, strict=True):
-        assert effect.interval is not None
-        assert effect.interval.low == pytest.approx(low, abs=2e-4)
-        assert effect.interval.high == pytest.approx(high, abs=2e-4)
-
-
-def test_critical_value_is_the_quantile_of_simulated_maxima() -> None:
+def test_with_a_hundred_seeds_nothing_matters_but_ones_own_and_the_interval_is_welchs() -> None:
     rng = np.random.default_rng(0)
-    draws = rng.standard_normal((100_000, 9, 2))
-    means, deviation = draws.mean(axis=2), np.sqrt(draws.var(axis=2, ddof=1).mean(axis=1))
-    largest = np.abs(means[:, 1:] - means[:, :1]).max(axis=1) / deviation
-    assert critical_value(2, (2,) * 8, 9, 0.95) == pytest.approx(np.quantile(largest, 0.95), rel=0.01)
+    base, variant = rng.normal(4.0, 0.01, 200), rng.normal(4.1, 0.05, 300)
+    interval = compare(seeded(base), {"a": seeded(variant)}).effects["a"].interval
+    welch = stats.ttest_ind(variant, base, equal_var=False).confidence_interval(0.95)
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((welch.low, welch.high), rel=1e-3)
 
 
-@pytest.mark.parametrize("seeds", [2, 3])
-def test_intervals_cover_all_true_differences_together(seeds: int) -> None:
-    rng = np.random.default_rng(seeds)
-    truth = np.array([0.0, 0.0, 0.03, -0.02])
-    trials, missed = 2000, 0
-    for _ in range(trials):
-        base = rng.normal(4.0, 0.01, seeds)
-        losses = {str(k): rng.normal(4.0 + true, 0.01, seeds) for k, true in enumerate(truth)}
-        intervals = [effect.interval for effect in compare(base, losses).effects.values()]
-        missed += not all(i and i.low <= true <= i.high for i, true in zip(intervals, truth, strict=True))
-    assert missed / trials <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+def test_the_seeds_of_one_pair_are_never_more_than_they_are() -> None:
+    """With two groups of two seeds borrowing adds no degrees of freedom: it is Student's t, pooled."""
+    base, variant = [4.0, 4.02], [4.1, 4.2]
+    interval = compare(seeded(base), groups(a=variant)).effects["a"].interval
+    student = stats.ttest_ind(variant, base).confidence_interval(0.95)
+    assert interval is not None
+    assert interval.high - interval.low == pytest.approx(student.high - student.low)
 
 
-def test_verdicts_say_what_the_change_does() -> None:
-    comparison = compare(
-        np.array([4.00, 4.01, 3.99]),
-        arrays(worse=[4.30, 4.31, 4.29], better=[3.70, 3.71, 3.69], same=[4.005, 3.995, 4.01]),
-    )
-    assert {name: effect.verdict for name, effect in comparison.effects.items()} == {
-        "worse": "hurts",
-        "better": "helps",
-        "same": "not decided",
+def test_the_text_adds_its_noise_in_quadrature() -> None:
+    rng = np.random.default_rng(1)
+    texts = rng.normal(0.0, 0.02, (2, BLOCKS))
+    texts -= texts.mean(axis=1, keepdims=True)
+    nats = {"base": np.array([4.0, 4.01, 3.99]), "a": np.array([4.02, 4.03, 4.01])}
+    silent = {name: seeded(values) for name, values in nats.items()}
+    told = {
+        name: Losses((1, 2, 3), values, values[:, None] + text)
+        for (name, values), text in zip(nats.items(), texts, strict=True)
     }
-    assert comparison.noise is not None
-    assert comparison.noise.degrees_of_freedom == 8
-    assert set(comparison.noise.own) == {"worse", "better", "same"}
+    without = compare(silent["base"], {"a": silent["a"]}).effects["a"]
+    with_text = compare(told["base"], {"a": told["a"]}).effects["a"]
+    assert without.interval is not None and with_text.interval is not None
+    assert without.text_error is None and with_text.seed_error == without.seed_error
+    variance = (texts[1] - texts[0]).var(ddof=1) / BLOCKS
+    assert (
+        with_text.text_error
+        == pytest.approx(math.sqrt(variance))
+        == pytest.approx(math.sqrt(text_variance(texts[1] - texts[0])))
+    )
+    reach, before = with_text.interval.high - with_text.nats, without.interval.high - without.nats
+    assert reach == pytest.approx(math.hypot(before, stats.t.isf(0.025, BLOCKS - 1) * math.sqrt(variance)))
 
 
-def test_whether_one_deviation_fits_all_is_bartletts_test() -> None:
-    def bartlett(groups: list[list[float]]) -> float:  # Bartlett 1937, from its formula
-        degrees = [len(group) - 1 for group in groups]
-        variances = [sum((x - sum(g) / len(g)) ** 2 for x in g) / (len(g) - 1) for g in groups]
-        pooled = sum(d * v for d, v in zip(degrees, variances, strict=True)) / sum(degrees)
-        excess = sum(d * math.log(pooled / v) for d, v in zip(degrees, variances, strict=True))
-        correction = 1 + (sum(1 / d for d in degrees) - 1 / sum(degrees)) / (3 * (len(groups) - 1))
-        return float(stats.chi2.sf(excess / correction, len(groups) - 1))
-
-    base, loud, other = [4.0, 4.0002], [4.3, 4.9, 4.1], [4.1, 4.1003]
-    for variants in ({"a": loud, "b": other}, {"b": other}):
-        noise = compare(np.array(base), arrays(**variants)).noise
-        assert noise is not None
-        assert noise.alike == pytest.approx(bartlett([base, *variants.values()]))
-        assert noise.one_fits_all == ("a" not in variants)
-        assert (noise.baseline, noise.own["b"]) == pytest.approx((0.0002 / math.sqrt(2), 0.0003 / math.sqrt(2)))
-    silent = compare(np.array([4.0, 4.0]), arrays(a=loud)).noise
-    assert silent is not None and not silent.one_fits_all
+def test_what_makes_a_text_hard_for_all_variants_is_no_noise() -> None:
+    hard = np.random.default_rng(2).normal(0.0, 1.0, BLOCKS)
+    blocks = {name: np.array([[mean + d] for d in (0.0, 0.01)]) + hard for name, mean in (("base", 4.0), ("a", 4.1))}
+    losses = {name: Losses((1, 2), found.mean(axis=1), found) for name, found in blocks.items()}
+    assert compare(losses["base"], {"a": losses["a"]}).effects["a"].text_error == pytest.approx(0.0, abs=1e-12)
 
 
-def test_equal_deviations_are_seldom_called_unequal() -> None:
-    rng = np.random.default_rng(5)
-    draws = rng.normal(4.0, 0.01, (500, 10, 2))
-    noises = [compare(base, {str(k): losses for k, losses in enumerate(others)}).noise for base, *others in draws]
-    assert sum(noise is not None and not noise.one_fits_all for noise in noises) / 500 <= 0.05
-    assert sum(noise is not None and min(noise.own.values()) < noise.deviation / 3 for noise in noises) / 500 > 0.8
+def test_the_correlation_of_seeds_is_the_intraclass_one() -> None:
+    # Shrout and Fleiss 1979, table 2: six targets (seeds), four judges (variants); ICC(3,1) = .71, from .34.
+    ratings = np.array([[9, 6, 8, 7, 10, 6], [2, 1, 4, 1, 5, 2], [5, 3, 6, 2, 6, 4], [8, 2, 8, 6, 9, 7]], dtype=float)
+    judges = {str(k): seeded(row) for k, row in enumerate(ratings)}
+    alike = dict.fromkeys(judges, next(iter((deviations({"x": ratings[0]}) or {}).values())))
+    found = correlation(judges, alike, level=0.975)
+    assert found is not None
+    assert (found.estimate, found.used) == (pytest.approx(0.71, abs=0.005), pytest.approx(0.34, abs=0.005))
+    assert correlation({"0": judges["0"]}, alike) is None
+    later = {name: Losses(tuple(range(9, 15)), losses.nats) for name, losses in judges.items() if name != "0"}
+    assert correlation(later | {"0": judges["0"]}, alike) is None, "no seed in common"
+
+
+def test_seeds_that_go_together_narrow_the_interval_and_others_do_not() -> None:
+    rng = np.random.default_rng(3)
+    common, own = rng.normal(0, 0.02, 5), rng.normal(0, 0.002, (5, 5))
+    paired = {str(k): seeded(4.0 + 0.004 * k + common + own[k]) for k in range(5)}
+    shuffled = {k: Losses(tuple(np.roll((1, 2, 3, 4, 5), int(k)).tolist()), v.nats) for k, v in paired.items()}
+    for sweep, narrow in ((paired, True), (shuffled, False)):
+        comparison = compare(sweep["0"], {k: v for k, v in sweep.items() if k != "0"})
+        assert comparison.noise is not None and comparison.noise.correlation is not None
+        assert (comparison.noise.correlation.used > 0.5) is narrow
+        interval = comparison.effects["4"].interval
+        assert interval is not None and ((interval.high - interval.low) / 2 < 0.03) is narrow
+
+
+def test_verdicts_read_the_interval_alone() -> None:
+    rng = np.random.default_rng(0)
+    close = {"same": seeded(4.0 + 1e-4 * rng.normal(size=8)), "close": seeded(4.0 + 1e-4 * rng.normal(size=8) + 0.0006)}
+    far = groups(worse=[4.30, 4.31, 4.29], better=[3.70, 3.71, 3.69], open=[4.005, 3.995, 4.01])
+    quiet, loud = seeded(4.0 + 1e-4 * rng.normal(size=8)), seeded([4.00, 4.01, 3.99])
+    found = {name: effect.verdict for name, effect in compare(quiet, close).effects.items()}
+    assert found == {"same": "equivalent", "close": "hurts"}
+    assert compare(quiet, close, margin=1e-5).effects["same"].verdict == "not decided"
+    found = {name: effect.verdict for name, effect in compare(loud, far).effects.items()}
+    assert found == {"worse": "hurts", "better": "helps", "open": "not decided"}
 
 
 @pytest.mark.parametrize(("base", "variant"), [([4.0], [4.2]), ([4.0, 4.1], [4.2]), ([4.0], [4.2, 4.3])])
 def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> None:
-    comparison = compare(np.array(base), arrays(change=variant))
+    comparison = compare(seeded(base), groups(change=variant))
     effect = comparison.effects["change"]
     assert (effect.interval, effect.verdict, effect.reason) == (None, "not decided", ONE_SEED)
     assert effect.nats == pytest.approx(np.mean(variant) - np.mean(base))
@@ -122,23 +134,38 @@ def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> No
 
 
 def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
-    effect = compare(np.array([4.1, 4.1]), arrays(change=[4.3, 4.3])).effects["change"]
+    effect = compare(seeded([4.1, 4.1]), groups(change=[4.3, 4.3])).effects["change"]
     assert (effect.interval, effect.verdict, effect.reason) == (None, "not decided", NO_NOISE)
 
 
 def test_a_component_that_does_nothing_is_named_and_adds_no_certainty() -> None:
-    base, other = np.array([4.00, 4.02]), [4.05, 4.06]
-    alone = compare(base, arrays(other=other))
-    beside = compare(base, arrays(other=other, nothing=[4.00, 4.02]))
+    base, other = seeded([4.00, 4.02]), [4.05, 4.06]
+    alone = compare(base, groups(other=other))
+    beside = compare(base, groups(other=other, nothing=[4.00, 4.02]))
     effect = beside.effects["nothing"]
     assert (effect.nats, effect.interval, effect.verdict, effect.reason) == (0.0, None, "not decided", IDENTICAL)
     assert beside.effects["other"] == alone.effects["other"]
 
 
 def test_no_variants_is_no_comparison() -> None:
-    comparison = compare(np.array([4.0, 4.1]), {})
+    comparison = compare(seeded([4.0, 4.1]), {})
     assert comparison.effects == {}
     assert comparison.noise is None
+
+
+def test_any_name_is_a_variants() -> None:
+    assert list(compare(seeded([4.0, 4.1]), groups(**{"": [4.2, 4.3], "variant ": [4.0, 4.2]})).effects) == [
+        "",
+        "variant ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "low", "high"), [(0, 3, 0.0, 0.7076), (1, 3, 0.0084, 0.9057), (3, 3, 0.2924, 1)]
+)
+def test_a_rate_has_the_exact_interval_of_the_tables(count: int, of: int, low: float, high: float) -> None:
+    found = rate_interval(count, of)
+    assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
 def test_losses_convert_to_perplexities() -> None:
@@ -146,3 +173,42 @@ def test_losses_convert_to_perplexities() -> None:
     assert perplexity_ratio(math.log(1.1)) == pytest.approx(1.1)
     assert perplexity_change(4.0, 1e4) == math.inf
     assert perplexity_change(4.0, -1e4) == pytest.approx(-math.exp(4.0))
+
+
+@pytest.mark.parametrize("setting", calibration.SETTINGS, ids=lambda setting: setting.name)
+def test_sweeps_of_equals_err_no_more_often_than_they_say(setting: calibration.Setting) -> None:
+    """A small form of the calibration benchmark: with two and with five seeds."""
+    sweeps, wrong, together = 150, 0, 0
+    rng = np.random.default_rng(7)
+    for k in range(sweeps):
+        comparison = calibration.judge(calibration.simulated(setting, (2, 5)[k % 2], rng))
+        ends = [effect.interval or Interval(1, 0) for effect in comparison.effects.values()]
+        wrong += any(calibration.is_wrong(effect.verdict, 0.0) for effect in comparison.effects.values())
+        together += all(interval.low <= 0 <= interval.high for interval in ends)
+    allowed = 0.05 * sweeps + 3 * math.sqrt(0.05 * 0.95 * sweeps)
+    assert wrong <= allowed and sweeps - together <= allowed
+
+
+def test_looks_err_no_more_often_than_one() -> None:
+    sweeps, rng = 120, np.random.default_rng(8)
+    wrong = sum(
+        any(
+            calibration.is_wrong(effect.verdict, 0.0)
+            for comparison in calibration.in_looks(calibration.simulated(calibration.SETTINGS[0], 8, rng))
+            for effect in comparison.effects.values()
+        )
+        for _ in range(sweeps)
+    )
+    assert wrong <= 0.05 * sweeps + 3 * math.sqrt(0.05 * 0.95 * sweeps)
+
+
+def test_an_effect_as_large_as_the_margin_is_seldom_told_as_none() -> None:
+    truth, sweeps, rng = math.log1p(0.005), 100, np.random.default_rng(9)
+    wrong = told = 0
+    for _ in range(sweeps):
+        at_margin = calibration.judge(calibration.simulated(calibration.SETTINGS[0], 20, rng, truth))
+        wrong += any(effect.verdict == "equivalent" for effect in at_margin.effects.values())
+        none = calibration.judge(calibration.simulated(calibration.SETTINGS[0], 20, rng))
+        told += sum(effect.verdict == "equivalent" for effect in none.effects.values())
+    assert wrong <= 0.05 * sweeps + 3 * math.sqrt(0.05 * 0.95 * sweeps)
+    assert told > 0

@@ -1,0 +1,288 @@
+"""Whether the report's verdicts err as seldom as they say: simulated sweeps, and real ones of a model that is one.
+
+    python -m tests.benchmarks.calibration --sweeps 2000
+    python -m tests.benchmarks.calibration --real DIR --seeds 72
+
+Simulated sweeps have nine variants that are one in truth (A/A), or differ by a known effect. A loss is the variant's
+mean, plus the training run's noise, plus the text's: the text is new in every sweep, the same for all variants of it,
+and treats each of them differently. Every sweep goes through `statistics.compare`, as a report does. Printed are, for
+each way to be noisy and each number of seeds: the family-wise error (a sweep with any verdict that is wrong), the
+coverage of single intervals and of all of a sweep together, and the half width of an interval in per cent of
+perplexity. Then the power: how often an effect is told, or told to be none.
+
+With `--real` a tiny model is trained with many seeds on the text that every Python carries, and sweeps are dealt from
+these records: nine variants of one name each, their seeds drawn without replacement. The same command goes on where it
+was killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from lm.record import opened, read_record, token_nats_path
+from lm.spec import TrainSpec
+from orchestrator.noise import BLOCKS, Array, Losses
+from orchestrator.statistics import LEVEL_OF_ERROR, MARGIN, Comparison, compare, perplexity_ratio
+from orchestrator.token_losses import TokenLossReader
+
+VARIANTS = 9
+SEEDS = (2, 3, 5, 8)
+LOOKS = (2, 3, 4, 6, 8)
+SEED_DEVIATION = 0.003
+"""Nats per token; a third of a per cent of perplexity, as the shipped sweeps show."""
+TEXT_DEVIATION = 0.001
+"""Of a mean over the text: what another text of the same size does to a variant, beside what it does to all."""
+_PIECES = 16
+"""A block of the text is made of so many pieces, each like the one before it as far as the setting says."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to be noisy."""
+
+    name: str
+    ratios: Callable[[np.random.Generator], Array] = lambda rng: np.ones(VARIANTS)
+    heavy: bool = False
+    text_correlation: float = 0.0
+    seed_correlation: float = 0.0
+
+
+def _one(ratio: float, place: int) -> Callable[[np.random.Generator], Array]:
+    def ratios(rng: np.random.Generator) -> Array:
+        found = np.ones(VARIANTS)
+        found[place] = ratio
+        return found
+
+    return ratios
+
+
+def _spread(factor: float) -> Callable[[np.random.Generator], Array]:
+    return lambda rng: np.exp(math.log(factor) * (rng.random(VARIANTS) - 0.5))
+
+
+SETTINGS = (
+    Setting("normal, one deviation"),
+    Setting("deviations differ up to 4-fold", _spread(4.0)),
+    Setting("deviations differ up to 10-fold", _spread(10.0)),
+    Setting("one variant has 5 times the noise", _one(5.0, 3)),
+    Setting("the baseline has 3 times the noise", _one(3.0, 0)),
+    Setting("the baseline has a third of the noise", _one(1 / 3, 0)),
+    Setting("heavy tails (t, 3 degrees)", heavy=True),
+    Setting("heavy tails, up to 4-fold", _spread(4.0), heavy=True),
+    Setting("correlated tokens", text_correlation=0.8),
+    Setting("seeds correlate (0.7)", seed_correlation=0.7),
+)
+
+
+@dataclass
+class Tally:
+    """What became of the sweeps of one setting."""
+
+    sweeps: int = 0
+    wrong: int = 0
+    together: int = 0
+    singles: list[bool] = field(default_factory=list)
+    reaches: list[float] = field(default_factory=list)
+
+    def add(self, comparison: Comparison, truth: float) -> None:
+        """Count a sweep whose effects are all `truth` nats."""
+        self.sweeps += 1
+        self.wrong += any(is_wrong(effect.verdict, truth) for effect in comparison.effects.values())
+        ends = [effect.interval for effect in comparison.effects.values() if effect.interval is not None]
+        covered = [interval.low <= truth <= interval.high for interval in ends]
+        self.singles += covered
+        self.together += all(covered)
+        self.reaches += [(interval.high - interval.low) / 2 for interval in ends]
+
+    def row(self) -> str:
+        """Error, coverages and half width in per cent."""
+        width = 100 * (perplexity_ratio(float(np.median(self.reaches))) - 1)
+        return (
+            f"{100 * self.wrong / self.sweeps:5.1f}  {100 * np.mean(self.singles):8.1f}  "
+            f"{100 * self.together / self.sweeps:8.1f}  {width:10.2f}"
+        )
+
+
+def is_wrong(verdict: str, truth: float) -> bool:
+    """Whether a verdict says what is not so."""
+    match verdict:
+        case "hurts":
+            return truth <= 0
+        case "helps":
+            return truth >= 0
+        case "equivalent":
+            return abs(truth) >= math.log1p(MARGIN)
+        case _:
+            return False
+
+
+def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: float = 0.0) -> list[Losses]:
+    """The losses of one sweep, the baseline's first; all other variants are `effect` nats worse."""
+    draws = rng.standard_t(3, (VARIANTS, seeds)) / math.sqrt(3) if setting.heavy else rng.normal(size=(VARIANTS, seeds))
+    shared, own = math.sqrt(setting.seed_correlation), math.sqrt(1 - setting.seed_correlation)
+    draws = shared * rng.normal(size=seeds) + own * draws
+    runs = SEED_DEVIATION * setting.ratios(rng)[:, None] * draws
+    runs[1:] += effect
+    along = _along(rng.normal(size=(VARIANTS, BLOCKS * _PIECES)), setting.text_correlation)
+    texts = along.reshape(VARIANTS, BLOCKS, _PIECES).mean(axis=2)
+    numbers = tuple(range(seeds))
+    found = []
+    for run, text in zip(runs, texts, strict=True):
+        # Runs of one variant differ along the text too: a third of what variants do.
+        blocks = 4.6 + run[:, None] + text + TEXT_DEVIATION * math.sqrt(BLOCKS) / 3 * rng.normal(size=(seeds, BLOCKS))
+        found.append(Losses(numbers, blocks.mean(axis=1), blocks))
+    return found
+
+
+def _along(noise: Array, correlation: float) -> Array:
+    """Pieces of text, each like the one before it; the deviation of a mean over the text stays `TEXT_DEVIATION`."""
+    pieces = noise.copy()
+    for k in range(1, noise.shape[1]):
+        pieces[:, k] = correlation * pieces[:, k - 1] + math.sqrt(1 - correlation**2) * noise[:, k]
+    inflation = math.sqrt((1 + correlation) / (1 - correlation))
+    return np.asarray(TEXT_DEVIATION * math.sqrt(noise.shape[1]) / inflation * pieces)
+
+
+def judge(sweep: list[Losses], level: float = 1 - LEVEL_OF_ERROR) -> Comparison:
+    """A sweep's comparison, as the report makes it."""
+    return compare(sweep[0], {str(k): losses for k, losses in enumerate(sweep[1:])}, level)
+
+
+def in_looks(sweep: list[Losses], looks: tuple[int, ...] = LOOKS) -> Iterator[Comparison]:
+    """The comparisons of a sweep that gives seeds to what is undecided, look by look."""
+    level = 1 - LEVEL_OF_ERROR / len(looks)
+    counts = [looks[0]] * len(sweep)
+    for k in range(len(looks)):
+        now = [
+            Losses(s.seeds[:n], s.nats[:n], None if s.blocks is None else s.blocks[:n])
+            for s, n in zip(sweep, counts, strict=True)
+        ]
+        comparison = judge(now, level)
+        yield comparison
+        undecided = [int(name) + 1 for name, e in comparison.effects.items() if e.verdict == "not decided"]
+        if not undecided or k + 1 == len(looks):
+            return
+        for place in (0, *undecided):
+            counts[place] = looks[k + 1]
+
+
+def error_table(sweeps: int) -> None:
+    """Print the family-wise error and the coverage of every setting."""
+    print(f"{VARIANTS} variants that are one, {sweeps:,} sweeps a line; per cent")
+    print("noise                                  seeds  error  coverage  together  half width")
+    for setting in SETTINGS:
+        for seeds in SEEDS:
+            rng, tally = np.random.default_rng(seeds), Tally()
+            for _ in range(sweeps):
+                tally.add(judge(simulated(setting, seeds, rng)), 0.0)
+            print(f"{setting.name:38} {seeds:5}  {tally.row()}", flush=True)
+    for setting in SETTINGS[:4]:
+        rng, tally, wrong, spent = np.random.default_rng(0), Tally(), 0, 0
+        for _ in range(sweeps):
+            found = list(in_looks(simulated(setting, LOOKS[-1], rng)))
+            tally.add(found[-1], 0.0)
+            wrong += any(is_wrong(e.verdict, 0.0) for look in found for e in look.effects.values())
+            spent += len(found)
+        print(f"{setting.name:38} looks  {tally.row()}   at any look {100 * wrong / sweeps:.1f}", flush=True)
+    setting, truth = SETTINGS[0], math.log1p(MARGIN)
+    for seeds in SEEDS:  # an effect as large as the margin must not be told as none
+        rng, tally = np.random.default_rng(seeds), Tally()
+        for _ in range(sweeps):
+            tally.add(judge(simulated(setting, seeds, rng, truth)), truth)
+        print(f"{'normal, all effects at the margin':38} {seeds:5}  {tally.row()}", flush=True)
+
+
+def power_table(sweeps: int) -> None:
+    """Print how often effects of some sizes are decided, with one deviation for all."""
+    effects = (0.0, 0.005, 0.01, 0.02, 0.05)
+    print(f"\ndecided in per cent of {sweeps:,} sweeps of {VARIANTS} variants, by the effect in per cent of perplexity")
+    print("seeds  " + "  ".join(f"{100 * effect:5.1f}" for effect in effects) + "   (0: told as none)")
+    for seeds in SEEDS:
+        cells = []
+        for effect in effects:
+            rng, told, of = np.random.default_rng(seeds), 0, 0
+            for _ in range(sweeps):
+                comparison = judge(simulated(SETTINGS[0], seeds, rng, math.log1p(effect)))
+                told += sum(e.verdict == ("hurts" if effect else "equivalent") for e in comparison.effects.values())
+                of += len(comparison.effects)
+            cells.append(f"{100 * told / of:5.1f}")
+        print(f"{seeds:5}  {'  '.join(cells)}", flush=True)
+
+
+def tiny_spec(seed: int) -> TrainSpec:
+    """A model of which a seed takes seconds."""
+    return TrainSpec.model_validate(
+        {
+            "corpus": {"name": "pydoc", "first_tokens": 10_000},
+            "model": {"layers": 1, "embedding_size": 24, "hidden_size": 48},
+            "dropout": {"weight": 0.2, "output": 0.2},
+            "bptt": {"kind": "variable", "length": 30},
+            "optimizer": {"kind": "nt_asgd", "learning_rate": 10.0, "clip": 0.25},
+            "batch_size": 10,
+            "epochs": 3,
+            "seed": seed,
+        }
+    )
+
+
+def trained(folder: Path, seeds: int) -> Losses:
+    """The model's losses with seeds 1 to `seeds`; those that the folder lacks are trained."""
+    from lm.train import train
+
+    reader, nats, blocks = TokenLossReader(), [], []
+    for seed in range(1, seeds + 1):
+        out = folder / f"{seed}"
+        for _ in train(tiny_spec(seed), out=out):
+            pass
+        record = read_record(out)
+        assert record is not None and record.status == "complete", f"seed {seed} is not complete"
+        losses = reader.read(token_nats_path(out, "train", "test"), record.corpus.fingerprint)
+        assert losses is not None
+        nats.append(opened(record.stages[-1].test).nats_per_token)
+        blocks.append(losses.blocks)
+    return Losses(tuple(range(1, seeds + 1)), np.array(nats), np.array(blocks))
+
+
+def dealt(pool: Losses, seeds: int, rng: np.random.Generator) -> list[Losses]:
+    """A sweep of nine variants, their seeds drawn from the pool without replacement."""
+    assert pool.blocks is not None
+    drawn = rng.choice(pool.nats.size, (VARIANTS, seeds), replace=False)
+    return [Losses(tuple(range(seeds)), pool.nats[row], pool.blocks[row]) for row in drawn]
+
+
+def real_table(pool: Losses, sweeps: int) -> None:
+    """Print what `error_table` does, of sweeps dealt from real records."""
+    deviation = 100 * (perplexity_ratio(float(pool.nats.std(ddof=1))) - 1)
+    print(
+        f"a tiny model, {pool.nats.size} seeds (deviation {deviation:.2f}%), {sweeps:,} sweeps dealt a line; per cent"
+    )
+    print("seeds  error  coverage  together  half width")
+    for seeds in SEEDS:
+        if VARIANTS * seeds <= pool.nats.size:
+            rng, tally = np.random.default_rng(seeds), Tally()
+            for _ in range(sweeps):
+                tally.add(judge(dealt(pool, seeds, rng)), 0.0)
+            print(f"{seeds:5}  {tally.row()}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sweeps", type=int, default=2000)
+    parser.add_argument("--real", type=Path, metavar="DIR", help="where the records of real training lie, or will")
+    parser.add_argument("--seeds", type=int, default=72, help="so many are trained for --real")
+    asked = parser.parse_args()
+    if asked.real is not None:
+        real_table(trained(asked.real, asked.seeds), asked.sweeps)
+        return
+    error_table(asked.sweeps)
+    power_table(max(1, asked.sweeps // 4))
+
+
+if __name__ == "__main__":
+    main()
