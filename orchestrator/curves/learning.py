@@ -1,192 +1,222 @@
-"""Learning curves: all variants in one picture, and a panel for each."""
+"""Learning curves of all variants in one picture: by epoch and by seconds of training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from lm.record import Evaluation, perplexity
-from orchestrator.curves.look import COLOURS, GREY, figure_of, look, plain, save, ticks
-from orchestrator.wording import listed, number
+from orchestrator.curves.look import COLOURS, GREY, look, plain, save, ticks
+from orchestrator.curves.series import (
+    DASHES,
+    Across,
+    Line,
+    VariantCurves,
+    Window,
+    band,
+    cut_sentence,
+    drawable,
+    events,
+    is_above,
+    lowest_perplexity,
+    points,
+    window,
+)
+from orchestrator.wording import number
 
-# A number of dash patterns coprime to the colours' keeps 36 variants distinct and the first ones readable in grey.
-_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-
-
-@dataclass(frozen=True)
-class VariantCurves:
-    """A variant's curves, one a seed; `baseline` marks the one that the others are seen against.
-
-    Unless `complete`, seeds are missing or ended early, and the picture gives no figure for the variant.
-    """
-
-    name: str
-    baseline: bool
-    complete: bool
-    seeds: tuple[tuple[Evaluation, ...], ...]
-
-
-@dataclass(frozen=True)
-class _Line:
-    colour: str
-    dash: object
-    width: float
-
-
-@dataclass(frozen=True)
-class _Range:
-    low: float
-    high: float
-    cut: int
-    highest: float
+MOST_COLOURED = 8
+"""So many variants beside the baseline are told apart; of more, those that differ most from it."""
+_FEW = 4
+"""Up to so many variants are drawn with every seed, not with the band alone."""
+_PALE = "#c4c4c4"
+_LETTERS = "ABCDEFGH"
+_APART = 0.042
+"""The height of a letter, as a share of the panel's."""
 
 
 def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: float | None) -> str | None:
-    """Write `overview.svg` and `overview.png`, all variants in one picture.
+    """Write `overview.svg` and `overview.png`, all variants in one picture, by epoch and by seconds.
 
-    `published` is a validation perplexity to draw as a line. Returns a sentence on points above the picture's
-    top, None where there are none.
+    `published` is a validation perplexity to draw as a line. Returns sentences on points above the picture's top, on
+    variants drawn in grey, and on those without a point; None where there are none. ValueError where nothing can be
+    drawn.
     """
-    window = _window(variants, published)
+    seen = drawable(variants)
+    shown = window(seen, published)
+    ordered = sorted(seen, key=lowest_perplexity, reverse=True)
+    lines = _lines(ordered, _told_apart(ordered, shown))
+    size, unit = _unit(max(seed[-1].seconds for variant in seen for seed in variant.seeds))
     with look():
-        figure = Figure(figsize=(9.6, 4.8), layout="constrained")
-        axes = figure.add_subplot()
-        ordered = sorted(variants, key=lambda variant: (variant.complete, _lowest_perplexity(variant)), reverse=True)
-        lines = _lines(variants)
-        for variant in sorted(variants, key=lambda variant: variant.baseline):
-            _draw_variant(axes, variant, lines[variant.name])
-        if published is not None:
-            axes.axhline(published, color="black", linewidth=1.0, linestyle=(0, (1, 2)))
-        _dress(axes, window)
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("validation perplexity (log scale)")
-        handles = [_handle(_label(variant), lines[variant.name]) for variant in ordered]
+        figure = Figure(figsize=(8.6, 4.3 + 0.11 * len(lines)), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        _draw_panel(left, ordered, lines, "epoch")
+        _draw_panel(right, ordered, lines, "seconds")
+        for axes in (left, right):
+            if published is not None:
+                axes.axhline(published, color="black", linewidth=1.0, linestyle=(0, (1, 2)))
+            dress(axes, shown)
+            axes.set_xlim(0, 1.08 * axes.dataLim.x1)
+            _letter_ends(axes, ordered, lines, shown, "epoch" if axes is left else "seconds")
+        left.set_xlabel("epoch")
+        right.set_xlabel(f"{unit} of training")
+        right.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds / size:,.6g}"))
+        right.xaxis.set_major_locator(
+            FixedLocator([size * tick for tick in MaxNLocator(6).tick_values(0, right.get_xlim()[1] / size)])
+        )
+        left.set_ylabel("validation perplexity (log scale)")
+        keys = _keys(ordered, published)
+        if keys:
+            figure.legend(handles=keys, loc="outside upper center", ncols=5, fontsize=8)
+        handles = [_handle(variant, lines) for variant in ordered if variant.name in lines]
+        if len(lines) < len(ordered):
+            label = f"{len(ordered) - len(lines)} other variants"
+            handles.append(Line2D([], [], color=_PALE, linewidth=0.8, label=label))
         title = "lowest point, mean over seeds"
-        figure.legend(handles=handles, loc="outside right upper", title=title, alignment="left")
-        axes.legend(handles=_keys(variants, published), loc="upper right", fontsize=8)
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, title=title, fontsize=8, handlelength=3)
         save(figure, folder, "overview")
-    return _cut_sentence(window, [variant.name for variant in variants if _is_above(variant, window)])
+    sentences = [cut_sentence(shown, [variant.name for variant in seen if is_above(variant, shown)])]
+    if len(lines) < len(ordered):
+        sentences.append(
+            f"In colour are the {MOST_COLOURED} variants whose lowest points differ most from the baseline's; the "
+            f"other {len(ordered) - len(lines)} are grey."
+        )
+    if len(seen) < len(variants):
+        names = ", ".join(variant.name for variant in variants if variant.name not in {v.name for v in seen})
+        sentences.append(f"Without a loss that is a number, and so not drawn: {names}.")
+    return " ".join(sentence for sentence in sentences if sentence) or None
 
 
-def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> None:
-    """Write `variants.svg` and `variants.png`, a panel a variant with the baseline's mean behind it in grey."""
-    window = _window(variants, None)
-    lines = _lines(variants)
-    columns = min(3, len(variants))
-    rows = math.ceil(len(variants) / columns)
-    baseline = next((variant for variant in variants if variant.baseline), None)
-    with look():
-        figure = Figure(figsize=(3.2 * columns, 2.2 * rows + 0.5), layout="constrained")
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axes, variant in zip(panels.flat, variants, strict=False):
-            if baseline is not None and not variant.baseline:
-                axes.plot(*_mean(baseline.seeds), color=GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
-            line = lines[variant.name]
-            _draw_variant(axes, variant, _Line(line.colour, "-", 1.4))
-            axes.set_title(plain(variant.name, 40), loc="left", fontsize=9, fontweight="bold")
-            _dress(axes, window)
-            if _is_above(variant, window):
-                axes.text(0.5, 0.5, "above the picture", transform=axes.transAxes, ha="center", fontsize=8)
-        for axes in panels.flat[len(variants) :]:
-            axes.set_visible(False)
-        # A column whose lowest panel is empty gets its epochs under the panel above.
-        for axes in panels.flat[max(0, len(variants) - columns) : len(variants)]:
-            axes.tick_params(labelbottom=True)
-        figure.supxlabel("epoch", fontsize=9)
-        figure.supylabel("validation perplexity (log scale)", fontsize=9)
-        save(figure, folder, "variants")
+def dress(axes: Axes, shown: Window) -> None:
+    """The vertical scale and the grid of every panel of learning curves."""
+    axes.set_yscale("log")
+    axes.set_ylim(shown.low, shown.high)
+    axes.yaxis.set_major_locator(FixedLocator(ticks(shown.low, shown.high)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
-def _window(variants: Sequence[VariantCurves], published: float | None) -> _Range:
-    """The vertical range: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
-
-    The first epochs of a language model lie in the thousands, and would flatten all that a reader wants to see.
-    """
-    curves = [seed for variant in variants for seed in variant.seeds]
-    early = max(seed[-1].epoch for seed in curves) / 4
-    settled = [point.valid_nats_per_token for seed in curves for point in seed if point.epoch > early]
-    settled += [min(point.valid_nats_per_token for point in seed) for seed in curves]
-    values = [point.valid_nats_per_token for seed in curves for point in seed]
-    low = min([*values, *([math.log(published)] if published else [])])
-    high = max(min(max(settled), low + math.log(8.0)), math.log(published) if published else low)
-    margin = max(0.04 * (high - low), 0.005)
-    low, high = low - margin, high + margin
-    return _Range(math.exp(low), math.exp(high), sum(value > high for value in values), perplexity(max(values)))
+def draw_event(axes: Axes, across: float, height: float, marker: str, colour: str) -> None:
+    """A hollow mark on a curve, in its colour."""
+    shape = {"markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.0}
+    axes.plot(across, height, marker=marker, zorder=4, **shape)  # type: ignore[arg-type]
 
 
-def _is_above(variant: VariantCurves, window: _Range) -> bool:
-    """Whether no point of the variant can be seen."""
-    return all(point.valid_perplexity > window.high for seed in variant.seeds for point in seed)
+def event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
+    """The legend of the events that the variants have."""
+    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed)}
+    shape = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
+    kinds = (("o", "averaging begins"), ("D", "fine-tuning begins"))
+    return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in shapes]  # type: ignore[arg-type]
 
 
-def _cut_sentence(window: _Range, unseen: Sequence[str]) -> str | None:
-    if window.cut == 0:
-        return None
-    points = "1 point lies" if window.cut == 1 else f"{window.cut} points lie"
-    names = f"; among them all of {listed(unseen)}" if unseen else ""
-    return (
-        f"{points} above the top of the picture, {figure_of(window.high)} (highest {figure_of(window.highest)}){names}."
-    )
+def _told_apart(ordered: Sequence[VariantCurves], shown: Window) -> set[str]:
+    """The baseline, and the variants that differ most from it, those first that can be seen."""
+    baseline = next((variant for variant in ordered if variant.baseline), ordered[len(ordered) // 2])
+    middle = math.log(lowest_perplexity(baseline))
+    others = [variant for variant in ordered if not variant.baseline]
+    others.sort(key=lambda each: (is_above(each, shown), -abs(math.log(lowest_perplexity(each)) - middle)))
+    return {variant.name for variant in others[:MOST_COLOURED]} | {v.name for v in ordered if v.baseline}
 
 
-def _draw_variant(axes: Axes, variant: VariantCurves, line: _Line) -> None:
-    for seed in variant.seeds:
-        epochs, perplexity = _points(seed)
-        axes.plot(epochs, perplexity, color=line.colour, linewidth=0.6, alpha=0.55)
-        for index, marker in _events(seed):
-            axes.plot(
-                epochs[index],
-                perplexity[index],
-                marker=marker,
-                markersize=4.5,
-                markerfacecolor="white",
-                markeredgecolor=line.colour,
-                markeredgewidth=1.0,
-                zorder=4,
-            )
-    axes.plot(*_mean(variant.seeds), color=line.colour, linewidth=line.width, linestyle=line.dash, zorder=3)
+def _lines(ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, Line]:
+    lines = {variant.name: Line("black", "-", 2.4) for variant in ordered if variant.baseline}
+    for variant in ordered:
+        if variant.name in told_apart and not variant.baseline:
+            k = sum(one.colour != "black" for one in lines.values())
+            lines[variant.name] = Line(COLOURS[k], DASHES[k % len(DASHES)], 1.7)
+    return lines
 
 
-def _points(seed: Sequence[Evaluation]) -> tuple[list[int], list[float]]:
-    return [point.epoch for point in seed], [point.valid_perplexity for point in seed]
+def _draw_panel(axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str, Line], across: Across) -> None:
+    for variant in sorted(ordered, key=lambda each: (each.name in lines, each.baseline)):
+        one = lines.get(variant.name, Line(_PALE, "-", 0.8))
+        middle = band(variant.seeds, across)
+        several = len(variant.seeds) > 1
+        if middle is not None:
+            style = {"marker": "." if len(middle.across) == 1 else "", "linestyle": one.dash, "linewidth": one.width}
+            axes.plot(middle.across, middle.mean, color=one.colour, zorder=3 if variant.name in lines else 2, **style)  # type: ignore[arg-type]
+        if variant.name not in lines:
+            continue
+        if middle is not None and several:
+            axes.fill_between(middle.across, middle.low, middle.high, color=one.colour, alpha=0.16, linewidth=0)
+        for seed in variant.seeds:
+            places, heights = points(seed, across)
+            if middle is None or (several and len(ordered) <= _FEW):
+                axes.plot(places, heights, color=one.colour, linewidth=0.6, alpha=0.55)
+            for point, marker in events(seed):
+                k = seed.index(point)
+                height = heights[k]
+                if middle is not None and middle.across[0] <= places[k] <= middle.across[-1]:
+                    height = float(np.exp(np.interp(places[k], middle.across, np.log(middle.mean))))
+                draw_event(axes, places[k], height, marker, one.colour)
 
 
-def _mean(seeds: Sequence[Sequence[Evaluation]]) -> tuple[list[int], list[float]]:
-    """Mean perplexity over seeds, of the epochs that every seed has: an early end must not bend the mean."""
-    curves = [dict(zip(*_points(seed), strict=True)) for seed in seeds]
-    epochs = sorted(set.intersection(*(set(curve) for curve in curves)))
-    return epochs, [float(np.mean([curve[epoch] for curve in curves])) for epoch in epochs]
+def _letter_ends(
+    axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str, Line], shown: Window, across: Across
+) -> None:
+    """Write each line's letter at its end, or beside it with a thin line to it where two would cover each other."""
+    end, low, high = axes.get_xlim()[1], math.log(shown.low), math.log(shown.high)
+    names, places = [], []
+    for variant in ordered:
+        if variant.name not in lines or variant.baseline:
+            continue
+        middle = band(variant.seeds, across)
+        if middle is not None and middle.mean[-1] <= shown.high:
+            names.append(variant.name)
+            places.append((float(middle.across[-1]) / end, (math.log(middle.mean[-1]) - low) / (high - low)))
+    for name, (x, y), height in zip(names, places, _spread(places), strict=True):
+        colour = lines[name].colour
+        moved = abs(height - y) > 0.01
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate(
+            _letter(name, lines),
+            (x, y),
+            (x + (0.035 if moved else 0.012), height),
+            xycoords="axes fraction",
+            color=colour,
+            fontsize=8,
+            fontweight="bold",
+            va="center",
+            arrowprops=leader if moved else None,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+        )
 
 
-def _events(seed: Sequence[Evaluation]) -> Iterator[tuple[int, str]]:
-    """Where averaging began in training (circle), and the first epoch of every fine-tuning (diamond)."""
-    averaging = next((k for k, point in enumerate(seed) if point.averaging), None)
-    if averaging is not None and not seed[averaging].stage.startswith("finetune"):
-        yield averaging, "o"
-    for k in range(1, len(seed)):
-        if seed[k].stage != seed[k - 1].stage:
-            yield k, "D"
+def _spread(places: Sequence[tuple[float, float]]) -> list[float]:
+    """Heights near the given ones at which letters do not cover each other; all in shares of the panel."""
+    heights = [y for _, y in places]
+    upward = sorted(range(len(places)), key=lambda k: places[k][1])
+    for order, side, edge in ((upward, 1, 0.02), (upward[::-1], -1, 0.98)):
+        for rank, k in enumerate(order):
+            near = [heights[other] for other in order[:rank] if abs(places[other][0] - places[k][0]) < 0.04]
+            bounds = [height + side * _APART for height in near] + [edge]
+            heights[k] = max(heights[k], *bounds) if side > 0 else min(heights[k], *bounds)
+    return heights
 
 
-def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Line2D]:
-    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in _events(seed)}
-    thin = any(len(variant.seeds) > 1 for variant in variants)
-    keys = []
-    if thin:
+def _letter(name: str, lines: Mapping[str, Line]) -> str:
+    return _LETTERS[[other for other, one in lines.items() if one.colour != "black"].index(name)]
+
+
+def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Line2D | Patch]:
+    keys: list[Line2D | Patch] = []
+    if any(len(variant.seeds) > 1 for variant in variants):
         keys.append(Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds"))
-        keys.append(Line2D([], [], color=GREY, linewidth=0.6, label="one seed"))
-    for marker, label in (("o", "averaging begins"), ("D", "fine-tuning begins")):
-        if marker in shapes:
-            shape = {"marker": marker, "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
-            keys.append(Line2D([], [], linestyle="none", label=label, **shape))  # type: ignore[arg-type]
+        keys.append(Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"))
+    keys += event_keys(variants)
     if published is not None:
         name = next((plain(variant.name, 24) for variant in variants if variant.baseline), "baseline")
         label = f"published, {name}: {published:g}"
@@ -194,39 +224,19 @@ def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Li
     return keys
 
 
-def _handle(label: str, line: _Line) -> Line2D:
-    return Line2D([], [], color=line.colour, linewidth=line.width, linestyle=line.dash, label=label)  # type: ignore[arg-type]
+def _handle(variant: VariantCurves, lines: Mapping[str, Line]) -> Line2D:
+    one = lines[variant.name]
+    letter = "" if variant.baseline else f"{_letter(variant.name, lines)}  "
+    return Line2D([], [], color=one.colour, linewidth=one.width, linestyle=one.dash, label=letter + _label(variant))  # type: ignore[arg-type]
 
 
 def _label(variant: VariantCurves) -> str:
     if not variant.complete:
         return f"{plain(variant.name, 32)} (not complete)"
-    lowest = _lowest_perplexity(variant)
+    lowest = lowest_perplexity(variant)
     return f"{number(lowest, 2 if lowest < 100 else 1)}  {plain(variant.name, 32)}"
 
 
-def _lowest_perplexity(variant: VariantCurves) -> float:
-    return float(np.mean([min(_points(seed)[1]) for seed in variant.seeds]))
-
-
-def _lines(variants: Iterable[VariantCurves]) -> dict[str, _Line]:
-    lines, others = {}, 0
-    for variant in variants:
-        if variant.baseline:
-            lines[variant.name] = _Line("black", "-", 2.4)
-        else:
-            lines[variant.name] = _Line(COLOURS[others % 9], _DASHES[others % 4], 1.9)
-            others += 1
-    return lines
-
-
-def _dress(axes: Axes, window: _Range) -> None:
-    axes.set_yscale("log")
-    axes.set_ylim(window.low, window.high)
-    axes.yaxis.set_major_locator(FixedLocator(ticks(window.low, window.high)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+def _unit(seconds: float) -> tuple[float, str]:
+    """The unit that a reader would use for so many seconds, and its length."""
+    return (3600.0, "hours") if seconds >= 3 * 3600 else (60.0, "minutes") if seconds >= 180 else (1.0, "seconds")
