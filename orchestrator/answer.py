@@ -16,6 +16,7 @@ from orchestrator.statistics import (
     Comparison,
     Verdict,
     perplexity_change,
+    rate_interval,
 )
 from orchestrator.tables import AblationRow
 from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, significant, spread
@@ -42,6 +43,23 @@ def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     interim = counts["unfinished"] + counts["missing"] > 0
     note = " An interim page: it changes as trials end." if interim else ""
     return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{note}")
+
+
+def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
+    found = []
+    for variant, group in outcomes.items():
+        ended = [outcome for outcome in group if outcome.status in ("complete", "diverged", "failed")]
+        for status in ("diverged", "failed"):
+            if count := sum(outcome.status == status for outcome in ended):
+                rate = rate_interval(count, len(ended))
+                of = counted(len(ended), "trial")
+                found.append(
+                    f"{escape(variant)} {status} in {count} of {of} ({100 * rate.low:.0f}% to {100 * rate.high:.0f}%)"
+                )
+    if not found:
+        return Markdown("")
+    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(found)}.")
 
 
 def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm.costs import HeadCost
-from lm.record import Record, opened, perplexity
+from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
+from orchestrator.cost_tables import tokens_per_second, train_seconds
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import is_adaptive
 from orchestrator.wording import value_in_words
@@ -82,8 +83,8 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
                     seeds=len(group),
                     complete=len(records),
                     test_perplexity=_reach(opened(record.stages[-1].test).perplexity for record in records),
-                    train_seconds=_reach(map(_train_seconds, records)),
-                    tokens_per_second=_mean(map(_tokens_per_second, records)),
+                    train_seconds=_reach(map(train_seconds, records)),
+                    tokens_per_second=_mean(map(tokens_per_second, records)),
                     peak_memory_bytes=_mean(record.peak_memory_bytes for record in records),
                     cost=records[0].head_cost,
                 )
@@ -109,16 +110,6 @@ def measure_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[MeasureRo
                 )
             )
     return rows
-
-
-def _train_seconds(record: Record) -> float:
-    return sum(stage.train_seconds for stage in record.stages)
-
-
-def _tokens_per_second(record: Record) -> float:
-    """Of the record's own stages: one that is cut out of a longer trial's has that one's speed as a whole."""
-    tokens = sum(stage.tokens_per_second * stage.train_seconds for stage in record.stages)
-    return tokens / _train_seconds(record)
 
 
 def _reach(values: Iterable[float]) -> Reach:

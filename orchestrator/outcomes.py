@@ -64,7 +64,9 @@ def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Ou
     if curve:
         last = curve[-1]
         return Outcome(trial, "unfinished", f"stands after epoch {last.epoch}, stage {last.stage}", None, curve)
-    return Outcome(trial, "missing", "no epoch finished yet", None, ())
+    old = records.of_other_numerics(trial)
+    why = "no epoch finished yet" if old is None else f"only of numerics version {old.numerics_version} ({old.key})"
+    return Outcome(trial, "missing", why, None, ())
 
 
 def _why(record: Record) -> str:

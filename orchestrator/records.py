@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 from lm.record import Evaluation, Record, read_curve, read_record, token_nats_path
+from lm.spec import NUMERICS_VERSION, TrainSpec
 from orchestrator.trial import Trial
 
 _log = logging.getLogger(__name__)
@@ -58,6 +60,10 @@ class Records:
         holder = self._inner_stages.get(trial.starts_from)
         return own if holder is None or (own / "record.json").exists() else self.folder(holder)
 
+    def of_other_numerics(self, trial: Trial) -> Record | None:
+        """A record of this very spec that another version of the numerics made, and that no longer counts."""
+        return self._other_numerics.get(trial.spec)
+
     def _holder(self, trial: Trial) -> str | None:
         for key in (trial.key, trial.reads_from):
             if key is not None and (self.folder(key) / "record.json").exists():
@@ -65,15 +71,24 @@ class Records:
         return self._inner_stages.get(trial.key)
 
     @cached_property
+    def _other_numerics(self) -> dict[TrainSpec, Record]:
+        return {record.spec: record for record in self._readable() if record.numerics_version != NUMERICS_VERSION}
+
+    @cached_property
     def _inner_stages(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for path in () if self._own_only else sorted(self.root.glob("*/record.json")):
+        for record in () if self._own_only else self._readable():
+            if record.status != "failed":
+                for stage in record.stages:
+                    found.setdefault(stage.key, record.key)
+        return found
+
+    def _readable(self) -> Iterator[Record]:
+        for path in sorted(self.root.glob("*/record.json")):
             try:
                 record = read_record(path.parent)
             except ValueError as error:
                 _log.warning("%s", error)  # nobody has asked for this very trial
                 continue
-            if record is not None and record.status != "failed":
-                for stage in record.stages:
-                    found.setdefault(stage.key, record.key)
-        return found
+            if record is not None:
+                yield record

@@ -10,8 +10,8 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
-from lm.spec import TrainSpec
 from orchestrator import answer, csv_tables, tables
+from orchestrator.cost_section import cost_section
 from orchestrator.head_section import head_section
 from orchestrator.interaction_section import interaction_section
 from orchestrator.interaction_tables import interaction_table
@@ -20,6 +20,7 @@ from orchestrator.provenance import provenance
 from orchestrator.records import Records
 from orchestrator.rounds import Searched
 from orchestrator.search_section import search_section
+from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
@@ -90,6 +91,7 @@ def write_report(
         equal_variants=[
             Markdown(listed([escape(n) for n in names])) for names in tables.equal_variants(outcomes, baseline)
         ],
+        divergence=answer.divergence_sentence(outcomes),
         convention=answer.convention_sentence(outcomes),
         published_note=_published_note(rows, published_note, published_scale),
         published_notes=_published_notes(rows) if published_scale else [],
@@ -101,7 +103,8 @@ def write_report(
         **_pictures(outcomes, baseline, folder, line),
         **head_section(outcomes, baseline, folder),
         **search_section(searches),
-        **_specs(outcomes[baseline][0].trial.spec),
+        **cost_section(outcomes, baseline),
+        **_specs(outcomes, baseline),
     )
     write_text(folder / "table.csv", csv_tables.table_csv(rows))
     write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
@@ -225,13 +228,26 @@ def _pictures(
     }
 
 
-def _specs(base: TrainSpec) -> Cells:
+def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
+    base = outcomes[baseline][0].trial.spec
     whole = base.model_dump(mode="json", exclude={"seed"})
+    changes = {
+        variant: overrides(base, group[0].trial.spec.model_copy(update={"seed": base.seed}))
+        for variant, group in outcomes.items()
+        if variant != baseline
+    }
     return {
         "base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml"),
+        "variant_specs": fenced(yaml.safe_dump(changes, sort_keys=False, allow_unicode=True), "yaml")
+        if changes
+        else "",
         "valid_columns": counted(base.scoring.valid_columns, "column"),
         "test_columns": counted(base.scoring.test_columns, "column"),
     }
+
+
+def _yaml(data: Mapping[str, object]) -> Markdown:
+    return fenced(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), "yaml")
 
 
 def _published_note(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lm.record import Record
 from lm.spec import TrainSpec
@@ -47,3 +48,21 @@ def _value(record: Record, path: str) -> object:
     for name in path.split("."):
         value = getattr(value, name)
     return value
+
+
+def overrides(base: TrainSpec, spec: TrainSpec) -> dict[str, Any]:
+    """What makes one spec of another, exactly, as a sweep file would have it: dotted paths, a value or a whole part."""
+    return dict(_overrides(base.model_dump(mode="json"), spec.model_dump(mode="json"), ""))
+
+
+def _overrides(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, new in after.items():
+        old = before.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and _kind(old) == _kind(new):
+            yield from _overrides(old, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name}", new
+
+
+def _kind(part: Mapping[str, Any]) -> tuple[object, list[str]]:
+    return part.get("kind"), sorted(part)

@@ -241,7 +241,7 @@ def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -
     text = write(tmp_path, [*trials, *hostile], question=HOSTILE, name=HOSTILE, published_note=HOSTILE, command=HOSTILE)
     page = render(text)
     assert all(len(set(rows)) == 1 for rows in page.tables)
-    assert len(page.tables) == 5
+    assert len(page.tables) == 6
     assert page.links == ["table.csv", "trials.csv"]
     assert page.text.count(" ".join(HOSTILE.split())) >= 4
     assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))
