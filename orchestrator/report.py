@@ -1,25 +1,31 @@
-"""The report of a sweep: one Markdown page, its pictures and CSV files, a pure function of plan and records."""
+"""The report of a sweep: one Markdown page and the files beside it, a pure function of plan and records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from lm.files import write_text
+from lm.files import write_table, write_text
 from lm.spec import TrainSpec
 from orchestrator import answer, csv_tables, tables
+from orchestrator.curve_table import curve_table
 from orchestrator.head_section import head_section
+from orchestrator.html_page import write_html
 from orchestrator.interaction_section import interaction_section
 from orchestrator.interaction_tables import interaction_table
+from orchestrator.latex import table_tex
 from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.plain import plain
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
 from orchestrator.rounds import Searched
 from orchestrator.search_section import search_section
+from orchestrator.summary import summary, verdicts, write_summary
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
@@ -42,6 +48,15 @@ _LONGEST_NOTE = 200
 Cells = dict[str, object]
 
 
+@dataclass(frozen=True)
+class Report:
+    """A report as written: its page, its answer as plain text, and its verdicts by variant."""
+
+    page: Path
+    answer: str
+    verdicts: dict[str, str]
+
+
 def write_report(
     *,
     name: str,
@@ -58,8 +73,8 @@ def write_report(
     command: str,
     looks: Sequence[int] = (0,),
     searches: Sequence[Searched] = (),
-) -> Path:
-    """Write `report.md`, its pictures and CSV files into `folder`; returns the page's path.
+) -> Report:
+    """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
 
     The same plan and records give the same bytes. `published_scale` says that the published numbers were made at
     this scale; elsewhere the page warns where they stand. `looks` are the numbers of seeds at which it was decided who
@@ -74,13 +89,14 @@ def write_report(
     line = published[baseline].valid if published_scale and baseline in published else None
     if line is not None and line.certainty == tables.RECALLED:
         line = None  # a picture's line has no room for a doubt
+    told = answer.answer(rows, comparison, scale, baseline)
     page = _environment().get_template("report.md.jinja")
     text = page.render(
         name=name,
         question=question,
         scale=scale,
         baseline=baseline,
-        answer=answer.answer(rows, comparison, scale, baseline),
+        answer=told,
         standing=answer.standing(outcomes),
         noise=answer.noise_sentence(comparison, baseline),
         level=answer.level_in_words(comparison),
@@ -106,8 +122,22 @@ def write_report(
         write_text(folder / "measures.csv", measures)
     if interactions.rows:
         write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions.rows))
-    write_text(folder / "report.md", text)
-    return folder / "report.md"
+    level = answer.level_in_words(comparison)
+    caption = f"{name}, scale {scale}, {_corpora_and_seeds(outcomes)}; differences with {level} intervals"
+    write_text(folder / "table.tex", table_tex(rows, baseline, caption))
+    write_table(folder / "curves.parquet", curve_table(flat(outcomes)))
+    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline))
+    write_summary(folder, summary(name, question, scale, report.answer, report.verdicts, outcomes))
+    write_html(folder, text, outcomes, baseline)
+    write_text(report.page, text)
+    return report
+
+
+def _corpora_and_seeds(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:
+    trials = [outcome.trial for outcome in flat(outcomes)]
+    corpora = sorted({trial.spec.corpus.name for trial in trials})
+    seeds = sorted({trial.seed for trial in trials})
+    return f"corpus {listed(corpora)}, seeds {', '.join(map(str, seeds))}"
 
 
 def _environment() -> Environment:
