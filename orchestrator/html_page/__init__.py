@@ -11,8 +11,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
-from orchestrator.html_page.body import body
-from orchestrator.outcomes import Outcome
+from orchestrator.html_page.body import html_body
+from orchestrator.outcomes import Outcome, flat
 
 _HERE = Path(__file__).parent
 
@@ -22,13 +22,13 @@ def write_html(folder: Path, text: str, outcomes: Mapping[str, tuple[Outcome, ..
 
     The page's policy names the scripts that may run by their hashes, so that nothing else does, whatever a name holds.
     """
-    from orchestrator.html_page import hovering  # Bokeh takes most of a second to import
+    hovered, scripts = None, [(_HERE / "page.js").read_text(encoding="utf-8")]
+    if any(outcome.curve for outcome in flat(outcomes)):
+        from orchestrator.html_page import hovering  # Bokeh takes most of a second to import
 
-    hovered = hovering.hovered_curves(outcomes, baseline)
-    scripts = [(_HERE / "page.js").read_text(encoding="utf-8")]
-    if hovered is not None:
-        scripts.insert(0, hovering.library())
-    made = body(text, folder)
+        if (hovered := hovering.hovered_curves(outcomes, baseline)) is not None:
+            scripts.insert(0, hovering.library())
+    made = html_body(text, folder)
     page = _environment().get_template("page.html.jinja")
     rendered = page.render(
         title=made.title,

@@ -30,7 +30,7 @@ class Body:
     after: str
 
 
-def body(text: str, folder: Path) -> Body:
+def html_body(text: str, folder: Path) -> Body:
     """The HTML of a report's Markdown; of HTML inside it only bare `<details>` and `<summary>` are let through.
 
     Pictures that lie in `folder` are put into the page. An SVG of more than 2 MiB, which a browser is slow to draw,
