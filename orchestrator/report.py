@@ -10,15 +10,14 @@ from textwrap import shorten
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from lm.files import write_table, write_text
+from lm.files import write_text
 from lm.spec import TrainSpec
-from orchestrator import answer, csv_tables, tables
-from orchestrator.curve_table import curve_table
+from orchestrator import answer, tables
+from orchestrator.beside import write_tables
 from orchestrator.head_section import head_section
 from orchestrator.html_page import write_html
 from orchestrator.interaction_section import interaction_section
 from orchestrator.interaction_tables import interaction_table
-from orchestrator.latex import table_tex
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.plain import plain
 from orchestrator.provenance import provenance
@@ -76,9 +75,8 @@ def write_report(
 ) -> Report:
     """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
 
-    The same plan and records give the same bytes. `published_scale` says that the published numbers were made at
-    this scale; elsewhere the page warns where they stand. `looks` are the numbers of seeds at which it was decided who
-    gets more. ValueError where no trial belongs to the baseline.
+    The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
+    elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
     """
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
@@ -109,6 +107,7 @@ def write_report(
         published_notes=_published_notes(rows) if published_scale else [],
         provenance=provenance(outcomes, scale),
         command=fenced(command, "sh"),
+        curves=any(outcome.curve for outcome in flat(outcomes)),
         **_tables(outcomes, rows, baseline),
         **interaction_section(interactions, ablation),
         **_pictures(outcomes, baseline, folder, line),
@@ -116,28 +115,13 @@ def write_report(
         **search_section(searches),
         **_specs(outcomes[baseline][0].trial.spec),
     )
-    write_text(folder / "table.csv", csv_tables.table_csv(rows))
-    write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
-    if (measures := csv_tables.measures_csv(outcomes)) is not None:
-        write_text(folder / "measures.csv", measures)
-    if interactions.rows:
-        write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions.rows))
-    level = answer.level_in_words(comparison)
-    caption = f"{name}, scale {scale}, {_corpora_and_seeds(outcomes)}; differences with {level} intervals"
-    write_text(folder / "table.tex", table_tex(rows, baseline, caption))
-    write_table(folder / "curves.parquet", curve_table(flat(outcomes)))
+    caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
+    write_tables(folder, outcomes, rows, interactions.rows, baseline, caption)
     report = Report(folder / "report.md", plain(told), verdicts(rows, baseline))
     write_summary(folder, summary(name, question, scale, report.answer, report.verdicts, outcomes))
     write_html(folder, text, outcomes, baseline)
     write_text(report.page, text)
     return report
-
-
-def _corpora_and_seeds(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:
-    trials = [outcome.trial for outcome in flat(outcomes)]
-    corpora = sorted({trial.spec.corpus.name for trial in trials})
-    seeds = sorted({trial.seed for trial in trials})
-    return f"corpus {listed(corpora)}, seeds {', '.join(map(str, seeds))}"
 
 
 def _environment() -> Environment:

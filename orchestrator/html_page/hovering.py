@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ _DASHES = ("solid", "dashed", "dotted", "dotdash")
 _BORDERS = {"solid": "solid", "dashed": "dashed", "dotted": "dotted", "dotdash": "dashed"}
 _REACH = 10  # pixels
 _MOST_TOLD = 5
-_BEYOND = 1e30  # such a perplexity is not drawn: it was lost, and a single-precision number cannot hold it
+_LOST_NATS = 70.0  # such a loss is not drawn, and its perplexity hardly fits a single-precision number
 
 
 @dataclass(frozen=True)
@@ -91,25 +91,26 @@ def library() -> str:
 
 
 def _lines(variant: str, group: Sequence[Outcome], means_only: bool) -> list[_Line]:
-    curves = [{point.epoch: point.valid_perplexity for point in outcome.curve} for outcome in group]
+    curves = [_points(outcome) for outcome in group]
     single = len(curves) == 1
     lines = []
     if single or not means_only:
-        for outcome, curve in zip(group, curves, strict=True):
-            lines.append(_line(variant, str(outcome.trial.seed), curve, 2.2 if single else 0.8))
+        for outcome, (epochs, values) in zip(group, curves, strict=True):
+            lines.append(_Line(variant, str(outcome.trial.seed), epochs, values, 2.2 if single else 0.8))
     if not single:
         # The epochs that every seed has: an early end must not bend the mean.
-        shared = sorted(set.intersection(*map(set, curves)))
-        mean = {epoch: float(np.mean([curve[epoch] for curve in curves])) for epoch in shared}
-        if mean:
-            lines.append(_line(variant, f"mean of {len(curves)}", mean, 2.2))
+        shared = reduce(np.intersect1d, (epochs for epochs, _ in curves))
+        mean = np.mean([values[np.isin(epochs, shared)] for epochs, values in curves], axis=0)
+        if shared.size:
+            lines.append(_Line(variant, f"mean of {len(curves)}", shared, mean, 2.2))
     return lines
 
 
-def _line(variant: str, seed: str, curve: Mapping[int, float], width: float) -> _Line:
-    values = np.array(list(curve.values()), dtype=np.float64)
-    epochs = np.array(list(curve), dtype=np.int32)
-    return _Line(variant, seed, epochs, np.where(values < _BEYOND, values, np.nan), width)
+def _points(outcome: Outcome) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Epochs and validation perplexities, not a number where a loss was lost."""
+    nats = np.array([point.valid_nats_per_token for point in outcome.curve], dtype=np.float64)
+    epochs = np.array([point.epoch for point in outcome.curve], dtype=np.int32)
+    return epochs, np.exp(np.where(nats < _LOST_NATS, nats, np.nan))
 
 
 def _thinned(line: _Line, step: int) -> _Line:

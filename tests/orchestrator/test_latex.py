@@ -31,7 +31,7 @@ def test_every_row_has_every_column(tmp_path: Path) -> None:
     assert [line for line in text.splitlines() if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
     assert (
         text.splitlines()[0]
-        == "% ablation of parts, scale laptop, corpus pydoc, seeds 1, 2; differences with 95% intervals"
+        == "% ablation of parts, scale laptop, differences with 95% intervals, corpus pydoc, seeds 1, 2"
     )
 
 
