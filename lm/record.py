@@ -221,7 +221,7 @@ def read_record(folder: Path) -> Record | None:
 def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
     """Write the learning curve as Parquet."""
     rows = [dataclasses.asdict(point) for point in curve]
-    write_table(folder / "curve.parquet", pa.Table.from_pylist(rows, schema=_CURVE_SCHEMA))
+    write_table(folder / "curve.parquet", pa.Table.from_pylist(rows, schema=CURVE_SCHEMA))
 
 
 def read_curve(folder: Path) -> list[Evaluation]:
@@ -272,4 +272,4 @@ _ARROW = {
     "bool": pa.bool_(),
     "dict[str, float]": pa.map_(pa.string(), pa.float64()),
 }
-_CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
+CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])

@@ -1,8 +1,9 @@
-"""The report of a sweep: one Markdown page, its pictures and CSV files, a pure function of plan and records."""
+"""The report of a sweep: one Markdown page and the files beside it, a pure function of plan and records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
@@ -10,18 +11,22 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
-from orchestrator import answer, csv_tables, tables
+from orchestrator import answer, tables
+from orchestrator.beside import write_tables
 from orchestrator.cost_section import cost_section
 from orchestrator.head_section import head_section
+from orchestrator.html_page import write_html
 from orchestrator.interaction_section import interaction_section
 from orchestrator.interaction_tables import interaction_table
 from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.plain import plain
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
 from orchestrator.rounds import Searched
 from orchestrator.search_section import search_section
 from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN
+from orchestrator.summary import summary, verdicts, write_summary
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
 from orchestrator.trial import Trial
@@ -44,6 +49,15 @@ _LONGEST_NOTE = 200
 Cells = dict[str, object]
 
 
+@dataclass(frozen=True)
+class Report:
+    """A report as written: its page, its answer as plain text, and its verdicts by variant."""
+
+    page: Path
+    answer: str
+    verdicts: dict[str, str]
+
+
 def write_report(
     *,
     name: str,
@@ -61,12 +75,11 @@ def write_report(
     looks: Sequence[int] = (0,),
     margin: float = MARGIN,
     searches: Sequence[Searched] = (),
-) -> Path:
-    """Write `report.md`, its pictures and CSV files into `folder`; returns the page's path.
+) -> Report:
+    """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
 
-    The same plan and records give the same bytes. `published_scale` says that the published numbers were made at
-    this scale; elsewhere the page warns where they stand. `looks` are the numbers of seeds at which it was decided who
-    gets more. ValueError where no trial belongs to the baseline.
+    The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
+    elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
     """
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
@@ -77,13 +90,14 @@ def write_report(
     line = published[baseline].valid if published_scale and baseline in published else None
     if line is not None and line.certainty == tables.RECALLED:
         line = None  # a picture's line has no room for a doubt
+    told = answer.answer(rows, comparison, scale, baseline)
     page = _environment().get_template("report.md.jinja")
     text = page.render(
         name=name,
         question=question,
         scale=scale,
         baseline=baseline,
-        answer=answer.answer(rows, comparison, scale, baseline),
+        answer=told,
         standing=answer.standing(outcomes),
         noise=answer.noise_sentence(comparison, baseline),
         level=answer.level_in_words(comparison),
@@ -97,8 +111,9 @@ def write_report(
         published_notes=_published_notes(rows) if published_scale else [],
         provenance=provenance(outcomes, scale),
         command=fenced(command, "sh"),
-        **_tables(outcomes, rows, baseline, margin),
+        curves=any(outcome.curve for outcome in flat(outcomes)),
         margin=f"{100 * margin:.3g}%",
+        **_tables(outcomes, rows, baseline, margin),
         **interaction_section(interactions, ablation),
         **_pictures(outcomes, baseline, folder, line),
         **head_section(outcomes, baseline, folder),
@@ -106,14 +121,13 @@ def write_report(
         **cost_section(outcomes, baseline),
         **_specs(outcomes, baseline),
     )
-    write_text(folder / "table.csv", csv_tables.table_csv(rows))
-    write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
-    if (measures := csv_tables.measures_csv(outcomes)) is not None:
-        write_text(folder / "measures.csv", measures)
-    if interactions.rows:
-        write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions.rows))
-    write_text(folder / "report.md", text)
-    return folder / "report.md"
+    caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
+    write_tables(folder, outcomes, rows, interactions.rows, baseline, caption)
+    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline))
+    write_summary(folder, summary(name, question, scale, report.answer, report.verdicts, outcomes))
+    write_html(folder, text, outcomes, baseline)
+    write_text(report.page, text)
+    return report
 
 
 def _environment() -> Environment:

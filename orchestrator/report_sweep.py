@@ -7,15 +7,16 @@ from pathlib import Path
 
 from orchestrator.published import Published, published_numbers
 from orchestrator.records import Records
-from orchestrator.report import write_report
+from orchestrator.report import Report, write_report
+from orchestrator.report_index import write_index
 from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 
 
-def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, reports: Path) -> Path:
-    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`; its page."""
+def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, reports: Path) -> Report:
+    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
     published, note = _published(sweep, file.parent / "published")
-    return write_report(
+    report = write_report(
         name=sweep.name,
         question=sweep.question,
         scale=sweep.scale,
@@ -32,6 +33,8 @@ def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, r
         margin=sweep.margin,
         searches=now.searches,
     )
+    write_index(reports)
+    return report
 
 
 def sweep_command(sweep: ScaledSweep, file: Path) -> str:

@@ -20,6 +20,7 @@ from orchestrator.machine import CannotStartError, check_machine
 from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
+from orchestrator.report import Report
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.storage import Storage, exchange
@@ -118,7 +119,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
     missing = {trial.key for trial in unsettled(now.trials, records)}
     done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
-    report: Path | None = None
+    report: Report | None = None
     budget_spent = False
     with Progress(now.trials, done=done) as progress:
         tracker = Tracker(
@@ -138,11 +139,14 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
             report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
         finally:
             outcome = _outcome(now, records)
-            tracker.finish(report and report.parent, outcome)
+            if report is None:
+                tracker.finish(None, outcome)
+            else:
+                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts)
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
-    print(report)
+    print(report.page)
     return interrupt.exit_code or (3 if unfinished else int(outcome != "complete"))
 
 

@@ -11,7 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py"))
-DOORS = {"ray": "schedule", "matplotlib": "curves", "mlflow": "tracking", "optuna": "search/study"}
+DOORS = {
+    "ray": "schedule",
+    "matplotlib": "curves",
+    "mlflow": "tracking",
+    "optuna": "search/study",
+    "bokeh": "html_page",
+}
 
 
 def imports(path: Path, *, at_load: bool) -> Iterator[str]:
@@ -53,8 +59,8 @@ def test_each_tool_has_one_door(path: Path) -> None:
     for tool, door in DOORS.items():
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
-    heavy = {"torch", "mlflow", "matplotlib"} | ({"ray"} if not inside.startswith("schedule") else set())
-    assert inside.startswith("curves") or not tops(path, at_load=True) & heavy
+    heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("schedule") else set())
+    assert inside.startswith(("curves", "html_page/hovering")) or not tops(path, at_load=True) & heavy
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)

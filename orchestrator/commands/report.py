@@ -31,7 +31,7 @@ def report(
 
     def write() -> None:
         with refused(ValueError, OSError):
-            typer.echo(report_sweep(scaled, file, known(scaled, records), records, reports))
+            typer.echo(report_sweep(scaled, file, known(scaled, records), records, reports).page)
 
     if not watch:
         write()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import posixpath
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -26,6 +29,29 @@ _CURVE = (
 )
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 1000
+_LONGEST_KEY = 250
+VERDICT = "verdict."
+"""How the tag of a variant's verdict begins; the variant follows."""
+
+
+def findings(answer: str, verdicts: Mapping[str, str]) -> dict[str, str]:
+    """The tags `answer` and `verdict.<variant>` of a sweep.
+
+    A variant's name that MLflow does not take as it is loses the characters that it forbids and what is too long, and
+    ends in eight digits of its hash, so that no two variants share a tag.
+    """
+    tags = {_verdict_key(variant): verdict[:_LONGEST_TAG] for variant, verdict in verdicts.items()}
+    return tags | {"answer": answer[:_LONGEST_TAG]}
+
+
+def _verdict_key(variant: str) -> str:
+    key = VERDICT + variant
+    plain = re.sub(r"[^\w.\- :/]", "_", key)
+    if posixpath.normpath(plain) != plain:  # MLflow reads a key as a path, and wants one spelling of it
+        plain = plain.replace("/", "_")
+    if plain == key and len(key) <= _LONGEST_KEY:
+        return key
+    return f"{plain[: _LONGEST_KEY - 9]}-{hashlib.sha256(variant.encode()).hexdigest()[:8]}"
 
 
 def run_status(status: str) -> RunStatus:

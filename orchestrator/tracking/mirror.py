@@ -94,8 +94,8 @@ class Mirror:
         if record is not None or (final and (run is not None or curve)):
             self.write(trial, status, (), record)
 
-    def close(self, outcome: str, report: Path | None) -> None:
-        """Upload the report and end the parent, with every run that is still RUNNING."""
+    def close(self, outcome: str, report: Path | None, findings: Mapping[str, str]) -> None:
+        """Upload the report, tag what it found and end the parent, with every run that is still RUNNING."""
         parent = self._connected()
         for run in (*self._runs.values(), *self._strays):
             if run.status == "RUNNING":
@@ -104,6 +104,8 @@ class Mirror:
         tags = self._parent_tags(outcome)
         if report is not None:
             tags["report"] = _digest(report)
+            earlier = [name for name in parent.tags if name.startswith(contents.VERDICT)]
+            tags |= {**dict.fromkeys(earlier, ""), **findings}
             if parent.tags.get("report") != tags["report"]:
                 self._store.upload(parent, report, "report")
         self._store.log(parent, (), {}, _news(tags, parent))

@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, ParamSpec
 from lm.record import Evaluation, Record
 from orchestrator.records import Records
 from orchestrator.redact import redacted
+from orchestrator.tracking.contents import findings
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.store import Store
 from orchestrator.trial import Trial
@@ -45,6 +46,7 @@ class _Event(NamedTuple):
 class _Finish:
     report: Path | None
     outcome: str
+    findings: Mapping[str, str]
 
 
 class Tracker:
@@ -96,13 +98,15 @@ class Tracker:
         stopped: _Heard = "stopped early" if trial.stopped_early else "stopped"
         self._queue.put(_Event(trial, stopped if record is None or trial.stopped_early else record))
 
-    def finish(self, report: Path | None, outcome: str) -> None:
-        """Fill in what is missing, upload the report's folder and end the parent run.
+    def finish(
+        self, report: Path | None, outcome: str, answer: str = "", verdicts: Mapping[str, str] | None = None
+    ) -> None:
+        """Fill in what is missing, upload the report's folder, tag its answer and verdicts, and end the parent run.
 
         `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Waits for as long as
         MLflow takes writes, at most a minute; a few seconds where it does not answer.
         """
-        self._queue.put(_Finish(report, outcome))
+        self._queue.put(_Finish(report, outcome, findings(answer, verdicts or {})))
         began = time.monotonic()
         while self._thread.is_alive():
             self._thread.join(0.1)
@@ -155,7 +159,7 @@ class Tracker:
         for trial in self._trials.values():
             if time.monotonic() < until:
                 self._attempt(self._mirror.catch_up, trial, final=True)
-        self._attempt(self._mirror.close, finish.outcome, finish.report)
+        self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings)
 
     def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         if self._give_up.is_set() or time.monotonic() < self._quiet_until:

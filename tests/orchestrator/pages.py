@@ -40,7 +40,7 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
     with contextlib.ExitStack() as stack:
         for drawing in () if pictures else ("draw_overview", "draw_variants", "draw_heads"):
             stack.enter_context(mock.patch(f"orchestrator.curves.{drawing}", return_value=None))
-        path = write_report(**settings)  # type: ignore[arg-type]
+        path = write_report(**settings).page  # type: ignore[arg-type]
     assert path == settings["folder"] / "report.md"  # type: ignore[operator]
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\bnan\b|\bNone\b|Undefined", text)

@@ -242,7 +242,7 @@ def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -
     page = render(text)
     assert all(len(set(rows)) == 1 for rows in page.tables)
     assert len(page.tables) == 6
-    assert page.links == ["table.csv", "trials.csv"]
+    assert page.links == ["table.csv", "trials.csv", "curves.parquet", "table.tex", "report.html"]
     assert page.text.count(" ".join(HOSTILE.split())) >= 4
     assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))
 
@@ -255,10 +255,14 @@ def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path: Path, sweep
     write(tmp_path, shuffled, pictures=True, folder=tmp_path / "two", published_scale=True)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert names == [
+        "curves.parquet",
         "overview.png",
         "overview.svg",
+        "report.html",
         "report.md",
+        "summary.json",
         "table.csv",
+        "table.tex",
         "trials.csv",
         "variants.png",
         "variants.svg",
