@@ -21,6 +21,7 @@ def write_tables(
     rows: Sequence[AblationRow],
     interactions: Sequence[InteractionRow],
     baseline: str,
+    margin: float,
     caption: str,
 ) -> None:
     """Write the tables that this sweep has into a report's folder; `caption` begins what LaTeX's comment says."""
@@ -30,7 +31,7 @@ def write_tables(
         write_text(folder / "measures.csv", measures)
     if interactions:
         write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions))
-    write_text(folder / "table.tex", table_tex(rows, baseline, f"{caption}, {_corpora_and_seeds(outcomes)}"))
+    write_text(folder / "table.tex", table_tex(rows, baseline, margin, f"{caption}, {_corpora_and_seeds(outcomes)}"))
     if any(outcome.curve for outcome in flat(outcomes)):
         write_table(folder / "curves.parquet", curve_table(flat(outcomes)))
 

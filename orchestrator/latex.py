@@ -47,7 +47,7 @@ _SPECIAL = {
 _SPECIAL_CHARACTER = re.compile("|".join(map(re.escape, _SPECIAL)))
 
 
-def table_tex(rows: Sequence[AblationRow], baseline: str, caption: str) -> str:
+def table_tex(rows: Sequence[AblationRow], baseline: str, margin: float, caption: str) -> str:
     """The table, rounded as on the page, for `\\usepackage{booktabs}`; `caption` stands above it as a comment.
 
     `\\textquotesingle` and `\\textasciigrave` need `\\usepackage{textcomp}` in a LaTeX older than 2020, and
@@ -60,7 +60,7 @@ def table_tex(rows: Sequence[AblationRow], baseline: str, caption: str) -> str:
         r"\toprule",
         _line(list(_COLUMNS)),
         r"\midrule",
-        *(_line(_cells(row, baseline)) for row in rows),
+        *(_line(_cells(row, baseline, margin)) for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -69,7 +69,7 @@ def table_tex(rows: Sequence[AblationRow], baseline: str, caption: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(row: AblationRow, baseline: str) -> list[str]:
+def _cells(row: AblationRow, baseline: str, margin: float) -> list[str]:
     change = row.change_in_perplexity
     return [
         escaped(row.variant),
@@ -78,7 +78,7 @@ def _cells(row: AblationRow, baseline: str) -> list[str]:
         _spread(row.valid),
         _spread(row.test),
         escaped(NOTHING) if change is None else _mathematics(difference(change, row.interval_in_perplexity)),
-        escaped(plain(answer.verdict_cell(row, baseline))),
+        escaped(plain(answer.verdict_cell(row, baseline, margin))),
         " / ".join(_number(number) for number in _published(row)),
     ]
 

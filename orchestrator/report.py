@@ -19,6 +19,7 @@ from orchestrator.html_page import write_html
 from orchestrator.interaction_section import interaction_section
 from orchestrator.interaction_tables import interaction_table
 from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.picture_section import picture_section
 from orchestrator.plain import plain
 from orchestrator.provenance import provenance
 from orchestrator.records import Records
@@ -107,6 +108,7 @@ def write_report(
         ],
         divergence=answer.divergence_sentence(outcomes),
         convention=answer.convention_sentence(outcomes),
+        published_scale=published_scale,
         published_note=_published_note(rows, published_note, published_scale),
         published_notes=_published_notes(rows) if published_scale else [],
         provenance=provenance(outcomes, scale),
@@ -115,15 +117,15 @@ def write_report(
         margin=f"{100 * margin:.3g}%",
         **_tables(outcomes, rows, baseline, margin),
         **interaction_section(interactions, ablation),
-        **_pictures(outcomes, baseline, folder, line),
+        **picture_section(outcomes, rows, comparison, baseline, folder, line),
         **head_section(outcomes, baseline, folder),
         **search_section(searches),
         **cost_section(outcomes, baseline),
         **_specs(outcomes, baseline),
     )
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
-    write_tables(folder, outcomes, rows, interactions.rows, baseline, caption)
-    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline))
+    write_tables(folder, outcomes, rows, interactions.rows, baseline, margin, caption)
+    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
     write_summary(folder, summary(name, question, scale, report.answer, report.verdicts, outcomes))
     write_html(folder, text, outcomes, baseline)
     write_text(report.page, text)
@@ -210,38 +212,6 @@ def _trial_cells(outcome: Outcome) -> Cells:
     }
 
 
-def _pictures(
-    outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, folder: Path, published_line: PublishedNumber | None
-) -> Cells:
-    # matplotlib takes most of a second to import, and only a report needs it.
-    from orchestrator import curves
-
-    drawn = [
-        curves.VariantCurves(
-            name=variant,
-            baseline=variant == baseline,
-            complete=all(o.final for o in group),
-            seeds=tuple(o.curve for o in group if o.curve),
-        )
-        for variant, group in outcomes.items()
-        if not tables.is_adaptive(group) and any(o.curve for o in group)
-    ]
-    adaptive = [variant for variant, group in outcomes.items() if tables.is_adaptive(group)]
-    names = listed([escape(variant.name) for variant in drawn])
-    cut = None
-    if drawn:
-        value = published_line.perplexity if published_line else None
-        cut = curves.draw_overview(folder, drawn, value)
-        curves.draw_variants(folder, drawn)
-    return {
-        "overview": bool(drawn),
-        "cut": cut,
-        "overview_alt": Markdown(f"Validation perplexity by epoch of {names}"),
-        "variants_alt": Markdown(f"Validation perplexity by epoch, one panel each for {names}"),
-        "adaptive_names": Markdown(listed([escape(variant) for variant in adaptive])),
-    }
-
-
 def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
     base = outcomes[baseline][0].trial.spec
     whole = base.model_dump(mode="json", exclude={"seed"})
@@ -251,10 +221,8 @@ def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
         if variant != baseline
     }
     return {
-        "base_spec": fenced(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), "yaml"),
-        "variant_specs": fenced(yaml.safe_dump(changes, sort_keys=False, allow_unicode=True), "yaml")
-        if changes
-        else "",
+        "base_spec": _yaml(whole),
+        "variant_specs": _yaml(changes) if changes else None,
         "valid_columns": counted(base.scoring.valid_columns, "column"),
         "test_columns": counted(base.scoring.test_columns, "column"),
     }

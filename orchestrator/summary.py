@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from lm.files import write_text
 from lm.spec import Part
+from orchestrator.answer import verdict_in_words
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.tables import AblationRow
 
@@ -29,10 +30,12 @@ class Summary(Part):
     verdicts: dict[str, str]
 
 
-def verdicts(rows: Sequence[AblationRow], baseline: str) -> dict[str, str]:
+def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
     """The bare verdict on every variant that is compared with the baseline, seeds that are missing included."""
     compared = [row for row in rows if row.variant != baseline and not row.adaptive]
-    return {row.variant: row.effect.verdict if row.effect else "not decided" for row in compared}
+    return {
+        row.variant: verdict_in_words(row.effect.verdict, margin) if row.effect else "not decided" for row in compared
+    }
 
 
 def summary(

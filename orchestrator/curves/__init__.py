@@ -1,6 +1,6 @@
 """The pictures of a report, as SVG and PNG; the only door to matplotlib."""
 
-from orchestrator.curves.forest import ForestRow, draw_forest
+from orchestrator.curves.forest import ForestRow, draw_forest, in_order
 from orchestrator.curves.heads import draw_heads
 from orchestrator.curves.learning import draw_overview
 from orchestrator.curves.panels import draw_variants
@@ -18,4 +18,5 @@ __all__ = [
     "draw_overview",
     "draw_position",
     "draw_variants",
+    "in_order",
 ]

@@ -17,6 +17,14 @@ from orchestrator.trial import Trial
 from tests.orchestrator.test_tables import Number, Paper
 
 PAPERS = {"full": Paper(Number(60.0, "recalled"), Number(57.3)), "b": Paper(Number(71.1), Number(68.9))}
+DRAWINGS = (
+    "draw_forest",
+    "draw_frequency",
+    "draw_heads",
+    "draw_overview",
+    "draw_position",
+    "draw_variants",
+)
 HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z ```"
 
 
@@ -38,7 +46,7 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
         **how,
     }
     with contextlib.ExitStack() as stack:
-        for drawing in () if pictures else ("draw_overview", "draw_variants", "draw_heads"):
+        for drawing in () if pictures else DRAWINGS:
             stack.enter_context(mock.patch(f"orchestrator.curves.{drawing}", return_value=None))
         path = write_report(**settings).page  # type: ignore[arg-type]
     assert path == settings["folder"] / "report.md"  # type: ignore[operator]

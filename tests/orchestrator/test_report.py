@@ -245,30 +245,3 @@ def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -
     assert page.links == ["table.csv", "trials.csv", "curves.parquet", "table.tex", "report.html"]
     assert page.text.count(" ".join(HOSTILE.split())) >= 4
     assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))
-
-
-def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path: Path, sweep: Sweep) -> None:
-    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[59.0, None])
-    write(tmp_path, trials, pictures=True, folder=tmp_path / "one", published_scale=True)
-    shuffled = [trial for variant in ("full", "b", "c") for trial in trials[::-1] if trial.variant == variant]
-
-    write(tmp_path, shuffled, pictures=True, folder=tmp_path / "two", published_scale=True)
-    names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert names == [
-        "curves.parquet",
-        "overview.png",
-        "overview.svg",
-        "report.html",
-        "report.md",
-        "summary.json",
-        "table.csv",
-        "table.tex",
-        "trials.csv",
-        "variants.png",
-        "variants.svg",
-    ]
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    text = (tmp_path / "one" / "report.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        assert (tmp_path / "one" / target).is_file()
