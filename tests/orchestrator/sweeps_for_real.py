@@ -31,7 +31,13 @@ variants:
   neural cache: {cache: {window: 50, weight: 0.1, flatness: 1.0}}
 seeds: [1, 2]
 """
-TIMES = re.compile(r"(?m)^\| (Trial time|Wall time|Mean speed|Peak memory of a trial) [^\n]*\n")
+TOLD_TIMES = (
+    re.compile(r"(?m)^\| (Trial time|Wall time|Mean speed|Peak memory of a trial) [^\n]*\n"),
+    re.compile(r"(?ms)^## Time and memory\n.*?(?=^## )"),
+    re.compile(r'"finished_at": "[^"]*"'),
+)
+TIMED = {"trials.csv", "curves.parquet", "overview.svg", "overview.png", "report.html"}
+"""Files that hold seconds all over."""
 
 
 def furnish(place: Path, sweep: str = SWEEP, train_lines: int = 1500) -> None:
@@ -73,10 +79,10 @@ def report(place: Path, name: str = "tiny") -> dict[str, bytes]:
     """The report's files without what tells of times."""
     found = {}
     for path in sorted((place / "reports" / name / "paper").iterdir()):
-        if path.name == "trials.csv":
-            continue  # seconds, speed and memory of each trial
-        data = path.read_bytes()
-        found[path.name] = TIMES.sub("", data.decode()).encode() if path.suffix == ".md" else data
+        data = b"" if path.name in TIMED else path.read_bytes()
+        for times in TOLD_TIMES if path.suffix in (".md", ".json") else ():
+            data = times.sub("", data.decode()).encode()
+        found[path.name] = data
     return found
 
 
