@@ -230,9 +230,13 @@ def read_curve(folder: Path) -> list[Evaluation]:
     if not path.exists():
         return []
     try:
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-        return [Evaluation(**row | {"terms": dict(row.get("terms", ()))}) for row in rows]
-    except (ValueError, TypeError) as error:  # no Parquet, other columns
+        with pq.ParquetFile(path) as file:
+            columns = file.read(use_threads=False).to_pydict()
+        terms = columns.pop("terms", None) or [()] * len(columns["epoch"])
+        if columns.keys() != set(_NUMBERS):
+            raise ValueError(f"columns {sorted(columns)}")
+        return [Evaluation(*row) for row in zip(*(columns[name] for name in _NUMBERS), map(dict, terms), strict=True)]
+    except (ValueError, KeyError) as error:  # no Parquet, other columns
         raise ValueError(f"{path}: not a curve of this version: {error}; {_MOVED_AWAY}") from error
 
 
@@ -273,3 +277,4 @@ _ARROW = {
     "dict[str, float]": pa.map_(pa.string(), pa.float64()),
 }
 CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
+_NUMBERS = tuple(name for name in CURVE_SCHEMA.names if name != "terms")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -14,11 +15,14 @@ _TRIAL_SCHEMA = pa.schema([("variant", pa.string()), ("seed", pa.int64()), ("key
 
 def curve_table(outcomes: Iterable[Outcome]) -> pa.Table:
     """One row an evaluation, with its trial's variant, seed and key; the fields and units of `lm.record.Evaluation`."""
-    points = [(outcome.trial, point) for outcome in outcomes for point in outcome.curve]
-    schema = pa.schema([*_TRIAL_SCHEMA, *CURVE_SCHEMA])
-    columns = {
-        **{name: [getattr(trial, name) for trial, _ in points] for name in _TRIAL_SCHEMA.names},
-        **{name: [getattr(point, name) for _, point in points] for name in CURVE_SCHEMA.names if name != "terms"},
-        "terms": [list(point.terms.items()) for _, point in points],
+    outcomes = [outcome for outcome in outcomes if outcome.curve]
+    names = CURVE_SCHEMA.names[:-1]
+    assert CURVE_SCHEMA.names[-1] == "terms"
+    fields = list(zip(*map(attrgetter(*names), (p for outcome in outcomes for p in outcome.curve)), strict=True))
+    columns: dict[str, object] = {
+        name: [value for outcome in outcomes for value in [getattr(outcome.trial, name)] * len(outcome.curve)]
+        for name in _TRIAL_SCHEMA.names
     }
-    return pa.table(columns, schema=schema)
+    columns |= dict(zip(names, fields, strict=True))
+    columns["terms"] = [list(point.terms.items()) for outcome in outcomes for point in outcome.curve]
+    return pa.table(columns, schema=pa.schema([*_TRIAL_SCHEMA, *CURVE_SCHEMA]))

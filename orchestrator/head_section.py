@@ -16,7 +16,7 @@ _LARGEST_SHOWN = 1e6
 
 
 def head_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, folder: Path) -> dict[str, object]:
-    """The values for the page; draws `heads.svg` and `heads.png` where the sweep compares heads."""
+    """The values for the page; draws `heads.svg` where the sweep compares heads."""
     rows, measures = head_table(outcomes), measure_table(outcomes)
     cut = None
     drawn = [row for row in rows if row.complete == row.seeds]

@@ -50,7 +50,7 @@ class ForestRow:
 
 
 def draw_forest(folder: Path, rows: Sequence[ForestRow], margin_nats: float, baseline: str, level: str) -> str | None:
-    """Write `forest.svg` and `forest.png`: a line a variant, the highest difference at the top.
+    """Write `forest.svg`: a line a variant, the highest difference at the top.
 
     `level` is the intervals' confidence in words, `95%`. Returns a sentence on what lies outside the picture, None
     where all is inside.

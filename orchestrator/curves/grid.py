@@ -1,4 +1,4 @@
-"""Small multiples: a panel a variant, all on the same axes."""
+"""Small multiples: a panel a variant, to be drawn on axes of the same limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from orchestrator.curves.look import wrapped
 
-MOST_PANELS = 40
+MOST_PANELS = 24
 _WIDTH, _RIGHT, _BELOW, _BETWEEN = 8.6, 0.12, 0.55, 0.16
 _LINE = 0.14
 """The height of a line of small letters; all sizes in inches."""
@@ -44,15 +44,16 @@ def grid(
     figure = Figure(figsize=(width, tall))
     places = {"left": left / width, "right": 1 - _RIGHT / width, "top": 1 - above / tall, "bottom": _BELOW / tall}
     gaps = {"wspace": _BETWEEN / panel, "hspace": between / height}
-    panels = figure.subplots(rows, across, sharex=True, sharey=True, squeeze=False, gridspec_kw=places | gaps)
-    for axes, title in zip(panels.flat, titles, strict=False):
+    room = figure.add_gridspec(rows, across, **places, **gaps)
+    panels = []
+    for k, title in enumerate(titles):
+        # No shared axes: of dozens matplotlib asks each for the limits of all, again and again.
+        axes = figure.add_subplot(room[divmod(k, across)])
         axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=3)
-    for axes in panels.flat[len(names) :]:
-        axes.set_visible(False)
-    # A column whose lowest panel is empty gets its numbers under the panel above.
-    for axes in panels.flat[max(0, len(names) - across) : len(names)]:
-        axes.tick_params(labelbottom=True)
+        # A column whose lowest place is empty gets its numbers under the panel above.
+        axes.tick_params(labelleft=k % across == 0, labelbottom=k + across >= len(names))
+        panels.append(axes)
     figure.legend(handles=keys, loc="upper center", ncols=beside, fontsize=8, borderaxespad=0.2)
     figure.supxlabel(labels[0], fontsize=9, y=0.06 / tall)
     figure.supylabel(labels[1], fontsize=8, x=0.06 / width)
-    return figure, list(panels.flat[: len(names)])
+    return figure, panels

@@ -34,7 +34,7 @@ _RING = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "markeredge
 
 
 def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | None:
-    """Write `heads.svg` and `heads.png`: two panels, a point a variant, a bar from its lowest seed to its highest.
+    """Write `heads.svg`: two panels, a point a variant, a bar from its lowest seed to its highest.
 
     Returns a sentence on the variants that lie above the picture, None where there are none.
     """

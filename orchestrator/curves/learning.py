@@ -43,7 +43,7 @@ _APART = 0.042
 
 
 def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: float | None) -> str | None:
-    """Write `overview.svg` and `overview.png`, all variants in one picture, by epoch and by seconds.
+    """Write `overview.svg`, all variants in one picture, by epoch and by seconds.
 
     `published` is a validation perplexity to draw as a line. Returns sentences on points above the picture's top, on
     variants drawn in grey, and on those without a point; None where there are none. ValueError where nothing can be

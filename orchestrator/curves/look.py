@@ -39,14 +39,12 @@ def look() -> Iterator[None]:
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """Write the figure as SVG and as PNG, laid out once for both: that takes longer than to draw."""
+    """Write the figure as SVG."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
-        figure.set_layout_engine(None)  # with an engine of any kind, even "none", each file is drawn twice
+        figure.set_layout_engine(None)  # with an engine of any kind, even "none", it is drawn twice
     with atomic(folder / f"{name}.svg") as path:
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    with atomic(folder / f"{name}.png") as path:
-        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -33,7 +33,7 @@ _MOST_POINTS = 30_000
 
 
 def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None:
-    """Write `variants.svg` and `variants.png`, a panel a variant with the baseline's mean behind it in grey.
+    """Write `variants.svg`, a panel a variant with the baseline's mean behind it in grey.
 
     Returns sentences on variants that have no panel and on epochs that are left out to keep the file small, None where
     all is drawn. ValueError where nothing can be drawn.
@@ -45,6 +45,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
     behind = band(baseline.seeds, "epoch") if baseline is not None else None
     step = math.ceil(sum(len(seed) for variant in seen for seed in variant.seeds) / _MOST_POINTS)
     numbers = sorted({number for variant in seen for number in variant.seed_numbers})
+    last = max(point.epoch for variant in seen for seed in variant.seeds for point in seed[-1:])
     with look():
         keys = _keys(seen, numbers, behind is not None)
         labels = ("epoch", "validation perplexity\n(log scale)")
@@ -52,6 +53,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
         for axes, variant in zip(panels, seen, strict=True):
             _draw_panel(axes, variant, None if variant.baseline else behind, numbers, step)
             dress(axes, shown)
+            axes.set_xlim(0, 1.04 * last)
             _say_above(axes, variant, shown)
         save(figure, folder, "variants")
     sentences = []

@@ -54,7 +54,7 @@ class PositionRow:
 def draw_frequency(
     folder: Path, rows: Sequence[FrequencyRow], labels: Sequence[str], shares: Sequence[float], baseline: str
 ) -> str | None:
-    """Write `frequency.svg` and `frequency.png`: a panel a variant in the order given, a bar a class of words.
+    """Write `frequency.svg`: a panel a variant in the order given, a bar a class of words.
 
     `labels` name the classes, the rarest first, and `shares` are theirs of the test tokens. Returns a sentence on what
     lies outside the picture, None where all is inside.
@@ -85,7 +85,7 @@ def draw_frequency(
 
 
 def draw_position(folder: Path, rows: Sequence[PositionRow], baseline: str) -> str | None:
-    """Write `position.svg` and `position.png`: a panel a variant in the order given, a step a block of the test text.
+    """Write `position.svg`: a panel a variant in the order given, a step a block of the test text.
 
     Returns a sentence on what lies outside the picture, None where all is inside.
     """

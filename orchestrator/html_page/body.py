@@ -15,8 +15,7 @@ from markdown_it.token import Token
 
 CURVES_AFTER = "overview.svg"
 """The curves that can be hovered end the part that holds this picture, on a page without it the whole."""
-_LARGEST_SVG_BYTES = 2 * 2**20
-_MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+_MEDIA_TYPE = "image/svg+xml"
 _ALLOWED_TAG = re.compile(r"&lt;(/?(?:details|summary))&gt;")
 
 
@@ -33,8 +32,7 @@ class Body:
 def html_body(text: str, folder: Path) -> Body:
     """The HTML of a report's Markdown; of HTML inside it only bare `<details>` and `<summary>` are let through.
 
-    Pictures that lie in `folder` are put into the page. An SVG of more than 2 MiB, which a browser is slow to draw,
-    is replaced by its PNG where there is one.
+    Pictures that lie in `folder` are put into the page.
     """
     markdown = _markdown()
     tokens = markdown.parse(text)
@@ -97,11 +95,6 @@ def _inline_pictures(tokens: Sequence[Token], folder: Path) -> int:
 def _source(folder: Path, name: str) -> str:
     """A picture's bytes as a `data:` address; its name as it is, unless it is a file of the folder itself."""
     path = folder / name
-    media_type = _MEDIA_TYPES.get(path.suffix)
-    if media_type is None or Path(name).name != name or not path.is_file():
+    if path.suffix != ".svg" or Path(name).name != name or not path.is_file():
         return name
-    if media_type == _MEDIA_TYPES[".svg"] and path.stat().st_size > _LARGEST_SVG_BYTES:
-        other = path.with_suffix(".png")
-        if other.is_file():
-            path, media_type = other, _MEDIA_TYPES[".png"]
-    return f"data:{media_type};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return f"data:{_MEDIA_TYPE};base64,{base64.b64encode(path.read_bytes()).decode()}"
