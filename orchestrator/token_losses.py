@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from orchestrator.noise import BLOCKS, Array
 
 _EDGES = (1, 10, 100, 1_000, 10_000)
-CLASSES = ("never", "1–9", "10–99", "100–999", "1,000–9,999", "10,000 and more")
+CLASSES = ("never", "1–9", "10–99", "100–999", "1,000–9,999", "10,000+")
 """How often the training text has a word: a decade a class."""
 
 
