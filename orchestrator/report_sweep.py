@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.published import Published, published_numbers
 from orchestrator.records import Records
 from orchestrator.report import Report, write_report
-from orchestrator.report_index import write_index
+from orchestrator.report.index import write_index
 from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 

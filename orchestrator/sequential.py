@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from orchestrator.comparison import compare_variants, is_adaptive
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.plan import plan
 from orchestrator.records import Records
 from orchestrator.statistics import Comparison
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tables import compare_variants, is_adaptive
 from orchestrator.trial import Trial
 
 

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py"))
 DOORS = {
     "ray": "schedule",
-    "matplotlib": "curves",
+    "matplotlib": "report/curves",
     "mlflow": "tracking",
     "optuna": "search/study",
-    "bokeh": "html_page",
+    "bokeh": "report/html_page",
 }
 
 
@@ -60,7 +60,7 @@ def test_each_tool_has_one_door(path: Path) -> None:
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
     heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("schedule") else set())
-    assert inside.startswith(("curves", "html_page/hovering")) or not tops(path, at_load=True) & heavy
+    assert inside.startswith(("report/curves", "report/html_page/hovering")) or not tops(path, at_load=True) & heavy
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)

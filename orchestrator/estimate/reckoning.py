@@ -15,6 +15,7 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts, opened
 from lm.spec import TrainSpec
+from orchestrator.comparison import is_adaptive
 from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, memory_bytes
 from orchestrator.outcomes import Outcome, read_outcomes
@@ -24,7 +25,6 @@ from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, Known
 from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tables import is_adaptive
 from orchestrator.timing import epochs_to_train, stage_epochs
 from orchestrator.trial import Trial
 

@@ -1,0 +1,264 @@
+"""What the numbers support, in sentences: the answer, the verdict of a row, the noise behind the intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lm.record import opened
+from orchestrator.noise import BLOCKS, Correlation
+from orchestrator.outcomes import Outcome, flat
+from orchestrator.power import MOST_FURTHER, Further
+from orchestrator.report.tables import AblationRow
+from orchestrator.statistics import (
+    IDENTICAL,
+    LEVEL_OF_ERROR,
+    NO_NOISE,
+    ONE_SEED,
+    Comparison,
+    Verdict,
+    perplexity_change,
+    rate_interval,
+)
+from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, significant, spread
+
+_NAMED = 3
+"""So many undecided variants are named in the answer; more are counted."""
+_LISTED = 8
+"""So many variants of one verdict are listed; of more, their number and the range of their differences."""
+
+
+def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str) -> Markdown:
+    """One sentence that the numbers support, and nothing more."""
+    sentence = _answer(rows, comparison, baseline)
+    return Markdown(f"At scale {escape(scale)}, {sentence}.")
+
+
+def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How many of the planned trials stand behind the page."""
+    trials = flat(outcomes)
+    complete = sum(outcome.final is not None for outcome in trials)
+    kinds = ("diverged", "failed", "unfinished", "missing")
+    counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
+    others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
+    interim = counts["unfinished"] + counts["missing"] > 0
+    note = " An interim page: it changes as trials end." if interim else ""
+    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{note}")
+
+
+def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
+    found = []
+    for variant, group in outcomes.items():
+        ended = [outcome for outcome in group if outcome.status in ("complete", "diverged", "failed")]
+        for status in ("diverged", "failed"):
+            if count := sum(outcome.status == status for outcome in ended):
+                rate = rate_interval(count, len(ended))
+                of = counted(len(ended), "trial")
+                found.append(
+                    f"{escape(variant)} {status} in {count} of {of} ({100 * rate.low:.0f}% to {100 * rate.high:.0f}%)"
+                )
+    if not found:
+        return Markdown("")
+    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(found)}.")
+
+
+def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
+    """The verdict as the table shows it; where there is none the reason, or what would decide."""
+    if row.variant == baseline:
+        return Markdown("baseline")
+    if row.adaptive:
+        return Markdown("adaptive, not compared")
+    if row.effect is None:
+        why = "no seed is complete" if row.complete == 0 else f"{escape(baseline)} is not complete"
+        return Markdown(f"not decided ({why})")
+    verdict = verdict_in_words(row.effect.verdict, margin)
+    if row.effect.verdict != "not decided":
+        return Markdown(f"**{verdict}**")
+    why = row.effect.reason or _what_would_decide(row.effect.further)
+    return Markdown(f"{verdict} ({why})" if why else verdict)
+
+
+def verdict_in_words(verdict: Verdict, margin: float) -> str:
+    """A verdict with its margin: `no effect larger than 0.5%`."""
+    return f"no effect larger than {100 * margin:.3g}%" if verdict == "equivalent" else verdict
+
+
+def level_in_words(comparison: Comparison | None) -> str:
+    """The probability with which the intervals cover, all at once: `95%`."""
+    return f"{100 * (1 - LEVEL_OF_ERROR if comparison is None else comparison.level):.3g}%"
+
+
+def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
+    """How seeds were given, and what that costs; empty where every variant has the same seeds."""
+    if len(looks) == 1:
+        return Markdown("")
+    return Markdown(
+        f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
+        f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
+        f"(Bonferroni), so that any verdict of this table is wrong with probability {error:.2g} at most."
+    )
+
+
+def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
+    """What the intervals cover and assume, in figures; why there are none where there are none."""
+    noise = comparison.noise if comparison else None
+    if noise is None:
+        return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
+    own = [known.own for known in noise.deviations.values()]
+    low, high = map(_percent, (min(own), max(own)))
+    covered = (
+        f"They cover two noises, that of another training run (the seeds) and that of another test text (its "
+        f"{BLOCKS} blocks of consecutive tokens)."
+        if noise.has_text
+        else "**They cover the noise of the seeds alone**, not that of another test text: not every trial has its "
+        "losses by token."
+    )
+    return Markdown(
+        f"The intervals are Student's t, their level shared out over {counted(len(own) - 1, 'compared variant')} "
+        f"(Šidák). {covered} Seeds are taken as normal; a variant's deviation is its own, averaged with that of the "
+        f"others, which count as one more seed (Smyth 2004). The own deviations lie between {low} and {high} of "
+        f"perplexity.{_pairing(noise.correlation)}"
+    )
+
+
+def _pairing(found: Correlation | None) -> str:
+    if found is None:
+        return ""
+    used = (
+        f"{found.used:.2f} of it, its lower limit, narrows" if found.used > 0 else "not surely above zero, it narrows"
+    )
+    which = "the intervals" if found.used > 0 else "no interval"
+    return f" Losses of one seed number correlate by {signed(found.estimate)} over variants; {used} {which}."
+
+
+def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How far the published convention lies from exact perplexity; empty where no trial is complete."""
+    scores = [
+        score
+        for outcome in flat(outcomes)
+        if outcome.final
+        for score in (outcome.final.valid, opened(outcome.final.test))
+    ]
+    if not scores:
+        return Markdown("")
+    gaps = [abs(score.perplexity - score.perplexity_reference) for score in scores]
+    hair = f"{max(gaps):.2g}"
+    if max(gaps) >= 1:  # a gap in perplexity grows with it: of a bad model even a hair is large
+        share = max(gap / score.perplexity for gap, score in zip(gaps, scores, strict=True))
+        hair = f"{significant(100 * share, 2)}%"
+    return Markdown(
+        f"The AWD-LSTM authors' convention, which divides by all rows, differs by at most {hair} here; "
+        "trials.csv has both."
+    )
+
+
+def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline: str) -> str:
+    base = next(row for row in rows if row.variant == baseline)
+    name = escape(baseline)
+    if not any(row.complete for row in rows):
+        return "nothing is complete yet, so there is no answer"
+    if comparison is None:
+        return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
+    others = [row for row in rows if row.variant != baseline and not row.adaptive]
+    if not others:
+        assert base.test is not None
+        test = spread(base.test.mean, base.test.deviation)
+        return (
+            f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
+        )
+    level = level_in_words(comparison)
+    parts = [*_decided(others, baseline, level), *_equivalent(others, comparison.margin)]
+    parts += _undecided(others, baseline, level)
+    return "; ".join(parts)
+
+
+def _decided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
+    def names(verdict: str) -> str:
+        found = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
+        found.sort(key=lambda row: abs(row.effect.nats if row.effect else 0.0), reverse=True)
+        if len(found) <= _LISTED:
+            return listed([f"{escape(row.variant)} ({_rounded(row)})" for row in found])
+        ends = (f"{_rounded(row)} with {escape(row.variant)}" for row in (found[-1], found[0]))
+        return f"{len(found)} changes (from {' to '.join(ends)})"
+
+    higher, lower = names("hurts"), names("helps")
+    parts = [f"{word} with {found}" for word, found in (("higher", higher), ("lower", lower)) if found]
+    if not parts:
+        return []
+    return [
+        f"test perplexity is {' and '.join(parts)} than with {escape(baseline)} "
+        f"({level} simultaneous intervals over {_seeds(rows)} exclude zero)"
+    ]
+
+
+def _equivalent(rows: Sequence[AblationRow], margin: float) -> list[str]:
+    found = [row for row in rows if row.effect is not None and row.effect.verdict == "equivalent"]
+    if not found:
+        return []
+    verb = "has" if len(found) == 1 else "have"
+    return [f"{_named(found, 'other ')} {verb} {verdict_in_words('equivalent', margin)} of perplexity"]
+
+
+def _what_would_decide(further: Further | None) -> str:
+    """How many more seeds would decide, in a few words."""
+    if further is None:
+        return ""
+    if further.text_is_short:
+        return "no number of seeds would tell: the test text is too short"
+    if further.seeds is None:
+        return f"more than {MOST_FURTHER} more seeds would be needed"
+    return f"about {counted(further.seeds, 'more seed')} would decide"
+
+
+def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
+    def having(reason: str | None) -> list[AblationRow]:
+        return [
+            row for row in rows if row.effect and row.effect.verdict == "not decided" and row.effect.reason == reason
+        ]
+
+    parts = []
+    decided = any(row.effect and row.effect.verdict != "not decided" for row in rows)
+    if (still_open := having(None)) and decided:
+        parts.append(f"{_seeds(still_open)} do not decide {_named(still_open, 'other ')}")
+    elif still_open:
+        contain = "interval of {} contains" if len(still_open) == 1 else "intervals of {} contain"
+        contain = contain.format(_named(still_open))
+        parts.append(f"{_seeds(still_open)} decide nothing: the {level} simultaneous {contain} zero")
+    if same := having(IDENTICAL):
+        parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(baseline)} in every seed")
+    if single := having(ONE_SEED):
+        parts.append(f"with one seed nothing is decided about {_named(single)}, since the seed noise is unknown")
+    if still := having(NO_NOISE):
+        parts.append(f"nothing is decided about {_named(still)}, since {NO_NOISE}")
+    if partial := [row for row in rows if row.complete < row.seeds]:
+        parts.append(
+            f"{_named(partial)} {'has' if len(partial) == 1 else 'have'} seeds that are not complete and no verdict"
+        )
+    return parts
+
+
+def _named(rows: Sequence[AblationRow], which: str = "") -> str:
+    if len(rows) <= _NAMED:
+        return listed([escape(row.variant) for row in rows])
+    return f"{len(rows)} {which}changes"
+
+
+def _seeds(rows: Sequence[AblationRow]) -> str:
+    counts = sorted({row.complete for row in rows if row.effect is not None and row.effect.interval is not None})
+    return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _rounded(row: AblationRow) -> str:
+    assert row.change_in_perplexity is not None and row.interval_in_perplexity is not None
+    return signed(row.change_in_perplexity, difference_decimals(row.interval_in_perplexity))
+
+
+def _why_no_interval(comparison: Comparison | None, baseline: str) -> str:
+    if comparison is None:
+        return f"the baseline {escape(baseline)} is not complete"
+    reasons = {effect.reason for effect in comparison.effects.values() if effect.reason is not None}
+    return listed(sorted(reasons)) or "no variant is complete"
+
+
+def _percent(nats: float) -> str:
+    return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"

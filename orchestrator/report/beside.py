@@ -1,0 +1,43 @@
+"""The tables of a report as files beside its page: CSV, LaTeX and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lm.files import write_table, write_text
+from orchestrator.outcomes import Outcome, flat
+from orchestrator.report import csv_tables
+from orchestrator.report.curve_table import curve_table
+from orchestrator.report.interaction_tables import InteractionRow
+from orchestrator.report.latex import table_tex
+from orchestrator.report.tables import AblationRow
+from orchestrator.wording import listed
+
+
+def write_tables(
+    folder: Path,
+    outcomes: Mapping[str, tuple[Outcome, ...]],
+    rows: Sequence[AblationRow],
+    interactions: Sequence[InteractionRow],
+    baseline: str,
+    margin: float,
+    caption: str,
+) -> None:
+    """Write the tables that this sweep has into a report's folder; `caption` begins what LaTeX's comment says."""
+    write_text(folder / "table.csv", csv_tables.table_csv(rows))
+    write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
+    if (measures := csv_tables.measures_csv(outcomes)) is not None:
+        write_text(folder / "measures.csv", measures)
+    if interactions:
+        write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions))
+    write_text(folder / "table.tex", table_tex(rows, baseline, margin, f"{caption}, {_corpora_and_seeds(outcomes)}"))
+    if any(outcome.curve for outcome in flat(outcomes)):
+        write_table(folder / "curves.parquet", curve_table(flat(outcomes)))
+
+
+def _corpora_and_seeds(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:
+    trials = [outcome.trial for outcome in flat(outcomes)]
+    corpora = sorted({trial.spec.corpus.name for trial in trials})
+    seeds = sorted({trial.seed for trial in trials})
+    return f"corpus {listed(corpora)}, seeds {', '.join(map(str, seeds))}"

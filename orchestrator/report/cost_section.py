@@ -1,0 +1,33 @@
+"""What the page says of time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.outcomes import Outcome, flat
+from orchestrator.report.cost_tables import CostRow, cost_table
+from orchestrator.wording import Markdown, duration, escape, listed
+
+
+def cost_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> dict[str, object]:
+    """The values for the page."""
+    rows = cost_table(outcomes, baseline)
+    devices = {outcome.record.device for outcome in flat(outcomes) if outcome.final and outcome.record}
+    others = [escape(row.variant) for row in rows if row.is_other_budget]
+    return {
+        "cost_rows": [_cells(row) for row in rows],
+        "cost_devices": Markdown(listed([escape(device) for device in sorted(devices)])),
+        "cost_other_budget": Markdown(listed(others)),
+        "cost_budget": next((row.planned for row in rows if row.variant == baseline), None),
+    }
+
+
+def _cells(row: CostRow) -> dict[str, object]:
+    return {
+        "variant": row.variant,
+        "epochs": f"{row.epochs:.3g} of {row.planned}" + (" (another budget)" if row.is_other_budget else ""),
+        "seconds": duration(row.train_seconds),
+        "speed": f"{row.tokens_per_second:,.0f}",
+        "memory": f"{row.peak_memory_bytes / 2**20:,.0f} MiB",
+        "seeds": row.seeds,
+    }

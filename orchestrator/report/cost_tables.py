@@ -1,0 +1,67 @@
+"""What each variant's trials took: epochs, seconds, tokens a second, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lm.record import Record
+from orchestrator.comparison import is_adaptive
+from orchestrator.outcomes import Outcome
+from orchestrator.timing import stage_epochs
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """Means over the complete seeds of one variant; `planned` are the most epochs that a trial of it may take.
+
+    `is_other_budget` where that is not what the baseline's may take.
+    """
+
+    variant: str
+    planned: int
+    is_other_budget: bool
+    epochs: float
+    train_seconds: float
+    tokens_per_second: float
+    peak_memory_bytes: float
+    seeds: int
+
+
+def planned_epochs(group: tuple[Outcome, ...]) -> int:
+    """The most epochs that a trial of the variant may take, over all stages."""
+    return sum(stage_epochs(group[0].trial.spec).values())
+
+
+def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[CostRow]:
+    """A row for every variant with a complete seed; a cache trains nothing and is left out."""
+    budget = planned_epochs(outcomes[baseline])
+    rows = []
+    for variant, group in outcomes.items():
+        records = [outcome.record for outcome in group if outcome.final and outcome.record]
+        if records and not is_adaptive(group):
+            rows.append(
+                CostRow(
+                    variant=variant,
+                    planned=planned_epochs(group),
+                    is_other_budget=planned_epochs(group) != budget,
+                    epochs=float(np.mean([sum(stage.epochs for stage in record.stages) for record in records])),
+                    train_seconds=float(np.mean([train_seconds(record) for record in records])),
+                    tokens_per_second=float(np.mean([tokens_per_second(record) for record in records])),
+                    peak_memory_bytes=float(np.mean([record.peak_memory_bytes for record in records])),
+                    seeds=len(records),
+                )
+            )
+    return rows
+
+
+def train_seconds(record: Record) -> float:
+    """Seconds of training of all stages, evaluation left out."""
+    return sum(stage.train_seconds for stage in record.stages)
+
+
+def tokens_per_second(record: Record) -> float:
+    """Of the record's own stages: one that is cut out of a longer trial's has that one's speed as a whole."""
+    return sum(stage.tokens_per_second * stage.train_seconds for stage in record.stages) / train_seconds(record)

@@ -1,0 +1,242 @@
+"""Learning curves of all variants in one picture: by epoch and by seconds of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from orchestrator.report.curves.look import COLOURS, GREY, look, plain, save, ticks
+from orchestrator.report.curves.series import (
+    DASHES,
+    Across,
+    Line,
+    VariantCurves,
+    Window,
+    band,
+    cut_sentence,
+    drawable,
+    events,
+    is_above,
+    lowest_perplexity,
+    points,
+    window,
+)
+from orchestrator.wording import number
+
+MOST_COLOURED = 8
+"""So many variants beside the baseline are told apart; of more, those that differ most from it."""
+_FEW = 4
+"""Up to so many variants are drawn with every seed, not with the band alone."""
+_PALE = "#c4c4c4"
+_LETTERS = "ABCDEFGH"
+_APART = 0.042
+"""The height of a letter, as a share of the panel's."""
+
+
+def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: float | None) -> str | None:
+    """Write `overview.svg`, all variants in one picture, by epoch and by seconds.
+
+    `published` is a validation perplexity to draw as a line. Returns sentences on points above the picture's top, on
+    variants drawn in grey, and on those without a point; None where there are none. ValueError where nothing can be
+    drawn.
+    """
+    seen = drawable(variants)
+    shown = window(seen, published)
+    ordered = sorted(seen, key=lowest_perplexity, reverse=True)
+    lines = _lines(ordered, _told_apart(ordered, shown))
+    size, unit = _unit(max(seed[-1].seconds for variant in seen for seed in variant.seeds))
+    with look():
+        figure = Figure(figsize=(8.6, 4.3 + 0.11 * len(lines)), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        _draw_panel(left, ordered, lines, "epoch")
+        _draw_panel(right, ordered, lines, "seconds")
+        for axes in (left, right):
+            if published is not None:
+                axes.axhline(published, color="black", linewidth=1.0, linestyle=(0, (1, 2)))
+            dress(axes, shown)
+            axes.set_xlim(0, 1.08 * axes.dataLim.x1)
+            _letter_ends(axes, ordered, lines, shown, "epoch" if axes is left else "seconds")
+        left.set_xlabel("epoch")
+        right.set_xlabel(f"{unit} of training")
+        right.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds / size:,.6g}"))
+        right.xaxis.set_major_locator(
+            FixedLocator([size * tick for tick in MaxNLocator(6).tick_values(0, right.get_xlim()[1] / size)])
+        )
+        left.set_ylabel("validation perplexity (log scale)")
+        keys = _keys(ordered, published)
+        if keys:
+            figure.legend(handles=keys, loc="outside upper center", ncols=5, fontsize=8)
+        handles = [_handle(variant, lines) for variant in ordered if variant.name in lines]
+        if len(lines) < len(ordered):
+            label = f"{len(ordered) - len(lines)} other variants"
+            handles.append(Line2D([], [], color=_PALE, linewidth=0.8, label=label))
+        title = "lowest point, mean over seeds"
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, title=title, fontsize=8, handlelength=3)
+        save(figure, folder, "overview")
+    sentences = [cut_sentence(shown, [variant.name for variant in seen if is_above(variant, shown)])]
+    if len(lines) < len(ordered):
+        sentences.append(
+            f"In colour are the {MOST_COLOURED} variants whose lowest points differ most from the baseline's; the "
+            f"other {len(ordered) - len(lines)} are grey."
+        )
+    if len(seen) < len(variants):
+        names = ", ".join(variant.name for variant in variants if variant.name not in {v.name for v in seen})
+        sentences.append(f"Without a loss that is a number, and so not drawn: {names}.")
+    return " ".join(sentence for sentence in sentences if sentence) or None
+
+
+def dress(axes: Axes, shown: Window) -> None:
+    """The vertical scale and the grid of every panel of learning curves."""
+    axes.set_yscale("log")
+    axes.set_ylim(shown.low, shown.high)
+    axes.yaxis.set_major_locator(FixedLocator(ticks(shown.low, shown.high)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_event(axes: Axes, across: float, height: float, marker: str, colour: str) -> None:
+    """A hollow mark on a curve, in its colour."""
+    shape = {"markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.0}
+    axes.plot(across, height, marker=marker, zorder=4, **shape)  # type: ignore[arg-type]
+
+
+def event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
+    """The legend of the events that the variants have."""
+    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed)}
+    shape = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
+    kinds = (("o", "averaging begins"), ("D", "fine-tuning begins"))
+    return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in shapes]  # type: ignore[arg-type]
+
+
+def _told_apart(ordered: Sequence[VariantCurves], shown: Window) -> set[str]:
+    """The baseline, and the variants that differ most from it, those first that can be seen."""
+    baseline = next((variant for variant in ordered if variant.baseline), ordered[len(ordered) // 2])
+    middle = math.log(lowest_perplexity(baseline))
+    others = [variant for variant in ordered if not variant.baseline]
+    others.sort(key=lambda each: (is_above(each, shown), -abs(math.log(lowest_perplexity(each)) - middle)))
+    return {variant.name for variant in others[:MOST_COLOURED]} | {v.name for v in ordered if v.baseline}
+
+
+def _lines(ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, Line]:
+    lines = {variant.name: Line("black", "-", 2.4) for variant in ordered if variant.baseline}
+    for variant in ordered:
+        if variant.name in told_apart and not variant.baseline:
+            k = sum(one.colour != "black" for one in lines.values())
+            lines[variant.name] = Line(COLOURS[k], DASHES[k % len(DASHES)], 1.7)
+    return lines
+
+
+def _draw_panel(axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str, Line], across: Across) -> None:
+    for variant in sorted(ordered, key=lambda each: (each.name in lines, each.baseline)):
+        one = lines.get(variant.name, Line(_PALE, "-", 0.8))
+        middle = band(variant.seeds, across)
+        several = len(variant.seeds) > 1
+        if middle is not None:
+            style = {"marker": "." if len(middle.across) == 1 else "", "linestyle": one.dash, "linewidth": one.width}
+            axes.plot(middle.across, middle.mean, color=one.colour, zorder=3 if variant.name in lines else 2, **style)  # type: ignore[arg-type]
+        if variant.name not in lines:
+            continue
+        if middle is not None and several:
+            axes.fill_between(middle.across, middle.low, middle.high, color=one.colour, alpha=0.16, linewidth=0)
+        for seed in variant.seeds:
+            places, heights = points(seed, across)
+            if middle is None or (several and len(ordered) <= _FEW):
+                axes.plot(places, heights, color=one.colour, linewidth=0.6, alpha=0.55)
+            for point, marker in events(seed):
+                k = seed.index(point)
+                height = heights[k]
+                if middle is not None and middle.across[0] <= places[k] <= middle.across[-1]:
+                    height = float(np.exp(np.interp(places[k], middle.across, np.log(middle.mean))))
+                draw_event(axes, places[k], height, marker, one.colour)
+
+
+def _letter_ends(
+    axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str, Line], shown: Window, across: Across
+) -> None:
+    """Write each line's letter at its end, or beside it with a thin line to it where two would cover each other."""
+    end, low, high = axes.get_xlim()[1], math.log(shown.low), math.log(shown.high)
+    names, places = [], []
+    for variant in ordered:
+        if variant.name not in lines or variant.baseline:
+            continue
+        middle = band(variant.seeds, across)
+        if middle is not None and middle.mean[-1] <= shown.high:
+            names.append(variant.name)
+            places.append((float(middle.across[-1]) / end, (math.log(middle.mean[-1]) - low) / (high - low)))
+    for name, (x, y), height in zip(names, places, _spread(places), strict=True):
+        colour = lines[name].colour
+        moved = abs(height - y) > 0.01
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate(
+            _letter(name, lines),
+            (x, y),
+            (x + (0.035 if moved else 0.012), height),
+            xycoords="axes fraction",
+            color=colour,
+            fontsize=8,
+            fontweight="bold",
+            va="center",
+            arrowprops=leader if moved else None,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+        )
+
+
+def _spread(places: Sequence[tuple[float, float]]) -> list[float]:
+    """Heights near the given ones at which letters do not cover each other; all in shares of the panel."""
+    heights = [y for _, y in places]
+    upward = sorted(range(len(places)), key=lambda k: places[k][1])
+    for order, side, edge in ((upward, 1, 0.02), (upward[::-1], -1, 0.98)):
+        for rank, k in enumerate(order):
+            near = [heights[other] for other in order[:rank] if abs(places[other][0] - places[k][0]) < 0.04]
+            bounds = [height + side * _APART for height in near] + [edge]
+            heights[k] = max(heights[k], *bounds) if side > 0 else min(heights[k], *bounds)
+    return heights
+
+
+def _letter(name: str, lines: Mapping[str, Line]) -> str:
+    return _LETTERS[[other for other, one in lines.items() if one.colour != "black"].index(name)]
+
+
+def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Line2D | Patch]:
+    keys: list[Line2D | Patch] = []
+    if any(len(variant.seeds) > 1 for variant in variants):
+        keys.append(Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds"))
+        keys.append(Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"))
+    keys += event_keys(variants)
+    if published is not None:
+        name = next((plain(variant.name, 24) for variant in variants if variant.baseline), "baseline")
+        label = f"published, {name}: {published:g}"
+        keys.append(Line2D([], [], color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label))
+    return keys
+
+
+def _handle(variant: VariantCurves, lines: Mapping[str, Line]) -> Line2D:
+    one = lines[variant.name]
+    letter = "" if variant.baseline else f"{_letter(variant.name, lines)}  "
+    return Line2D([], [], color=one.colour, linewidth=one.width, linestyle=one.dash, label=letter + _label(variant))  # type: ignore[arg-type]
+
+
+def _label(variant: VariantCurves) -> str:
+    if not variant.complete:
+        return f"{plain(variant.name, 32)} (not complete)"
+    lowest = lowest_perplexity(variant)
+    return f"{number(lowest, 2 if lowest < 100 else 1)}  {plain(variant.name, 32)}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    """The unit that a reader would use for so many seconds, and its length."""
+    return (3600.0, "hours") if seconds >= 3 * 3600 else (60.0, "minutes") if seconds >= 180 else (1.0, "seconds")

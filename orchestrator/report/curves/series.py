@@ -1,0 +1,170 @@
+"""Learning curves as numbers: a variant's seeds, their mean and band, the range that a picture shows, its events."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm.record import Evaluation, perplexity
+from orchestrator.report.curves.look import figure_of
+from orchestrator.wording import listed
+
+# Lines that a colour-blind reader, or a page in grey, still tells apart.
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+Across = Literal["epoch", "seconds"]
+_OVERFLOW = 600.0
+_FINEST = 300
+_NEAR = 0.25
+"""No variant is cut off for lying so many nats above the best."""
+
+
+@dataclass(frozen=True)
+class VariantCurves:
+    """A variant's curves, one a seed; `baseline` marks the one that the others are seen against.
+
+    Unless `complete`, seeds are missing or ended early, and the picture gives no figure for the variant.
+    `seed_numbers` are the seeds of `seeds`, in the same order; without them the seeds are not told apart by name.
+    """
+
+    name: str
+    baseline: bool
+    complete: bool
+    seeds: tuple[tuple[Evaluation, ...], ...]
+    seed_numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """How a curve is drawn; `dash` as matplotlib takes it, `width` in points."""
+
+    colour: str
+    dash: object
+    width: float
+
+
+@dataclass(frozen=True)
+class Band:
+    """Perplexities along epochs or seconds: of the mean loss over seeds, of the lowest and of the highest."""
+
+    across: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The range of perplexity shown, how many points lie above it, and the highest of them."""
+
+    low: float
+    high: float
+    cut: int
+    highest: float
+
+
+def drawable(variants: Sequence[VariantCurves]) -> list[VariantCurves]:
+    """The variants without points that are no number, and without seeds and variants that have no other points.
+
+    ValueError where nothing is left.
+    """
+    kept = []
+    for variant in variants:
+        numbers = variant.seed_numbers or (None,) * len(variant.seeds)
+        seeds = [
+            (number, points)
+            for number, seed in zip(numbers, variant.seeds, strict=True)
+            if (points := tuple(point for point in seed if not math.isnan(point.valid_nats_per_token)))
+        ]
+        if seeds:
+            names = tuple(number for number, _ in seeds if number is not None)
+            kept.append(dataclasses.replace(variant, seeds=tuple(p for _, p in seeds), seed_numbers=names))
+    if not kept:
+        raise ValueError(f"a picture needs a variant with a loss that is a number, got {[v.name for v in variants]}")
+    return kept
+
+
+def points(seed: Sequence[Evaluation], across: Across) -> tuple[list[float], list[float]]:
+    """Where the evaluations lie, and their perplexities; one that overflows is drawn as high as can be."""
+    heights = [math.exp(min(point.valid_nats_per_token, _OVERFLOW)) for point in seed]
+    return [float(getattr(point, across)) for point in seed], heights
+
+
+def band(seeds: Sequence[Sequence[Evaluation]], across: Across) -> Band | None:
+    """Mean and range over seeds of what all of them have: an early end must not bend the mean. None if that is nothing.
+
+    Seeds are evaluated at the same epochs but not at the same seconds; between these, losses are interpolated. More
+    than 300 epochs are thinned out: a panel is that many points wide.
+    """
+    curves = [points(seed, across) for seed in seeds]
+    if across == "epoch":
+        grid = np.array(sorted(set.intersection(*(set(curve[0]) for curve in curves))))
+        if len(grid) > _FINEST:
+            grid = grid[np.linspace(0, len(grid) - 1, _FINEST).round().astype(int)]
+    else:
+        first, last = max(curve[0][0] for curve in curves), min(curve[0][-1] for curve in curves)
+        grid = (
+            np.linspace(first, last, min(_FINEST, max(len(seed) for seed in seeds))) if first <= last else np.array([])
+        )
+    if not len(grid):
+        return None
+    nats = np.array([np.interp(grid, curve[0], np.log(curve[1])) for curve in curves])
+    return Band(grid, np.exp(nats.mean(axis=0)), np.exp(nats.min(axis=0)), np.exp(nats.max(axis=0)))
+
+
+def window(variants: Sequence[VariantCurves], published: float | None) -> Window:
+    """The vertical range: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
+
+    The first epochs of a language model lie in the thousands, and a ruined variant far above the others: both would
+    flatten all that a reader wants to see.
+    """
+    early = max(seed[-1].epoch for variant in variants for seed in variant.seeds) / 4
+    values = [point.valid_nats_per_token for variant in variants for seed in variant.seeds for point in seed]
+    low = min([*values, _OVERFLOW, *([math.log(published)] if published else [])])
+    excess = {variant.name: math.log(lowest_perplexity(variant)) - low for variant in variants}
+    far = max(_NEAR, min(3 * np.quantile(list(excess.values()), 0.75), 10 * np.median(list(excess.values()))))
+    settled = [low]
+    for variant in variants:
+        for seed in variant.seeds if excess[variant.name] <= far else ():
+            settled += [point.valid_nats_per_token for point in seed if point.epoch > early]
+            settled.append(min(point.valid_nats_per_token for point in seed))
+    high = max(min(max(settled), low + math.log(8.0)), math.log(published) if published else low)
+    margin = max(0.04 * (high - low), 0.005)
+    low, high = low - margin, high + margin
+    return Window(math.exp(low), math.exp(high), sum(value > high for value in values), perplexity(max(values)))
+
+
+def is_above(variant: VariantCurves, shown: Window) -> bool:
+    """Whether no point of the variant can be seen."""
+    return all(point.valid_perplexity > shown.high for seed in variant.seeds for point in seed)
+
+
+def cut_sentence(shown: Window, unseen: Sequence[str]) -> str | None:
+    """How many points lie above the picture, and the variants that are not seen at all."""
+    if shown.cut == 0:
+        return None
+    lie = "1 point lies" if shown.cut == 1 else f"{shown.cut} points lie"
+    names = f"; among them all of {listed(unseen)}" if unseen else ""
+    return f"{lie} above the top of the picture, {figure_of(shown.high)} (highest {figure_of(shown.highest)}){names}."
+
+
+def lowest_perplexity(variant: VariantCurves) -> float:
+    """The lowest point of each seed, mean over seeds."""
+    lowest = [min(point.valid_nats_per_token for point in seed) for seed in variant.seeds]
+    return float(np.mean([math.exp(min(nats, _OVERFLOW)) for nats in lowest]))
+
+
+def events(seed: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, str]]:
+    """Where averaging began in training (circle), and the first epoch of every fine-tuning (diamond)."""
+    averaging = next((point for point in seed if point.averaging), None)
+    if averaging is not None and not averaging.stage.startswith("finetune"):
+        yield averaging, "o"
+    for before, after in pairwise(seed):
+        if after.stage != before.stage:
+            yield after, "D"

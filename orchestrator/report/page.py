@@ -1,0 +1,295 @@
+"""The report of a sweep: one Markdown page and the files beside it, a pure function of plan and records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lm.files import write_text
+from orchestrator.comparison import compare_variants, equal_variants
+from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.records import Records
+from orchestrator.report import answer, tables
+from orchestrator.report.beside import write_tables
+from orchestrator.report.cost_section import cost_section
+from orchestrator.report.head_section import head_section
+from orchestrator.report.html_page import write_html
+from orchestrator.report.interaction_section import interaction_section
+from orchestrator.report.interaction_tables import interaction_table
+from orchestrator.report.picture_section import picture_section
+from orchestrator.report.plain import plain
+from orchestrator.report.provenance import provenance
+from orchestrator.report.search_section import search_section
+from orchestrator.report.summary import summary, verdicts, write_summary
+from orchestrator.report.tables import (
+    AblationRow,
+    CacheRow,
+    Published,
+    PublishedDifference,
+    PublishedNumber,
+    Spread,
+    StageRow,
+)
+from orchestrator.rounds import Searched
+from orchestrator.spec_words import overrides
+from orchestrator.statistics import MARGIN
+from orchestrator.sweep.designs import Ablation
+from orchestrator.trial import Trial
+from orchestrator.wording import (
+    NOTHING,
+    Markdown,
+    counted,
+    difference,
+    escape,
+    fenced,
+    listed,
+    published,
+    signed,
+    spread,
+)
+
+RECALLED_MARK = "†"
+_LONGEST_REASON = 300
+_LONGEST_NOTE = 200
+Cells = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report as written: its page, its answer as plain text, and its verdicts by variant."""
+
+    page: Path
+    answer: str
+    verdicts: dict[str, str]
+
+
+def write_report(
+    *,
+    name: str,
+    question: str,
+    scale: str,
+    published_scale: bool,
+    baseline: str,
+    ablation: Ablation,
+    trials: Sequence[Trial],
+    records: Records,
+    published: Mapping[str, Published],
+    published_note: str,
+    folder: Path,
+    command: str,
+    looks: Sequence[int] = (0,),
+    margin: float = MARGIN,
+    searches: Sequence[Searched] = (),
+) -> Report:
+    """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
+
+    The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
+    elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
+    """
+    outcomes = read_outcomes(trials, records)
+    if baseline not in outcomes:
+        raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
+    comparison = compare_variants(outcomes, baseline, len(looks), margin)
+    rows = tables.ablation_table(outcomes, comparison, published, baseline)
+    interactions = interaction_table(outcomes, ablation, baseline, len(looks))
+    line = published[baseline].valid if published_scale and baseline in published else None
+    if line is not None and line.certainty == tables.RECALLED:
+        line = None  # a picture's line has no room for a doubt
+    told = answer.answer(rows, comparison, scale, baseline)
+    page = _environment().get_template("page.md.jinja")
+    text = page.render(
+        name=name,
+        question=question,
+        scale=scale,
+        baseline=baseline,
+        answer=told,
+        standing=answer.standing(outcomes),
+        noise=answer.noise_sentence(comparison, baseline),
+        level=answer.level_in_words(comparison),
+        looks=answer.looks_sentence(looks),
+        equal_variants=[Markdown(listed([escape(n) for n in names])) for names in equal_variants(outcomes, baseline)],
+        divergence=answer.divergence_sentence(outcomes),
+        convention=answer.convention_sentence(outcomes),
+        published_scale=published_scale,
+        published_note=_published_note(rows, published_note, published_scale),
+        published_notes=_published_notes(rows) if published_scale else [],
+        provenance=provenance(outcomes, scale),
+        command=fenced(command, "sh"),
+        curves=any(outcome.curve for outcome in flat(outcomes)),
+        margin=f"{100 * margin:.3g}%",
+        **_tables(outcomes, rows, baseline, margin),
+        **interaction_section(interactions, ablation),
+        **picture_section(outcomes, rows, comparison, baseline, folder, line),
+        **head_section(outcomes, baseline, folder),
+        **search_section(searches),
+        **cost_section(outcomes, baseline),
+        **_specs(outcomes, baseline),
+    )
+    caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
+    write_tables(folder, outcomes, rows, interactions.rows, baseline, margin, caption)
+    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
+    write_summary(folder, summary(name, question, scale, report.answer, report.verdicts, outcomes))
+    write_html(folder, text, outcomes, baseline)
+    write_text(report.page, text)
+    return report
+
+
+def _environment() -> Environment:
+    """Every value is escaped as it enters the page, unless it is `Markdown` already."""
+    return Environment(
+        loader=PackageLoader("orchestrator.report", ""),
+        undefined=StrictUndefined,
+        finalize=escape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _tables(
+    outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow], baseline: str, margin: float
+) -> Cells:
+    trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
+    return {
+        "rows": [_row_cells(row, baseline, margin) for row in rows],
+        "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
+        "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
+        "trials": trials,
+        "incomplete": [trial for trial in trials if trial["status"] != "complete"],
+    }
+
+
+def _row_cells(row: AblationRow, baseline: str, margin: float) -> Cells:
+    shown = NOTHING
+    if row.change_in_perplexity is not None:
+        shown = difference(row.change_in_perplexity, row.interval_in_perplexity)
+    return {
+        "variant": row.variant,
+        "change": row.change,
+        "parameters": f"{row.parameters:,}",
+        "valid": _spread(row.valid),
+        "test": _spread(row.test),
+        "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
+        "difference": Markdown(shown),
+        "verdict": answer.verdict_cell(row, baseline, margin),
+        "published": f"{_printed(row.published_valid)} / {_printed(row.published_test)}",
+        "published_difference": _printed_difference(row.published_difference),
+    }
+
+
+def _stage_cells(row: StageRow) -> Cells:
+    return {
+        "variant": row.variant,
+        "stage": row.stage,
+        "epochs": _each(row.epochs),
+        "best_epoch": _each(row.best_epoch),
+        "valid": _spread(row.valid),
+        "test": _spread(row.test),
+        "seeds": row.test.n,
+    }
+
+
+def _cache_cells(row: CacheRow) -> Cells:
+    settings = dict.fromkeys(f"{window}, {weight:g}, {flatness:g}" for window, weight, flatness in row.settings)
+    return {
+        "variant": row.variant,
+        "settings": "; ".join(settings),
+        "plain_valid": _spread(row.plain_valid),
+        "valid": _spread(row.valid),
+        "plain_test": _spread(row.plain_test),
+        "test": _spread(row.test),
+    }
+
+
+def _trial_cells(outcome: Outcome) -> Cells:
+    trial = outcome.trial
+    return {
+        "variant": trial.variant,
+        "seed": trial.seed,
+        "status": outcome.status,
+        "reason": shorten(outcome.reason or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
+        "key": trial.key,
+        "reads_from": trial.reads_from or NOTHING,
+        "starts_from": trial.starts_from or NOTHING,
+    }
+
+
+def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
+    base = outcomes[baseline][0].trial.spec
+    whole = base.model_dump(mode="json", exclude={"seed"})
+    changes = {
+        variant: overrides(base, group[0].trial.spec.model_copy(update={"seed": base.seed}))
+        for variant, group in outcomes.items()
+        if variant != baseline
+    }
+    return {
+        "base_spec": _yaml(whole),
+        "variant_specs": _yaml(changes) if changes else None,
+        "valid_columns": counted(base.scoring.valid_columns, "column"),
+        "test_columns": counted(base.scoring.test_columns, "column"),
+    }
+
+
+def _yaml(data: Mapping[str, object]) -> Markdown:
+    return fenced(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), "yaml")
+
+
+def _published_note(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:
+    numbers = [number for row in rows for number in (row.published_valid, row.published_test) if number]
+    if not numbers:
+        return Markdown("No published numbers belong to these variants.")
+    sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
+    if not published_scale:
+        sentences.append(
+            "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "
+            "with ours; at most the order of the differences can."
+        )
+    if any(number.certainty == tables.RECALLED for number in numbers):
+        sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")
+    return Markdown(" ".join(sentences))
+
+
+def _published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
+    """The notes on the published numbers, each once, with the numbers that it is about."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for split, number in (("validation", row.published_valid), ("test", row.published_test)):
+            if number is not None and number.note is not None:
+                about.setdefault(number.note, []).append(f"{row.variant} ({split})")
+    printed = sum(number is not None for row in rows for number in (row.published_valid, row.published_test))
+    notes = []
+    for note, places in about.items():
+        which = "all" if len(places) == printed else listed([escape(place) for place in places])
+        notes.append(Markdown(f"{which}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"))
+    return notes
+
+
+def _printed(number: PublishedNumber | None) -> str:
+    if number is None:
+        return NOTHING
+    deviation = "" if number.std is None else f" ± {published(number.std)}"
+    return published(number.perplexity) + deviation + _mark(number.certainty == tables.RECALLED)
+
+
+def _printed_difference(difference: PublishedDifference | None) -> str:
+    if difference is None:
+        return NOTHING
+    decimals = len(published(difference.perplexity).partition(".")[2])
+    return signed(difference.perplexity, decimals) + _mark(difference.recalled)
+
+
+def _mark(recalled: bool) -> str:
+    return RECALLED_MARK if recalled else ""
+
+
+def _spread(value: Spread | None) -> str:
+    return NOTHING if value is None else spread(value.mean, value.deviation)
+
+
+def _each(values: tuple[int, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values))

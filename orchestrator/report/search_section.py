@@ -1,0 +1,194 @@
+"""What the page says of searches: the budget of each, what it found, and what was left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lm.record import perplexity
+from orchestrator.report.search_tables import SearchRow, not_searched, search_row
+from orchestrator.rounds import Searched
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found, State, front
+from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Objective, Search, Searching, Tune
+from orchestrator.sweep.searches import Searched as SearchedValue
+from orchestrator.wording import (
+    NOTHING,
+    Markdown,
+    counted,
+    duration,
+    escape,
+    listed,
+    number,
+    value_in_words,
+)
+
+_ENDS: dict[State, str] = {
+    "complete": "complete",
+    "stopped": "stopped early",
+    "diverged": "diverged",
+    "failed": "failed",
+    "running": "under way",
+}
+_OBJECTIVES: dict[Objective, str] = {
+    "validation": "Validation",
+    "parameters": "Parameters",
+    "decoder_parameters": "Decoder parameters",
+    "seconds": "Training time",
+}
+_BEST_SHOWN = 10
+
+
+def search_section(searches: Sequence[Searched]) -> dict[str, object]:
+    """The values for the page; nothing where nothing was searched."""
+    if not searches:
+        return {"search_rows": []}
+    tasks = [searched.task for searched in searches]
+    searching = tasks[0].searching
+    rows = [search_row(searched.task, searched.found, searched.best) for searched in searches]
+    several = isinstance(searching, Search) and len(searching.objectives) > 1
+    return {
+        "search_title": "Search" if isinstance(searching, Search) else "Tuning",
+        "search_how": _how(searching, ended=all(searched.ended for searched in searches)),
+        "search_space": _space(searching),
+        "search_rows": [_row_cells(row, searched) for row, searched in zip(rows, searches, strict=True)],
+        "search_fixed": Markdown(listed([f"`{path}`" for path in not_searched(tasks[0])])),
+        "search_edges": _edges(rows),
+        "search_untuned": _untuned(searches),
+        "search_best": [] if len(searches) > 1 or several else _best_cells(searches[0]),
+        "search_objectives": [_OBJECTIVES[name] for name in getattr(searching, "objectives", ())],
+        "search_front": _front_cells(searches[0]) if several else [],
+        **_importance(searches[0]),
+    }
+
+
+def _how(searching: Searching, *, ended: bool) -> Markdown:
+    stops = "nothing was stopped early"
+    if searching.scheduler is not None:
+        stops = f"{value_in_words(searching.scheduler)} stopped trials early, here alone"
+    asked = (
+        ""
+        if searching.trials is None
+        else f", {counted(searching.trials, 'trial')}{'' if isinstance(searching, Search) else ' for each variant'}"
+    )
+    return Markdown(
+        f"Sampler {escape(value_in_words(searching.sampler))}, sampler seed {searching.sampler_seed}, training seed "
+        f"{searching.training_seed}{asked}; {escape(stops)}. Validation alone decided, and the test set stayed closed: "
+        "it was opened for the trials of the ablation table, trained anew on seeds that the search never saw."
+        + ("" if ended else " **The search is not over yet.**")
+    )
+
+
+def _space(searching: Searching) -> list[tuple[Markdown, str]]:
+    """Every searched value with its range; those that a variant has instead come after."""
+    rows = [(Markdown(f"`{key}`"), _range(dimension)) for key, dimension in searching.space.items()]
+    own = searching.variants if isinstance(searching, Tune) else {}
+    return rows + [
+        (Markdown(f"`{key}`, of {escape(name)}"), _range(dimension))
+        for name, space in own.items()
+        for key, dimension in space.items()
+    ]
+
+
+def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
+    ends = [f"{row.states[state]} {word}" for state, word in _ENDS.items() if row.states.get(state)]
+    return {
+        "variant": row.variant,
+        "trials": row.trials,
+        "ends": ", ".join(ends) or NOTHING,
+        "epochs": f"{row.epochs:,}",
+        "seconds": duration(row.seconds),
+        "best": NOTHING if row.best is None else _valid(row.best),
+        "chosen": NOTHING if row.best is None else searched.task.in_words(row.best.values),
+        "fixed": ", ".join(row.fixed) or NOTHING,
+    }
+
+
+def _edges(rows: Sequence[SearchRow]) -> Markdown:
+    places = [f"{escape(row.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
+    if not places:
+        return Markdown("")
+    return Markdown(
+        f"**At the edge of its range**: {listed(places)}. The best value may lie outside, so that the search may have "
+        "cut this short."
+    )
+
+
+def _untuned(searches: Sequence[Searched]) -> Markdown:
+    """Which variants the table does not have, since no trial of their tuning came to its end."""
+    tuned = [one for one in searches if isinstance(one.task.searching, Tune)]
+    names = [escape(one.task.variant) for one in tuned if one.ended and one.best is None]
+    if not names:
+        return Markdown("")
+    return Markdown(
+        f"**Not tuned, since no trial was complete**: {listed(names)}. With the sweep file's values "
+        "no variant is compared with tuned ones; without a tuned baseline none is compared at all."
+    )
+
+
+def _best_cells(searched: Searched) -> list[dict[str, object]]:
+    complete = sorted((f for f in searched.found if f.state == "complete"), key=lambda f: (_nats(f), f.number))
+    return [_found_cells(searched, found) for found in complete[:_BEST_SHOWN]]
+
+
+def _front_cells(searched: Searched) -> list[dict[str, object]]:
+    found, names = sorted(front(searched.found), key=lambda f: f.objectives or ()), searched.task.objectives
+    return [
+        _found_cells(searched, one) | {"objectives": list(map(_objective, names, one.objectives or ()))}
+        for one in found
+    ]
+
+
+def _objective(name: Objective, value: float) -> str:
+    match name:
+        case "validation":
+            return number(perplexity(value))
+        case "seconds":
+            return duration(value)
+        case _:
+            return f"{value:,.0f}"
+
+
+def _found_cells(searched: Searched, found: Found) -> dict[str, object]:
+    return {
+        "number": found.number,
+        "valid": _valid(found),
+        "epochs": found.epochs,
+        "seconds": duration(found.seconds),
+        "chosen": searched.task.in_words(found.values),
+        "key": found.key,
+    }
+
+
+def _importance(searched: Searched) -> dict[str, object]:
+    """fANOVA's shares of the base's search, with their spread over seeds of the evaluator; why not, where not."""
+    complete = sum(found.state == "complete" for found in searched.found)
+    shares = None
+    if complete >= FEWEST_FOR_IMPORTANCE:
+        # Optuna takes a second to import, and only a report of a long search needs it.
+        from orchestrator.search.study import importance
+
+        shares = importance(searched.task, searched.found)
+    rows = [(Markdown(f"`{key}`"), f"{mean:.2f} ± {spread:.2f}") for key, (mean, spread) in (shares or {}).items()]
+    few = f"{counted(complete, 'complete trial')}, fewer than the {FEWEST_FOR_IMPORTANCE} it would take"
+    why = few if complete < FEWEST_FOR_IMPORTANCE else "not every value was searched in every trial"
+    return {"importance_rows": rows, "importance_why": "" if rows else why}
+
+
+def _range(dimension: SearchedValue) -> str:
+    match dimension:
+        case Choice() | Change():
+            words = ", ".join(dimension.options)
+        case Integer():
+            words = f"whole, {dimension.low} to {dimension.high}" + (", on a log scale" if dimension.log else "")
+        case _:
+            scale = ", on a log scale" if isinstance(dimension, LogUniform) else ""
+            words = f"{dimension.low:g} to {dimension.high:g}{scale}"
+    where = ", ".join(f"{path} is {value_in_words(value)}" for path, value in dimension.when.items())
+    return words + (f"; where {where}" if where else "")
+
+
+def _nats(found: Found) -> float:
+    return float("inf") if found.valid_nats is None else found.valid_nats
+
+
+def _valid(found: Found) -> str:
+    return NOTHING if found.valid_nats is None else number(perplexity(found.valid_nats))

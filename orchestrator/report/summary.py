@@ -1,0 +1,79 @@
+"""`summary.json`: what a report says in short, for the index of reports and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lm.files import write_text
+from lm.spec import Part
+from orchestrator.outcomes import Outcome, flat
+from orchestrator.report.answer import verdict_in_words
+from orchestrator.report.tables import AblationRow
+
+FILE = "summary.json"
+
+
+class Summary(Part):
+    """A report in short. `finished_at` is when the last of its trials settled, None where none has."""
+
+    name: str
+    question: str
+    scale: str
+    answer: str
+    finished_at: str | None
+    complete: int
+    planned: int
+    verdicts: dict[str, str]
+
+
+def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
+    """The bare verdict on every variant that is compared with the baseline, seeds that are missing included."""
+    compared = [row for row in rows if row.variant != baseline and not row.adaptive]
+    return {
+        row.variant: verdict_in_words(row.effect.verdict, margin) if row.effect else "not decided" for row in compared
+    }
+
+
+def summary(
+    name: str,
+    question: str,
+    scale: str,
+    answer: str,
+    verdicts: Mapping[str, str],
+    outcomes: Mapping[str, Sequence[Outcome]],
+) -> Summary:
+    """What the report of these outcomes says in short."""
+    trials = flat({variant: tuple(group) for variant, group in outcomes.items()})
+    ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
+    return Summary(
+        name=name,
+        question=question,
+        scale=scale,
+        answer=answer,
+        finished_at=max(ends, key=datetime.fromisoformat, default=None),
+        complete=sum(outcome.final is not None for outcome in trials),
+        planned=len(trials),
+        verdicts=dict(verdicts),
+    )
+
+
+def write_summary(folder: Path, summary: Summary) -> None:
+    """Write `summary.json` into a report's folder."""
+    write_text(folder / FILE, summary.model_dump_json(indent=2) + "\n")
+
+
+def read_summary(folder: Path) -> Summary | None:
+    """The summary in a report's folder, None where there is none; ValueError for one that cannot be read."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        return Summary.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise ValueError(f"{path}: {f'{place}: ' if place else ''}{problem['msg']}") from error

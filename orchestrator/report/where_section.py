@@ -1,0 +1,52 @@
+"""What the page says of where variants gain or lose: by the words' frequency, and along the test text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.noise import BLOCKS
+from orchestrator.outcomes import Outcome
+from orchestrator.report.where_tables import Differences, WhereRow, where_table
+from orchestrator.token_losses import CLASSES
+from orchestrator.wording import NOTHING, Markdown, escape, listed, signed
+
+
+def where_section(
+    outcomes: Mapping[str, tuple[Outcome, ...]], order: Sequence[str], baseline: str, folder: Path
+) -> dict[str, object]:
+    """The values for the page; draws `frequency` and `position`, variants in this order."""
+    table = where_table(outcomes, baseline)
+    if table is None:
+        return {"where_rows": []}
+    # matplotlib takes most of a second to import, and only a report needs it.
+    from orchestrator.report import curves
+
+    rows = sorted(table.rows, key=lambda row: order.index(row.variant))
+    by_class = [curves.FrequencyRow(row.variant, *_ends(row.by_class, outcomes[row.variant])) for row in rows]
+    by_block = [curves.PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
+    cut = curves.draw_frequency(folder, by_class, CLASSES, table.shares.tolist(), baseline)
+    moved = curves.draw_position(folder, by_block, baseline)
+    names = listed([escape(row.variant) for row in rows])
+    return {
+        "where_rows": [_cells(row) for row in rows],
+        "where_classes": CLASSES,
+        "where_shares": [f"{100 * share:.1f}%" for share in table.shares],
+        "where_blocks": BLOCKS,
+        "where_cut": cut,
+        "where_moved": moved,
+        "frequency_alt": Markdown(f"Difference in loss by how often the training text has the word, of {names}"),
+        "position_alt": Markdown(f"Difference in loss along the test text, of {names}"),
+    }
+
+
+def _ends(found: Differences, group: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
+    """Means, and the lowest and highest seeds, which a single seed does not have."""
+    nothing = [math.nan] * len(found.mean)
+    low, high = (nothing, nothing) if len(group) == 1 else (found.low.tolist(), found.high.tolist())
+    return found.mean.tolist(), low, high
+
+
+def _cells(row: WhereRow) -> tuple[str, list[str]]:
+    return row.variant, [NOTHING if math.isnan(value) else signed(value, 3) for value in row.by_class.mean]

@@ -1,0 +1,74 @@
+"""Where a variant gains or loses against the baseline: on which words, and along the test text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.comparison import is_adaptive
+from orchestrator.noise import Array
+from orchestrator.outcomes import Outcome
+from orchestrator.token_losses import TokenLosses
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Differences in nats per token, place by place: mean over seeds, lowest and highest seed; nan without tokens."""
+
+    mean: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class WhereRow:
+    """A variant's differences to the baseline's mean, by how often training has the word, and by block of the text."""
+
+    variant: str
+    by_class: Differences
+    by_block: Differences
+
+
+@dataclass(frozen=True)
+class Where:
+    """A row for every compared variant, and what share of the test tokens each class of words has."""
+
+    rows: tuple[WhereRow, ...]
+    shares: Array
+
+
+def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Where | None:
+    """The rows in the order of the plan; None where the baseline, or every other variant, lacks losses by token.
+
+    A variant with an incomplete seed is left out, as from the comparison, and so is an adaptive one.
+    """
+    base = _losses(outcomes[baseline])
+    if not base:
+        return None
+    classes, blocks = (
+        np.mean([one.classes for one in base], axis=0),
+        np.mean([one.blocks for one in base], axis=0),
+    )
+    rows = tuple(
+        WhereRow(
+            variant,
+            _differences([one.classes - classes for one in own]),
+            _differences([one.blocks - blocks for one in own]),
+        )
+        for variant, group in outcomes.items()
+        if variant != baseline and not is_adaptive(group) and (own := _losses(group))
+    )
+    return Where(rows, base[0].shares) if rows else None
+
+
+def _losses(group: Sequence[Outcome]) -> list[TokenLosses]:
+    """Those of all seeds, or none."""
+    found = [outcome.losses for outcome in group if outcome.losses is not None]
+    return found if len(found) == len(group) else []
+
+
+def _differences(seeds: Sequence[Array]) -> Differences:
+    table = np.stack(seeds)
+    return Differences(table.mean(axis=0), table.min(axis=0), table.max(axis=0))

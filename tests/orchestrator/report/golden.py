@@ -1,0 +1,54 @@
+"""A report of made-up trials; `python -m tests.orchestrator.report.golden` writes its golden files anew."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from orchestrator.sweep.designs import Ablation
+from tests.factories import CACHE, make_trial, settle, write_tokens
+from tests.orchestrator.report.pages import write
+
+FOLDER = Path(__file__).parent / "golden"
+FILES = ("report.md", "table.csv", "trials.csv", "table.tex", "summary.json")
+
+
+def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
+    """Write the report of the golden sweep into a folder; `order` -1 settles and plans its seeds backwards."""
+    tests = {
+        "full": (60.0, 60.2, 60.1),
+        "no A": (66.0, 66.3, 66.1),
+        "no B": (60.1, 60.15, 60.2),
+        "no A + no B": (69.0, 69.4, 69.3),
+        "wide": (58.0, 57.5, 61.0),
+        "shaky": (61.0, 60.5, None),
+    }
+    trials = []
+    for k, (variant, perplexities) in enumerate(tests.items()):
+        for seed, test in list(enumerate(perplexities, 1))[::order]:
+            trial = make_trial(variant, seed, batch_size=20 + k, change=f"change {k} | of `all`")
+            status = {"status": "complete"} if test else {"status": "diverged", "reason": "the loss is not finite"}
+            settle(place / "runs", trial, test or 61.0, **status)
+            if test:
+                write_tokens(place / "runs", trial, harder=0.2 * (variant == "no A"))
+            trials.append(trial)
+    cached = make_trial("neural cache", 1, cache=CACHE)
+    settle(place / "runs", cached, 55.0)
+    write(
+        place,
+        [*trials, cached],
+        ablation=Ablation("pairs", ("A", "B")),
+        published_scale=True,
+        pictures=pictures,
+        folder=place / "report",
+    )
+    return place / "report"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        made = make(Path(place))
+        FOLDER.mkdir(exist_ok=True)
+        for name in FILES:
+            shutil.copyfile(made / name, FOLDER / name)

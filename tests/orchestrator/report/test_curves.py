@@ -1,0 +1,214 @@
+"""Pictures from curves: what is drawn, what is cut off and said, and that bytes repeat."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from lm.record import Evaluation
+from orchestrator.report.curves import VariantCurves, draw_overview, draw_variants, learning, panels, series
+from tests.factories import FULL, make_curve
+
+
+def variant(name: str, *lasts: float, epochs: int | None = None, complete: bool = True) -> VariantCurves:
+    seeds = [make_curve(FULL, last, noise=k) for k, last in enumerate(lasts)]
+    if epochs is not None:
+        seeds[-1] = seeds[-1][:epochs]
+    return VariantCurves(name, name == "full", complete, tuple(map(tuple, seeds)))
+
+
+def flat(perplexity: float, epochs: int = 8) -> tuple[Evaluation, ...]:
+    point = make_curve(FULL, perplexity, epochs=1)[0]
+    nats = math.log(perplexity)
+    return tuple(
+        dataclasses.replace(point, epoch=epoch, seconds=10.0 * epoch, valid_nats_per_token=nats)
+        for epoch in range(1, epochs + 1)
+    )
+
+
+def test_the_same_curves_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
+    variants = [variant("full", 60.0, 61.0), variant("no weight drop", 70.0, 71.0)]
+    for folder in ("a", "b"):
+        with mpl.rc_context({"lines.linewidth": 7.0, "font.size": 20.0} if folder == "b" else {}):
+            draw_overview(tmp_path / folder, variants, 60.0)
+            draw_variants(tmp_path / folder, variants)
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == ["overview.svg", "variants.svg"]
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    picture = (tmp_path / "a" / "overview.svg").read_text(encoding="utf-8")
+    assert "<dc:date>" not in picture
+
+
+def test_high_first_epochs_are_cut_off_and_said(tmp_path: Path) -> None:
+    said = draw_overview(tmp_path, [variant("full", 60.0)], None)
+    assert said is not None
+    assert "above the top of the picture" in said
+    highest = max(point.valid_perplexity for point in make_curve(FULL, 60.0))
+    assert said.endswith(f"(highest {highest:.1f}).")
+    assert draw_overview(tmp_path, [VariantCurves("full", True, True, (flat(60.0),))], None) is None
+
+
+def test_the_range_holds_every_end_and_a_published_line_but_no_ruin() -> None:
+    low_end, ruin = (flat(60.0),), (flat(9e8),)
+    both = [VariantCurves("full", True, True, low_end), VariantCurves("ruin", False, True, ruin)]
+    window = series.window(both, 55.0)
+    assert window.low < 55.0
+    assert 60.0 < window.high < 600.0
+    assert window.cut == 8
+
+
+def test_a_variant_that_is_never_seen_is_named(tmp_path: Path) -> None:
+    seen = VariantCurves("full", True, True, (flat(60.0),))
+    lost = VariantCurves("lost", False, True, (flat(3.1e7),))
+    assert draw_overview(tmp_path, [seen, lost], None) == (
+        f"8 points lie above the top of the picture, {series.window([seen, lost], None).high:.1f} "
+        "(highest 3.10e+07); among them all of lost."
+    )
+    assert learning._label(lost) == "3.10e+07  lost"
+    with mock.patch.object(Axes, "text", autospec=True, side_effect=Axes.text) as text:
+        draw_variants(tmp_path, [seen, lost])
+    written = [(call.args[0].get_title(loc="left"), call.args[3]) for call in text.call_args_list]
+    assert written == [("lost", "above the picture")]
+
+
+def seconds_apart(seed: Sequence[Evaluation], factor: float) -> tuple[Evaluation, ...]:
+    return tuple(dataclasses.replace(point, seconds=point.seconds * factor) for point in seed)
+
+
+def test_one_ruin_among_many_does_not_set_the_range(tmp_path: Path) -> None:
+    several = [VariantCurves(f"v{k}", k == 0, True, (flat(60.0 + k),)) for k in range(6)]
+    ruined = [*several, VariantCurves("ruin", False, True, (flat(200.0),))]
+    assert series.window(ruined, None).high == series.window(several, None).high
+    said = draw_overview(tmp_path, ruined, None)
+    assert said is not None
+    assert said.endswith("among them all of ruin.")
+
+
+def test_the_mean_ends_where_the_first_seed_ends() -> None:
+    full = variant("full", 60.0, 62.0, epochs=5)
+    band = series.band(full.seeds, "epoch")
+    assert band is not None
+    assert band.across.tolist() == [1, 2, 3, 4, 5]
+    first, second = (seed[2].valid_nats_per_token for seed in full.seeds)
+    assert band.mean[2] == pytest.approx(math.exp((first + second) / 2))
+    assert (band.low[2], band.high[2]) == pytest.approx(tuple(sorted((math.exp(first), math.exp(second)))))
+
+
+def test_seconds_are_averaged_where_all_seeds_have_them() -> None:
+    steep = tuple(
+        dataclasses.replace(point, valid_nats_per_token=5.0 - 0.1 * point.epoch) for point in flat(60.0, epochs=8)
+    )
+    band = series.band([steep, seconds_apart(steep, 2.0)], "seconds")
+    assert band is not None
+    assert (band.across[0], band.across[-1]) == (20.0, 80.0)
+    # After 20 seconds the fast seed has had two epochs, the slow one one; after 80 eight and four.
+    assert np.log([band.low[0], band.mean[0], band.high[0]]) == pytest.approx([4.8, 4.85, 4.9])
+    assert np.log([band.low[-1], band.mean[-1], band.high[-1]]) == pytest.approx([4.2, 4.4, 4.6])
+
+
+def test_seeds_that_share_no_second_have_no_mean_but_can_be_drawn(tmp_path: Path) -> None:
+    apart = (flat(60.0, epochs=2), seconds_apart(flat(60.0, epochs=2), 10.0))
+    assert series.band(apart, "seconds") is None
+    assert draw_overview(tmp_path, [VariantCurves("full", True, True, apart)], None) is None
+
+
+def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_path: Path) -> None:
+    seed = make_curve(FULL, 60.0)
+    assert [(point.epoch, marker) for point, marker in series.events(seed)] == [(9, "o"), (13, "D")]
+    with mock.patch.object(learning, "draw_event", side_effect=learning.draw_event) as draw_event:
+        draw_overview(tmp_path, [VariantCurves("full", True, True, (tuple(seed),))], None)
+    drawn = [call.args[1:] for call in draw_event.call_args_list]
+    assert [(across, marker) for across, _, marker, _ in drawn] == [(9, "o"), (13, "D"), (90, "o"), (130, "D")]
+    assert [height for _, height, _, _ in drawn] == pytest.approx([seed[k].valid_perplexity for k in (8, 12)] * 2)
+
+
+def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tmp_path: Path) -> None:
+    many = [VariantCurves("full", True, True, (flat(60.0),))]
+    many += [VariantCurves(f"v{k}", False, True, (flat(60.0 + k / 4),)) for k in range(39)]
+    many += [VariantCurves("ruin", False, True, (flat(9e8),))]
+    window = series.window(many, None)
+    assert learning._told_apart(many, window) == {"full", *(f"v{k}" for k in range(31, 39))}
+    said = draw_overview(tmp_path, many, None)
+    assert said is not None
+    assert said.endswith("the 8 variants whose lowest points differ most from the baseline's; the other 32 are grey.")
+
+
+def test_letters_at_the_ends_do_not_cover_each_other() -> None:
+    places = [(0.93, 0.5 + 0.001 * k) for k in range(8)] + [(0.93, 0.99), (0.5, 0.5)]
+    heights = learning._spread(places)
+    beside = sorted(heights[:-1])
+    assert min(np.diff(beside)) > 0.999 * learning._APART
+    assert 0.0 <= beside[0] < beside[-1] <= 0.98
+    assert heights[-1] == 0.5
+
+
+def test_forty_variants_of_long_curves_make_a_sane_file(tmp_path: Path) -> None:
+    long = flat(60.0, epochs=500)
+    many = [VariantCurves(f"variant {k}", k == 0, True, (long, long), (1, 2)) for k in range(25)]
+    assert draw_variants(tmp_path, many) == (
+        "A picture has 24 panels at most: 1 variant more without one. Of the epochs one in 2 is drawn."
+    )
+    assert (tmp_path / "variants.svg").stat().st_size < 2**21
+
+
+def test_a_seed_looks_the_same_in_every_panel(tmp_path: Path) -> None:
+    seeds = (flat(60.0), flat(61.0))
+    both = [
+        VariantCurves("full", True, True, seeds, (1, 2)),
+        VariantCurves("one lost", False, True, seeds[1:], (2,)),
+    ]
+    with mock.patch.object(panels, "_line", side_effect=panels._line) as line:
+        draw_variants(tmp_path, both)
+    assert [call.args for call in line.call_args_list] == [(0,), (1,), (0,), (1,), (1,)]  # the legend, then the panels
+
+
+@pytest.mark.parametrize("ill", [math.nan, math.inf, 1e6])
+def test_losses_that_are_no_number_or_overflow_are_drawn_as_far_as_they_go(tmp_path: Path, ill: float) -> None:
+    good = flat(60.0)
+    bad = (*good[:3], dataclasses.replace(good[3], valid_nats_per_token=ill))
+    all_bad = tuple(dataclasses.replace(point, valid_nats_per_token=ill) for point in good)
+    variants = [
+        VariantCurves("full", True, True, (good, bad), (1, 2)),
+        VariantCurves("lost", False, False, (all_bad,), (1,)),
+    ]
+    said = draw_overview(tmp_path, variants, None)
+    draw_variants(tmp_path, variants)
+    assert said is not None
+    if math.isnan(ill):
+        assert said == "Without a loss that is a number, and so not drawn: lost."
+        with pytest.raises(ValueError, match="a picture needs a variant with a loss"):
+            draw_overview(tmp_path, variants[1:], None)
+    else:
+        assert said.startswith("9 points lie above")
+        assert said.endswith("(highest ∞); among them all of lost.")
+
+
+@pytest.mark.parametrize("value", [1.0, 59.99, 60.0, 173.2, 3e5])
+def test_a_single_point_and_any_range_can_be_drawn(tmp_path: Path, value: float) -> None:
+    draw_overview(tmp_path, [VariantCurves("full", True, True, (flat(value, epochs=1),))], None)
+
+
+def test_names_are_literal_text(tmp_path: Path) -> None:
+    names = ["full", "_hidden", "$\\frac$", "two\nlines", "<b>&", "a|b `c`", "long " * 60, "漢字 \u202e\x1b[31m"]
+    draw_overview(tmp_path, [variant(name, 60.0) for name in names], None)
+    draw_variants(tmp_path, [variant(name, 60.0) for name in names])
+
+
+def test_neither_pyplot_nor_a_report_without_pictures_is_imported() -> None:
+    code = (
+        "import sys; import orchestrator.report.page; assert 'matplotlib' not in sys.modules; "
+        "import orchestrator.report.curves; assert 'matplotlib.pyplot' not in sys.modules; "
+        "assert not {'torch', 'ray', 'mlflow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,229 @@
+"""`report.html`: the Markdown's text, nothing from a network, nothing that a name could run."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.outcomes import Outcome
+from orchestrator.report.html_page import hovering
+from orchestrator.report.html_page.body import html_body
+from tests.factories import CACHE, begin, make_curve, make_trial, settle
+from tests.orchestrator.report.pages import HOSTILE, render, write
+
+NAMES = (HOSTILE, "</script><script>alert(1)</script>", '" onmouseover="alert(1)', "<img src=x onerror=alert(1)>")
+TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "nav", "a", "main", "section", "div", "label", "input", "span"),
+    *("button", "p", "script", "h1", "h2", "h3", "blockquote", "strong", "em", "code", "pre", "img", "details"),
+    *("summary", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"),
+}
+
+
+@dataclass
+class Seen(HTMLParser):
+    """What a browser would make of the page."""
+
+    tags: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    cells: list[str] = field(default_factory=list)
+    _inside: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag in ("script", "td", "th"):
+            self._inside = tag
+            (self.scripts if tag == "script" else self.cells).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = "" if tag == self._inside else self._inside
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            (self.scripts if self._inside == "script" else self.cells)[-1] += data
+
+
+def seen(folder: Path) -> Seen:
+    page = Seen()
+    page.feed((folder / "report.html").read_text(encoding="utf-8"))
+    return page
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> tuple[str, Seen]:
+    """A report with hostile names everywhere, as Markdown and as HTML."""
+    trials = []
+    for count, name in enumerate(("full", *NAMES)):
+        for seed in (1, 2):
+            trial = make_trial(name, seed, change=name, batch_size=20 + count)
+            trials.append(trial)
+            settle(tmp_path / "runs", trial, 60.0 + count + seed / 10)
+    failed = make_trial("full", 3)
+    settle(tmp_path / "runs", failed, 60.0, status="failed", reason=NAMES[1])
+    text = write(
+        tmp_path, [*trials, failed], question=NAMES[3], name=NAMES[1], published_note=NAMES[2], command=NAMES[1]
+    )
+    (tmp_path / "report" / "report.md").unlink()
+    return text, seen(tmp_path / "report")
+
+
+def test_no_name_becomes_a_tag_an_attribute_or_a_script(page: tuple[str, Seen]) -> None:
+    _, html = page
+    assert {tag for tag, _ in html.tags} <= TAGS
+    assert not [name for _, attributes in html.tags for name in attributes if name.startswith("on")]
+    assert len(html.scripts) == 3
+    assert [attributes.get("type") for tag, attributes in html.tags if tag == "script"] == [
+        "application/json",
+        None,
+        None,
+    ]
+    assert html.cells.count(" ".join(NAMES[1].split())) >= 2
+    named = json.dumps(json.loads(html.scripts[0]))
+    assert all(json.dumps(" ".join(name.split()))[1:-1] in named for name in NAMES)
+
+
+def test_the_policy_lets_the_pages_own_scripts_run_and_nothing_else(page: tuple[str, Seen]) -> None:
+    _, html = page
+    policy = next(a["content"] for tag, a in html.tags if a.get("http-equiv") == "Content-Security-Policy")
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in html.scripts[1:]]
+    assert policy.startswith("default-src 'none'; script-src " + " ".join(f"'sha256-{one}'" for one in hashes) + ";")
+    assert "connect-src" not in policy and "http" not in policy
+    assert not any("\r" in script for script in html.scripts), "a browser would hash another text"
+
+
+def test_nothing_is_asked_of_a_network(page: tuple[str, Seen], tmp_path: Path) -> None:
+    _, html = page
+    for tag, attributes in html.tags:
+        assert tag not in ("link", "iframe", "base", "object")
+        assert not attributes.get("src") or tag == "img"
+        assert re.match(r"#|[\w.]+$|$", attributes.get("href", ""))
+    styles = re.findall(r"<style>(.*?)</style>", (tmp_path / "report/report.html").read_text(), flags=re.DOTALL)
+    assert len(styles) == 1 and not re.search(r"url\(|@import", styles[0])
+
+
+def test_its_tables_are_those_of_the_markdown(page: tuple[str, Seen]) -> None:
+    text, html = page
+    assert sum(sum(table) for table in render(text).tables) == len(html.cells)
+    assert [tag for tag, a in html.tags if a.get("class") == "scroll"] == ["div"] * len(render(text).tables)
+    assert [tag for tag, _ in html.tags].count("details") == text.count("<details>") > 0
+
+
+def test_html_that_is_not_a_bare_fold_is_text(tmp_path: Path) -> None:
+    told = html_body(
+        "# t\n\n<details onclick=x>\n<summary>s</summary>\n\n<b>b</b> [l](javascript:alert(1)) ![p](//e.org/p.svg)\n\n"
+        "</details>\n",
+        tmp_path,
+    )
+    html = told.before + told.after
+    assert "&lt;details onclick=x&gt;\n<summary>s</summary>" in html and "</details>" in html
+    assert "&lt;b&gt;b&lt;/b&gt; [l](javascript:alert(1))" in html and "<a" not in html
+    assert '<img src="//e.org/p.svg"' in html, "left to the page's policy, which loads nothing"
+
+
+def test_pictures_of_the_folder_are_inside_the_page(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("in/overview.svg", "out.svg", "in/note.txt"):
+        (tmp_path / name).write_text("<svg/>")
+    text = "".join(f"![{name}]({name})\n\n" for name in ("overview.svg", "../out.svg", "note.txt", "gone.svg"))
+    told = html_body(f"# t\n\n{text}caption\n\n## h\n\nend\n", tmp_path / "in")
+    sources = re.findall(r'src="([^",]*)', told.before)
+    assert sources == ["data:image/svg+xml;base64", "../out.svg", "note.txt", "gone.svg"]
+    assert "caption" in told.before and told.after.startswith("<h2"), "the curves end the picture's part"
+    assert told.title == "t" and [heading for _, heading in told.sections] == ["h"]
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    trials = [make_trial(name, seed, batch_size=20 + len(name)) for name in ("full", "b") for seed in (1, 2)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0 + trial.seed)
+    for folder in ("one", "two"):
+        write(tmp_path, trials, folder=tmp_path / folder)
+    for name in ("report.html", "curves.parquet", "table.tex", "summary.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_a_page_without_curves_needs_no_library(tmp_path: Path) -> None:
+    write(tmp_path, [make_trial("full", 1)])
+    assert (tmp_path / "report/report.html").stat().st_size < 100_000
+    assert len(seen(tmp_path / "report").scripts) == 1
+
+
+def outcome(variant: str, seed: int, perplexity: float = 60.0, **how: Any) -> Outcome:
+    trial = make_trial(variant, seed, **how)
+    return Outcome(trial, "unfinished", "", None, tuple(make_curve(trial.spec, perplexity, noise=seed)))
+
+
+def drawn(found: hovering.Hovered | None) -> list[dict[str, Any]]:
+    """The data of every set of lines."""
+    assert found is not None
+    sources: list[dict[str, Any]] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node, dict) and node.get("name") == "ColumnDataSource":
+            sources.append(dict(node["attributes"]["data"]["entries"]))
+        for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            look(part)
+
+    look(json.loads(found.json))
+    return sources
+
+
+def test_every_seed_and_their_mean_can_be_hovered() -> None:
+    outcomes = {
+        "full": (outcome("full", 1), outcome("full", 2)),
+        "b": (outcome("b", 1),),
+        "cache": (outcome("cache", 1, cache=CACHE),),
+    }
+    found = hovering.hovered_curves(outcomes, "full")
+    assert found is not None and found.listed[0].colour == "#000000"
+    assert [(source["variant"], source["seed"]) for source in drawn(found)] == [
+        (["full"] * 3, ["1", "2", "mean of 2"]),
+        (["b"], ["1"]),
+    ]
+    assert "mean" not in found.note
+
+
+def test_of_many_trials_means_are_drawn_and_of_many_points_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hovering, "MOST_TRIALS", 3)
+    monkeypatch.setattr(hovering, "MOST_POINTS", 20)
+    outcomes = {name: (outcome(name, 1), outcome(name, 2)) for name in ("full", "b")}
+    found = hovering.hovered_curves(outcomes, "full")
+    assert [source["seed"] for source in drawn(found)] == [["mean of 2"], ["mean of 2"]]
+    epochs = drawn(found)[0]["xs"][0]
+    assert epochs["shape"] == [8]
+    assert gzip.decompress(base64.b64decode(epochs["array"]["data"]))[::4] == bytes(range(2, 17, 2))
+    assert found is not None and "more than 3 trials" in found.note and "One epoch in 2 is drawn" in found.note
+
+
+def test_a_loss_that_was_lost_leaves_a_gap_and_nothing_else_fails() -> None:
+    lost = outcome("full", 1, 1e40)
+    assert hovering.hovered_curves({"full": (lost,)}, "full") is not None
+
+
+def test_a_thousand_long_trials_make_a_page_of_a_few_megabytes() -> None:
+    one = outcome("full", 1, epochs=500, finetune=None)
+    outcomes = {f"variant {count}": (one,) for count in range(1000)}
+    found = hovering.hovered_curves(outcomes, "variant 0")
+    assert found is not None and len(found.json) < 2_000_000
+    assert found.listed == [] and "1,000 variants are too many for colours" in found.note
+    assert len(drawn(found)) == 1
+
+
+def test_an_unfinished_seed_does_not_bend_the_mean(tmp_path: Path) -> None:
+    trials = [make_trial("full", seed) for seed in (1, 2)]
+    settle(tmp_path / "runs", trials[0], 60.0)
+    begin(tmp_path / "runs", trials[1], 60.0, epochs=3)
+    write(tmp_path, trials)
+    data = json.loads(seen(tmp_path / "report").scripts[0])
+    assert "mean of 2" in json.dumps(data)

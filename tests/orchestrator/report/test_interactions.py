@@ -1,0 +1,127 @@
+"""The page of a sweep whose design tells interactions, and of one that does not."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.sweep.designs import Ablation, Design, Factors
+from orchestrator.trial import Trial
+from tests.factories import make_trial, settle
+from tests.orchestrator.report.pages import HOSTILE, render, write
+from tests.orchestrator.report.test_head_section import section
+
+COSTS = {"A": 1.1, "B": 1.2, "C": 1.0}
+
+
+def settled(runs: Path, ablation: Ablation, seeds: int = 2, *, without: str | None = None) -> list[Trial]:
+    """Perplexities that multiply by each factor's cost, by 1.5 once more where A and B are both away."""
+    trials = []
+    for k, away in enumerate((Factors(), *ablation.removals)):
+        test = 60.0 * (1.5 if {"A", "B"} <= away else 1.0)
+        for factor in away:
+            test *= COSTS.get(factor, 1.0)
+        for seed in range(1, seeds + 1):
+            trials.append(make_trial(ablation.variant(away) or "full", seed, batch_size=20 + k))
+            if trials[-1].variant != without or seed > 1:
+                settle(runs, trials[-1], test * (1 + np.random.default_rng([k, seed]).normal(0, 3e-4)))
+    return trials
+
+
+def page(tmp: Path, design: Design, *factors: str, **how: object) -> tuple[str, dict[str, dict[str, str]]]:
+    """The page, and its contrasts by kind and name as `interactions.csv` has them."""
+    ablation = Ablation(design, factors)
+    text = write(tmp, settled(tmp / "runs", ablation, **how), ablation=ablation)  # type: ignore[arg-type]
+    assert all(len(set(rows)) == 1 for rows in render(text).tables)
+    path = tmp / "report" / "interactions.csv"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return text, {f"{row['kind']} {row['contrast']}": row for row in csv.DictReader(lines)}
+
+
+def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp_path: Path) -> None:
+    text, rows = page(tmp_path, "both", "A", "B", "C")
+    verdicts = {name: row["verdict"] for name, row in rows.items()}
+    assert verdicts == {
+        "alone A": "hurts",
+        "alone B": "hurts",
+        "alone C": "not decided",
+        "interaction A × the rest": "costs more together",
+        "interaction B × the rest": "costs more together",
+        "interaction C × the rest": "not decided",
+    }
+    assert float(rows["alone A"]["perplexity_ratio"]) == pytest.approx(1.1 * 1.5, rel=1e-3)
+    row = rows["interaction A × the rest"]
+    assert float(row["perplexity_ratio"]) == pytest.approx(1.5, rel=2e-3)
+    low, high = float(row["perplexity_ratio_low"]), float(row["perplexity_ratio_high"])
+    assert low < float(row["perplexity_ratio"]) < high
+    found = section(text, "Interactions")
+    assert "| A × the rest | interaction | +0.40" in found
+    assert "| **costs more together** |" in found
+    assert "simultaneous over 6 contrasts" in found
+    assert "they cover the noise of seeds alone" in found
+    assert "(interactions.csv)" in found
+    assert "defining relation" not in found and "Aliases" not in found
+
+
+def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path: Path) -> None:
+    for design in ("pairs", "factorial"):
+        text, rows = page(tmp_path / design, design, "A", "B", "C")  # type: ignore[arg-type]
+        decided = {name for name, row in rows.items() if row["verdict"] == "costs more together"}
+        assert decided == {"interaction A × B"}
+        assert float(rows["interaction A × B"]["perplexity_ratio"]) == pytest.approx(1.5, rel=2e-3)
+        assert "## Interactions" in text
+    assert float(rows["main effect B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
+    assert rows["main effect C"]["verdict"] == "not decided"
+
+
+def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> None:
+    text, rows = page(tmp_path, "half", "A", "B", "C", "D")
+    assert rows["interaction A × B"]["aliases"] == "C × D"
+    assert "| A × B | interaction | +0.4" in text and "| C × D | **costs more together** (or an alias does) |" in text
+    assert "| none of one or two |" in text
+    assert "defining relation of the fraction is I = A × B × C × D: an effect cannot be told" in text
+
+
+def test_add_one_in_tells_what_each_brings_alone(tmp_path: Path) -> None:
+    text, rows = page(tmp_path, "add_one_in", "A", "B", "C")
+    assert list(rows) == ["alone A", "alone B", "alone C"]
+    assert "## Each component alone" in text and "An interaction is" not in text
+
+
+@pytest.mark.parametrize("design", ["leave_one_out", "none"])
+def test_other_designs_have_no_such_section(tmp_path: Path, design: Design) -> None:
+    text, rows = page(tmp_path, design, "A", "B", "C")
+    assert not rows
+    assert "## Interactions" not in text and "## Each component alone" not in text
+
+
+def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
+    text, rows = page(tmp_path, "both", "A", "B", "C", without="only B")
+    assert [name for name, row in rows.items() if row["reason"]] == ["alone B", "interaction B × the rest"]
+    assert "| B × the rest | interaction | – | – | not decided (only B not complete) |" in text
+    assert "simultaneous over 4 contrasts" in text
+
+
+def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
+    trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
+    once = write(tmp_path, trials, ablation=ablation)
+    twice = write(tmp_path, trials, ablation=ablation, looks=(2, 4))
+    assert "The brackets are 95% intervals (Šidák)" in once
+    assert "The brackets are 97.5% intervals (Šidák)" in twice
+
+
+def test_one_seed_decides_nothing(tmp_path: Path) -> None:
+    text, rows = page(tmp_path, "pairs", "A", "B", seeds=1)
+    assert rows["interaction A × B"]["reason"] == "one seed: the seed noise is unknown"
+    assert "No interval is given; the last column says why." in text
+
+
+def test_any_name_stays_text(tmp_path: Path) -> None:
+    name = " ".join(HOSTILE.split())
+    text, rows = page(tmp_path, "half", "A", name, "C")
+    assert list(rows) == ["main effect A", f"main effect {name}", "main effect C"]
+    assert "## Main effects" in text and "An interaction is" not in text
+    assert f"I = A × {name} × C" in render(text).text.replace("\\", "")

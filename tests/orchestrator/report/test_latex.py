@@ -1,0 +1,59 @@
+"""`table.tex`: the page's rows as a tabular that LaTeX takes, whatever a name holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from orchestrator.report.latex import escaped
+from tests.factories import CACHE, make_trial, settle
+from tests.orchestrator.report.pages import HOSTILE, write
+from tests.orchestrator.report.test_tables import Number, Paper
+
+
+def table(tmp_path: Path) -> str:
+    names = ("full", r"50% \of_a & {b} #1 $x$ ~^", HOSTILE)
+    trials = [make_trial(name, seed, batch_size=20 + k) for k, name in enumerate(names) for seed in (1, 2)]
+    trials += [make_trial("neural cache", seed, cache=CACHE) for seed in (1, 2)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0 + len(trial.variant) + trial.seed / 10)
+    papers = {"full": Paper(Number(61.2, std=0.2), Number(58.8, "recalled"))}
+    write(tmp_path, trials, published=papers, name="ablation\nof parts")
+    return (tmp_path / "report" / "table.tex").read_text(encoding="utf-8")
+
+
+def test_every_row_has_every_column(tmp_path: Path) -> None:
+    text = table(tmp_path)
+    columns = re.search(r"\\begin\{tabular\}\{(\w+)\}", text)
+    rows = [line for line in text.splitlines() if line.endswith(r" \\")]
+    assert columns is not None and len(rows) == 5
+    assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {len(columns.group(1))} == {8}
+    assert [line for line in text.splitlines() if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
+    assert (
+        text.splitlines()[0]
+        == "% ablation of parts, scale laptop, differences with 95% intervals, corpus pydoc, seeds 1, 2"
+    )
+
+
+def test_braces_and_mathematics_are_balanced(tmp_path: Path) -> None:
+    for line in table(tmp_path).splitlines():
+        bare = re.sub(r"\\[{}$]", "", line)
+        assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
+        assert line.isascii(), "no package is needed for its characters"
+
+
+def test_numbers_are_those_of_the_page(tmp_path: Path) -> None:
+    text = table(tmp_path)
+    assert (
+        r"full & changes full & $1{,}234{,}567$ & $67.36 \pm 0.07$ & $64.15 \pm 0.07$ & \textendash{} & baseline & "
+        in text
+    )
+    assert r"$61.2 \pm 0.2$ / $58.8$\textdagger{} \\" in text and "from memory" in text
+    assert re.search(r"& \$\+[\d.]+ \[\+[\d.]+, \+[\d.]+\]\$ & hurts & ", text)
+    assert "adaptive, not compared" in text
+
+
+def test_any_text_is_printed_as_it_is() -> None:
+    assert escaped(r"\a_b{c}") == r"\textbackslash{}a\_b\{c\}"
+    assert escaped("[x]\n% --- 'y' −1") == (r"{[}x{]} \% {-}{-}- \textquotesingle{}y\textquotesingle{} \ensuremath{-}1")
+    assert escaped("a -> b\x00\u202e") == r"a \ensuremath{\to} b"

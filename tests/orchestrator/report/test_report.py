@@ -1,0 +1,247 @@
+"""The page as a reader gets it: the answer for every case, escaping, repeatability."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from orchestrator.trial import Trial
+from tests.factories import CACHE, begin, make_trial, settle, write_tokens
+from tests.orchestrator.report.pages import HOSTILE, answer, render, write
+from tests.orchestrator.report.test_tables import Number, Paper
+
+Sweep = Callable[..., list[Trial]]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    """Settles variants given as test perplexities, one a seed; None leaves a trial missing."""
+
+    def build(**variants: list[float | None]) -> list[Trial]:
+        trials = []
+        for k, (variant, tests) in enumerate(variants.items()):
+            for seed, test in enumerate(tests, 1):
+                trial = make_trial(variant, seed, batch_size=20 + k)
+                trials.append(trial)
+                if test is not None:
+                    settle(tmp_path / "runs", trial, test)
+        return trials
+
+    return build
+
+
+def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
+    assert answer(write(tmp_path, trials)) == (
+        "At scale laptop, test perplexity is higher with c (+20.00) and b (+10.00) and lower with d (−10.05) than with "
+        "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide e."
+    )
+
+
+def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
+    close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
+    assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
+        "At scale laptop, 2 seeds decide nothing: the 95% simultaneous intervals of 6 changes contain zero."
+    )
+
+
+def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:
+    close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdefg")}
+    assert answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **close))).endswith(
+        "; 2 seeds do not decide 5 other changes."
+    )
+
+
+def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: Path, sweep: Sweep) -> None:
+    worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
+    assert answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse))) == (
+        "At scale laptop, test perplexity is higher with 9 changes (from +10.00 with head 0 to +90.0 with head 8) and "
+        "lower with better (−10.00) than with full (95% simultaneous intervals over 2 seeds exclude zero)."
+    )
+
+
+def test_one_noisy_variant_does_not_hide_the_others(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[60.0, 60.01], b=[70.0, 70.01], c=[150.0, 400.0], d=[90.0, 90.01]))
+    assert "from mean losses: where seeds lie far apart, it is not that of the means shown" in text
+    assert "deviations lie between 0.0079% and 100% of perplexity." in text
+
+
+def test_what_has_no_larger_effect_than_the_margin(tmp_path: Path, sweep: Sweep) -> None:
+    same = {"full": [60.0, 60.01, 60.02], "b": [60.01, 60.0, 60.03], "c": [70.0, 70.01, 70.02]}
+    text = write(tmp_path, sweep(**same))
+    assert "; b has no effect larger than 0.5% of perplexity." in answer(text)
+    assert "| **no effect larger than 0.5%** |" in text and "more seed" not in answer(text)
+    text = write(tmp_path, sweep(**same), margin=1e-5)
+    assert "| not decided (more than 100 more seeds would be needed) |" in text
+    assert "*no effect larger than 0.001%* that the whole interval lies within 0.001% of perplexity" in text
+
+
+def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.1], b=[70.0, 70.3])
+    text = write(tmp_path, trials)
+    assert "**They cover the noise of the seeds alone**" in text
+    assert "Losses of one seed number correlate by +0.80 over variants; not surely above zero" in text
+    for trial in trials:
+        write_tokens(tmp_path / "runs", trial)
+    assert "that of another training run (the seeds) and that of another test text (its 16 blocks" in write(
+        tmp_path, trials
+    )
+
+
+def test_the_convention_differs_by_a_share_where_perplexities_are_large(tmp_path: Path, sweep: Sweep) -> None:
+    def said(*tests: float) -> str:
+        found = re.search(r"divides by all rows, (.*?);", write(tmp_path, sweep(full=list(tests))))
+        return found.group(1) if found else ""
+
+    assert said(60.0, 60.3) == "differs by at most 0.029 here"
+    assert said(60.0, 3e7) == "differs by at most 0.19% here"
+
+
+def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
+    assert answer(text) == (
+        "At scale laptop, with one seed nothing is decided about b, since the seed noise is unknown."
+    )
+    assert "| 70.00 | 1 | +10.00 | not decided (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
+    assert "No interval is given: one seed: the seed noise is unknown." in text
+
+
+def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[60.0, 60.0], b=[70.0, 70.0], c=[60.0, 60.0]))
+    assert answer(text) == (
+        "At scale laptop, c equals full in every seed; nothing is decided about b, "
+        "since the seeds do not differ, so the seed noise cannot be estimated."
+    )
+
+
+def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, None], c=[None, None])
+    text = write(tmp_path, trials)
+    assert answer(text) == "At scale laptop, b and c have seeds that are not complete and no verdict."
+    assert "3 of 6 planned trials complete, 3 missing. An interim page" in text
+    assert "not decided (1 of 2 seeds missing)" in text
+    assert "not decided (no seed is complete)" in text
+    trials.append(make_trial("full", 3))
+    assert answer(write(tmp_path, trials)) == (
+        "At scale laptop, nothing can be compared yet: 2 of 3 seeds of full complete."
+    )
+
+
+def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[None], b=[None]))
+    assert answer(text) == "At scale laptop, nothing is complete yet, so there is no answer."
+    assert "overview.svg" not in text
+    assert answer(write(tmp_path, sweep(full=[60.0, 61.0]))) == (
+        "At scale laptop, full reaches test perplexity 60.50 ± 0.71 (2 seeds), and nothing is compared with it."
+    )
+
+
+def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep) -> None:
+    text = write(tmp_path, sweep(full=[70.0, 70.2], softmax=[60.0, 60.2]), baseline="softmax")
+    assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
+    assert re.search(r"^\| full .*\| \*\*hurts\*\* \|", text, re.MULTILINE)
+    assert answer(text).startswith("At scale laptop, test perplexity is higher with full")
+    assert "than with softmax (95%" in answer(text) and "A difference is to `softmax`" in text
+
+
+def test_the_baseline_must_be_there(tmp_path: Path, sweep: Sweep) -> None:
+    with pytest.raises(ValueError, match="compares with the variant 'full'"):
+        write(tmp_path, sweep(b=[60.0]))
+
+
+def test_trials_that_did_not_end_well_are_all_there_with_their_reason(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    lost = [make_trial("b", seed, epochs=12 + seed) for seed in (1, 2, 3, 4)]
+    settle(tmp_path / "runs", lost[0], 1.0, status="diverged", reason="not finite in train, epoch 3, step 321")
+    settle(tmp_path / "runs", lost[1], 1.0, status="failed", reason="OSError: disk | full\nat line 3 " + "x" * 400)
+    begin(tmp_path / "runs", lost[2], 60.0, epochs=4)
+    text = write(tmp_path, [*trials, *lost])
+    assert (
+        "| b | 1 | diverged | not finite in train, epoch 3, step 321; learning rate 30, gradient norm 1.23e+03 |"
+        in text
+    )
+    assert "| b | 2 | failed | OSError: disk \\| full at line 3 … (whole in trials.csv) |" in text
+    assert "| b | 3 | unfinished | stands after epoch 4, stage train |" in text
+    assert "| b | 4 | missing | no epoch finished yet |" in text
+    assert "2 of 6 planned trials complete, 1 diverged, 1 failed, 1 unfinished, 1 missing." in text
+
+
+def test_an_adaptive_variant_is_kept_out_of_the_answer(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
+    cached = [make_trial("neural cache", seed, cache=CACHE) for seed in (1, 2)]
+    for trial in cached:
+        settle(tmp_path / "runs", trial, 40.0)
+    text = write(tmp_path, [*trials, *cached])
+    assert "neural cache" not in answer(text)
+    assert "adaptive, not compared" in text
+    assert "| neural cache | 500, 0.1, 1 | 44.00 ± 0.00 | 42.00 ± 0.00 | 44.00 ± 0.00 | 40.00 ± 0.00 |" in text
+    assert "Not drawn, since a cache changes nothing in training: neural cache." in text
+
+
+def test_published_numbers_are_placed(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
+    elsewhere = write(tmp_path, trials)
+    assert "**They belong to another scale**" in elsewhere
+    assert "| 60.0† / 57.3 |" in elsewhere
+    assert "† from memory" in elsewhere
+    assert "another scale" not in write(tmp_path, trials, published_scale=True)
+    assert "No published numbers belong to these variants." in write(tmp_path, trials, published={})
+
+
+def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_difference(
+    tmp_path: Path, sweep: Sweep
+) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
+    base = Paper(None, Number(57.3, std=0.2))
+    papers = {"full": base, "b": Paper(None, Number(68.9, "recalled")), "c": Paper(None, Number(77.04))}
+    text = write(tmp_path, trials, published=papers)
+    assert "| – / 57.3 ± 0.2 | – |" in text
+    assert "| – / 68.9† | +11.6† |" in text
+    assert "| – / 77.04 | +19.74 |" in text
+    recalled = {"full": Paper(None, Number(57.3, "recalled")), "c": papers["c"]}
+    assert "| – / 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
+
+
+def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    for certainty, line in (("seed", 57.0), ("code", 57.0), ("recalled", None)):
+        with mock.patch("orchestrator.report.curves.draw_overview", return_value=None) as drawing:
+            papers = {"full": Paper(Number(57.0, certainty), None)}
+            write(tmp_path, trials, published=papers, published_scale=True, pictures=True)
+        assert drawing.call_args.args[2] == line
+
+
+def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
+    papers = {
+        "full": Paper(Number(60.0, note="a | misprint"), Number(57.3, note="a | misprint")),
+        "b": Paper(None, Number(68.9, note="long " * 60)),
+        "c": Paper(None, Number(77.0)),
+    }
+    text = write(tmp_path, trials, published=papers, published_scale=True)
+    assert "- full (validation) and full (test): a \\| misprint\n- b (test): long long" in text
+    assert "long …\n" in text
+    render(text)
+    assert "Notes on the published numbers" not in write(tmp_path, trials, published=papers)
+    same = {variant: Paper(Number(60.0, note="unclear"), Number(57.3, note="unclear")) for variant in ("full", "b")}
+    assert "\n- all: unclear\n" in write(tmp_path, trials, published=same, published_scale=True)
+    assert "Notes on the published numbers" not in write(tmp_path, trials, published_scale=True)
+
+
+def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    hostile = [make_trial(HOSTILE, seed, change=HOSTILE, batch_size=3) for seed in (1, 2)]
+    settle(tmp_path / "runs", hostile[0], 70.0)
+    settle(tmp_path / "runs", hostile[1], 70.0, status="failed", reason=HOSTILE)
+    text = write(tmp_path, [*trials, *hostile], question=HOSTILE, name=HOSTILE, published_note=HOSTILE, command=HOSTILE)
+    page = render(text)
+    assert all(len(set(rows)) == 1 for rows in page.tables)
+    assert len(page.tables) == 6
+    assert page.links == ["table.csv", "trials.csv", "curves.parquet", "table.tex", "report.html"]
+    assert page.text.count(" ".join(HOSTILE.split())) >= 4
+    assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))

@@ -1,0 +1,116 @@
+"""What the page says of searches: budgets, edges, what was left as it is, the front."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from orchestrator.records import Records
+from orchestrator.report.search_tables import not_searched, search_row
+from orchestrator.rounds import Searched, known, search_tasks
+from orchestrator.search.ledger import Found
+from orchestrator.search.task import SearchTask
+from tests.factories import make_trial, settle
+from tests.orchestrator.report.pages import render, write
+from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find
+
+
+def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> Found:
+    state = "stopped" if perplexity is None else "complete"
+    nats = None if perplexity is None else math.log(perplexity)
+    objectives = None if nats is None else (nats,)
+    values = {"optimizer.learning_rate": rate}
+    made = {"state": state, "epochs": 4, "seconds": 30.0, "valid_nats": nats, "objectives": objectives, "reason": None}
+    return Found(number=number, values=values, key=f"{number:016x}", **made | how)  # type: ignore[arg-type]
+
+
+def page(tmp_path: Path, *searches: Searched) -> str:
+    trials = [make_trial("full", seed) for seed in (1, 2)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 100.0)
+    return write(tmp_path, trials, searches=searches)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> SearchTask:
+    return search_tasks(at_paper(tmp_path, SEARCH))[0]
+
+
+def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Path, task: SearchTask) -> None:
+    running = found(3, None, state="running", epochs=1)
+    trials = (found(0, 120.0, 5.0), found(1, None), found(2, 110.0, 7.0))
+    text = page(tmp_path, Searched(task, tmp_path / "none", (*trials, running)))
+    assert "| best found | 4 | 2 complete, 1 stopped early, 1 under way | 13 | 2.0 min | 110.00 |" in text
+    assert "**The search is not over yet.**" in text
+    best = text[text.index("The best by validation") :]
+    assert best.index("| 2 | 110.00 |") < best.index("| 0 | 120.00 |")
+    assert "The importance of the values is not shown: 2 complete trials, fewer than the 20" in text
+    assert all(len(set(rows)) == 1 for rows in render(text).tables)
+
+
+@pytest.mark.parametrize(("rate", "is_edge"), [(9.95, True), (0.1, True), (5.0, False), (0.2, False)])
+def test_a_best_value_at_the_edge_of_its_range_is_named(
+    tmp_path: Path, task: SearchTask, rate: float, is_edge: bool
+) -> None:
+    text = page(tmp_path, Searched(task, tmp_path / "none", (found(0, 110.0, rate),)))
+    assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
+
+
+def test_what_is_not_searched_is_named(task: SearchTask) -> None:
+    left = not_searched(task)
+    assert "dropout.weight" in left
+    assert "penalties.activation" in left
+    assert "epochs" in left
+    assert "optimizer.learning_rate" not in left
+
+
+def test_a_front_shows_every_objective(tmp_path: Path) -> None:
+    text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  objectives: [validation, parameters]\n  scheduler: null\n")
+    task = search_tasks(at_paper(tmp_path, text))[0]
+    trials = (
+        found(0, 120.0, objectives=(math.log(120.0), 2000.0)),
+        found(1, 110.0, objectives=(math.log(110.0), 1e6)),
+        found(2, 115.0, objectives=(math.log(115.0), 1e6)),
+    )
+    text = page(tmp_path, Searched(task, tmp_path / "none", trials))
+    front = text[text.index("The Pareto front") : text.index("The importance")]
+    assert "| 1 | 110.00 | 1,000,000 |" in front
+    assert "| 0 | 120.00 | 2,000 |" in front
+    assert "115.00" not in front
+    assert all(len(set(rows)) == 1 for rows in render(text).tables)
+
+
+def test_importance_is_shown_of_a_long_search(tmp_path: Path, task: SearchTask) -> None:
+    rates = [0.1 * 1.2**i for i in range(24)]
+    trials = tuple(found(i, 100.0 + abs(math.log(rate)), rate) for i, rate in enumerate(rates))
+    assert "| `optimizer.learning_rate` | 1.00 ± 0.00 |" in page(tmp_path, Searched(task, tmp_path / "none", trials))
+
+
+def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_path: Path) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    records = Records(tmp_path / "runs")
+    for task in search_tasks(sweep):
+        values = {"optimizer.learning_rate": 0.005, "dropout.weight": 0.1, "penalties.activation": 1.0}
+        find(records, task, ({key: values[key] for key in task.space}, 4.0), (dict.fromkeys(task.space, 1.0), None))
+    searches = known(sweep, records).searches
+    text = page(tmp_path, *searches)
+    assert "## Tuning" in text
+    assert "2 trials for each variant" in text
+    row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
+    assert row.endswith("| dropout.weight |")
+    assert {search_row(s.task, s.found, s.best).trials for s in searches} == {2}
+    assert "| `optimizer.learning_rate`, of Adam | 0.0001 to 0.01, on a log scale |" in text
+    assert "Not tuned" not in text
+
+
+def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: Path) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    records = Records(tmp_path / "runs")
+    for task in search_tasks(sweep):
+        nats = None if task.variant == "no AR" else 4.0
+        find(records, task, (dict.fromkeys(task.space, 0.005), nats), (dict.fromkeys(task.space, 0.006), None))
+    now = known(sweep, records)
+    assert {trial.variant for trial in now.trials} == {"full", "no weight-dropping", "Adam"}
+    assert "**Not tuned, since no trial was complete**: no AR." in page(tmp_path, *now.searches)

@@ -1,0 +1,173 @@
+"""Rows from records: what is averaged, what is compared, and what is kept out of the comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lm.spec import SgdHalving, stage_keys
+from orchestrator.comparison import compare_variants, equal_variants
+from orchestrator.outcomes import Outcome, read_outcomes
+from orchestrator.records import Records
+from orchestrator.report.csv_tables import table_csv, trials_csv
+from orchestrator.report.tables import AblationRow, PublishedDifference, ablation_table, cache_table, stage_table
+from orchestrator.trial import Trial
+from tests.factories import CACHE, CORPUS, begin, make_trial, settle
+
+
+@dataclass(frozen=True)
+class Number:
+    perplexity: float
+    certainty: str = "seed"
+    std: float | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Paper:
+    valid: Number | None
+    test: Number | None
+
+
+PAPERS = {"full": Paper(Number(60.0), Number(57.3)), "no weight drop": Paper(None, Number(68.9))}
+
+
+def read(runs: Path, trials: list[Trial]) -> tuple[dict[str, tuple[Outcome, ...]], dict[str, AblationRow]]:
+    outcomes = read_outcomes(trials, Records(runs))
+    rows = ablation_table(outcomes, compare_variants(outcomes, "full"), PAPERS, "full")
+    return outcomes, {row.variant: row for row in rows}
+
+
+def two_variants(runs: Path, full: list[float], other: list[float]) -> list[Trial]:
+    trials = [make_trial("full", seed) for seed in range(1, len(full) + 1)]
+    trials += [make_trial("no weight drop", seed, batch_size=7) for seed in range(1, len(other) + 1)]
+    for trial, test in zip(trials, [*full, *other], strict=True):
+        settle(runs, trial, test)
+    return trials
+
+
+def test_means_are_of_perplexities_and_differences_of_losses(tmp_path: Path) -> None:
+    _, rows = read(tmp_path, two_variants(tmp_path, [60.0, 61.0, 62.0], [70.0, 72.0, 74.0]))
+    row = rows["no weight drop"]
+    assert row.test is not None and row.effect is not None
+    assert (row.test.mean, row.test.deviation, row.test.n) == (pytest.approx(72.0), pytest.approx(2.0), 3)
+    assert row.effect.nats == pytest.approx(math.log(70 * 72 * 74 / (60 * 61 * 62)) / 3)
+    assert row.effect.verdict == "hurts"
+    geometric = (60 * 61 * 62) ** (1 / 3), (70 * 72 * 74) ** (1 / 3)
+    assert row.change_in_perplexity == pytest.approx(geometric[1] - geometric[0])
+    assert row.interval_in_perplexity is not None
+    assert 0 < row.interval_in_perplexity.low < row.change_in_perplexity < row.interval_in_perplexity.high
+
+
+def test_published_numbers_stand_beside_with_their_difference(tmp_path: Path) -> None:
+    _, rows = read(tmp_path, two_variants(tmp_path, [60.0], [70.0]))
+    assert rows["no weight drop"].published_difference == PublishedDifference(11.6, recalled=False)
+    assert rows["no weight drop"].published_valid is None
+    assert rows["full"].published_difference is None
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [("diverged", "1 of 2 seeds diverged"), ("failed", "1 of 2 seeds failed")]
+)
+def test_survivors_are_not_judged(tmp_path: Path, status: str, reason: str) -> None:
+    trials = two_variants(tmp_path, [60.0, 60.1], [70.0])
+    lost = make_trial("no weight drop", 2, batch_size=7)
+    settle(tmp_path, lost, 70.0, status=status, reason="why")
+    outcomes, rows = read(tmp_path, [*trials, lost])
+    row = rows["no weight drop"]
+    assert row.effect is not None
+    assert (row.effect.interval, row.effect.verdict, row.effect.reason) == (None, "not decided", reason)
+    assert (row.complete, row.seeds) == (1, 2)
+    assert [outcome.status for outcome in outcomes["no weight drop"]] == ["complete", status]
+
+
+def test_an_incomplete_baseline_is_compared_with_nothing(tmp_path: Path) -> None:
+    trials = [*two_variants(tmp_path, [60.0, 60.1], [70.0, 70.1]), make_trial("full", 3)]
+    outcomes, rows = read(tmp_path, trials)
+    assert compare_variants(outcomes, "full") is None
+    assert rows["no weight drop"].effect is None
+    assert rows["no weight drop"].change_in_perplexity is None
+
+
+def test_unfinished_and_missing_trials_say_where_they_stand(tmp_path: Path) -> None:
+    stopped, missing = make_trial("full", 1), make_trial("full", 2)
+    begin(tmp_path, stopped, 60.0, epochs=5)
+    outcomes, rows = read(tmp_path, [missing, stopped])
+    assert [(o.trial.seed, o.status, o.reason) for o in outcomes["full"]] == [
+        (1, "unfinished", "stands after epoch 5, stage train"),
+        (2, "missing", "no epoch finished yet"),
+    ]
+    assert rows["full"].test is None
+
+
+def test_a_variant_read_from_the_baseline_has_its_own_last_stage(tmp_path: Path) -> None:
+    base = make_trial("full")
+    short = make_trial("no fine-tuning", finetune=None)
+    settle(tmp_path, base, 60.0)
+    outcomes, rows = read(tmp_path, [base, Trial(**{**vars(short), "reads_from": base.key})])
+    assert rows["no fine-tuning"].test is not None
+    assert rows["no fine-tuning"].test.mean == pytest.approx(61.2)
+    assert {point.stage for point in outcomes["no fine-tuning"][0].curve} == {"train"}
+
+
+def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) -> None:
+    base, cached = make_trial("full"), make_trial("cache", cache=CACHE)
+    settle(tmp_path, base, 60.0)
+    settle(tmp_path, cached, 55.0)
+    assert list(stage_keys(cached.spec, CORPUS.fingerprint))[:2] == ["train", "finetune-1"]
+    outcomes, _ = read(tmp_path, [base, cached])
+    rows = stage_table(outcomes)
+    assert [(row.variant, row.stage) for row in rows] == [("full", "train"), ("full", "finetune-1")]
+    assert [row.test.mean for row in rows] == [pytest.approx(61.2), pytest.approx(60.0)]
+
+
+def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path) -> None:
+    trials = two_variants(tmp_path, [60.0, 60.2], [70.0, 70.2])
+    cached = [make_trial("cache", seed, cache=CACHE) for seed in (1, 2)]
+    for trial in cached:
+        settle(tmp_path, trial, 50.0)
+    outcomes, rows = read(tmp_path, [*trials, *cached])
+    comparison = compare_variants(outcomes, "full")
+    assert comparison is not None and list(comparison.effects) == ["no weight drop"]
+    assert rows["cache"].adaptive and rows["cache"].effect is None
+    (row,) = cache_table(outcomes)
+    assert (row.plain_test.mean, row.test.mean) == (pytest.approx(55.0), pytest.approx(50.0))
+    assert row.settings == ((500, 0.1, 1.0),) * 2
+
+
+def test_the_csv_files_carry_every_variant_and_every_trial_in_full_digits(tmp_path: Path) -> None:
+    trials = [*two_variants(tmp_path, [60.0, 61.0], [70.0, 72.0]), make_trial('a "b", c\nd', epochs=9)]
+    outcomes, rows = read(tmp_path, trials)
+    table = list(csv.DictReader(io.StringIO(table_csv(rows.values()))))
+    assert [line["variant"] for line in table] == ["full", "no weight drop", 'a "b", c\nd']
+    assert float(table[1]["test_perplexity_mean"]) == pytest.approx(71.0, rel=1e-12)
+    assert table[1]["published_test_difference"] == "11.6"
+    lines = list(csv.DictReader(io.StringIO(trials_csv(outcomes))))
+    assert [(line["variant"], line["seed"], line["status"]) for line in lines][-2:] == [
+        ("no weight drop", "2", "complete"),
+        ('a "b", c\nd', "1", "missing"),
+    ]
+    assert float(lines[0]["test_perplexity_reference"]) == pytest.approx(60.0 ** (10_000 / 10_001), rel=1e-12)
+    assert lines[-1]["test_perplexity"] == ""
+
+
+def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None:
+    halving = SgdHalving(kind="sgd_halving", learning_rate=30.0)
+    trials = []
+    for seed, offset in ((1, 0.0), (2, 0.5)):
+        for variant, test, update in (
+            ("full", 80.0, {}),
+            ("no fine-tuning", 90.0, {"finetune": None}),
+            ("no NT-ASGD", 90.0, {"finetune": None, "optimizer": halving}),
+            ("no weight decay", 90.1, {"epochs": 11}),
+        ):
+            trials.append(make_trial(variant, seed, **update))
+            settle(tmp_path, trials[-1], test + offset)
+    outcomes = read_outcomes(trials, Records(tmp_path))
+    assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")]
+    assert equal_variants(outcomes, "no NT-ASGD") == []
