@@ -8,7 +8,6 @@ from pathlib import Path
 from textwrap import shorten
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
 from orchestrator import answer, tables
@@ -30,6 +29,7 @@ from orchestrator.statistics import MARGIN
 from orchestrator.summary import summary, verdicts, write_summary
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tables import AblationRow, CacheRow, Published, PublishedDifference, PublishedNumber, Spread, StageRow
+from orchestrator.templates import template
 from orchestrator.trial import Trial
 from orchestrator.wording import (
     NOTHING,
@@ -92,8 +92,7 @@ def write_report(
     if line is not None and line.certainty == tables.RECALLED:
         line = None  # a picture's line has no room for a doubt
     told = answer.answer(rows, comparison, scale, baseline)
-    page = _environment().get_template("report.md.jinja")
-    text = page.render(
+    text = template("report.md.jinja").render(
         name=name,
         question=question,
         scale=scale,
@@ -130,18 +129,6 @@ def write_report(
     write_html(folder, text, outcomes, baseline)
     write_text(report.page, text)
     return report
-
-
-def _environment() -> Environment:
-    """Every value is escaped as it enters the page, unless it is `Markdown` already."""
-    return Environment(
-        loader=PackageLoader("orchestrator", ""),
-        undefined=StrictUndefined,
-        finalize=escape,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
 
 
 def _tables(
