@@ -1,4 +1,4 @@
-"""`report`: the page from the records alone, once or whenever they change."""
+"""`report`: the page from the records alone, once or whenever they change; two pages side by side."""
 
 from __future__ import annotations
 
@@ -8,20 +8,69 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import ReportsFolder, RunsFolder, ScaleName, SweepFile, opened, refused
+from orchestrator.commands.shared import ReportsFolder, RunsFolder, ScaleName, opened, refused, sweep_files, wrong
 
 
 def report(
-    file: SweepFile,
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=sweep_files
+        ),
+    ] = None,
     scale: ScaleName = None,
     runs: RunsFolder = Path("runs"),
     reports: ReportsFolder = Path("reports"),
     watch: Annotated[
         bool, typer.Option("--watch", help="write it again whenever the records change, until Ctrl-C (exit code 130)")
     ] = False,
-    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="between looks of --watch")] = 10.0,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: between looks")] = 10.0,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="A B", help="in place of FILE: two written reports, each FOLDER or FOLDER@COMMIT, side by side"
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="PAGE", help="with --compare: where to write [default: print it]")
+    ] = None,
 ) -> None:
-    """Write the report of what the records hold now; nothing is trained."""
+    """Write the report of what the records hold now (nothing is trained), or set two reports side by side."""
+    _one_or_the_other(context)
+    if compare is not None:
+        _compare(*compare, to)
+    elif file is not None:
+        _report(file, scale, runs, reports, every if watch else None)
+
+
+def _one_or_the_other(context: typer.Context) -> None:
+    """Exit code 2 unless the line has FILE or --compare, and nothing that would not be read."""
+    sources = {name: context.get_parameter_source(name) for name in sorted(context.params)}
+    # By its name: typer brings its own copy of click's enumeration in some versions.
+    given = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
+    if "compare" in given:
+        others = ["FILE" if name == "file" else f"--{name}" for name in given if name not in ("compare", "to")]
+        if others:
+            wrong(f"report: --compare reads two written reports and goes with --to alone, got {', '.join(others)} too")
+    elif "file" not in given:
+        wrong("report: a sweep FILE, or --compare A B with two written reports; got neither")
+    elif "to" in given:
+        wrong("report: --to goes with --compare; the report of a sweep is written below --reports")
+
+
+def _compare(a: str, b: str, to: Path | None) -> None:
+    from lm.files import write_text
+    from orchestrator.report.compare import compare_reports
+
+    with refused(ValueError, OSError):
+        page = compare_reports(a, b)
+        if to is not None:
+            write_text(to, page)
+    typer.echo(page if to is None else to, nl=to is not None)
+
+
+def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None) -> None:
     from orchestrator.records import Records
     from orchestrator.report_sweep import report_sweep
     from orchestrator.rounds import known
@@ -33,7 +82,7 @@ def report(
         with refused(ValueError, OSError):
             typer.echo(report_sweep(scaled, file, known(scaled, records), records, reports).page)
 
-    if not watch:
+    if every is None:
         write()
         return
     seen: dict[Path, int] | None = None

@@ -22,9 +22,7 @@ from orchestrator.commands.shared import (
 def status(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE]", help="a sweep file [default: every sweep of RUNS]", autocompletion=sweep_files
-        ),
+        typer.Argument(metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=sweep_files),
     ] = None,
     scale: ScaleName = None,
     runs: RunsFolder = Path("runs"),

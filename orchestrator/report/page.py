@@ -8,7 +8,6 @@ from pathlib import Path
 from textwrap import shorten
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
 from orchestrator.comparison import compare_variants, equal_variants
@@ -35,6 +34,7 @@ from orchestrator.report.tables import (
     Spread,
     StageRow,
 )
+from orchestrator.report.templates import template
 from orchestrator.rounds import Searched
 from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN
@@ -101,8 +101,7 @@ def write_report(
     if line is not None and line.certainty == tables.RECALLED:
         line = None  # a picture's line has no room for a doubt
     told = answer.answer(rows, comparison, scale, baseline)
-    page = _environment().get_template("page.md.jinja")
-    text = page.render(
+    text = template("page.md.jinja").render(
         name=name,
         question=question,
         scale=scale,
@@ -137,18 +136,6 @@ def write_report(
     write_html(folder, text, outcomes, baseline)
     write_text(report.page, text)
     return report
-
-
-def _environment() -> Environment:
-    """Every value is escaped as it enters the page, unless it is `Markdown` already."""
-    return Environment(
-        loader=PackageLoader("orchestrator.report", ""),
-        undefined=StrictUndefined,
-        finalize=escape,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
 
 
 def _tables(

@@ -69,11 +69,14 @@ def write_summary(folder: Path, summary: Summary) -> None:
 def read_summary(folder: Path) -> Summary | None:
     """The summary in a report's folder, None where there is none; ValueError for one that cannot be read."""
     path = folder / FILE
-    if not path.exists():
-        return None
+    return parsed(path.read_bytes(), str(path)) if path.exists() else None
+
+
+def parsed(data: bytes, place: str) -> Summary:
+    """The summary that these bytes hold; ValueError, with their place, where they hold none."""
     try:
-        return Summary.model_validate_json(path.read_bytes())
+        return Summary.model_validate_json(data)
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise ValueError(f"{path}: {f'{place}: ' if place else ''}{problem['msg']}") from error
+        field = ".".join(map(str, problem["loc"]))
+        raise ValueError(f"{place}: {f'{field}: ' if field else ''}{problem['msg']}") from error
