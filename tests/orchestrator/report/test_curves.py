@@ -155,7 +155,7 @@ def test_letters_at_the_ends_do_not_cover_each_other() -> None:
 
 def test_forty_variants_of_long_curves_make_a_sane_file(tmp_path: Path) -> None:
     long = flat(60.0, epochs=500)
-    many = [VariantCurves(f"variant {k}", k == 0, True, (long, long), (1, 2)) for k in range(25)]
+    many = [VariantCurves(f"variant {k}", k == 0, True, (long,) * 3, (1, 2, 3)) for k in range(25)]
     assert draw_variants(tmp_path, many) == (
         "A picture has 24 panels at most: 1 variant more without one. Of the epochs one in 2 is drawn."
     )
