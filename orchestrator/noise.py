@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ def correlation(groups: Mapping[str, Losses], used: Mapping[str, Deviation], lev
     if of_rest <= 1e-24:  # every group has the same seeds' differences, to rounding: too good to be relied on
         return Correlation(1.0, 0.0)
     ratio = of_seeds / of_rest
-    least = ratio / float(stats.f.ppf(level, degrees, degrees * (count - 1)))
+    least = ratio / float(special.fdtri(degrees, degrees * (count - 1), level))
     return Correlation((ratio - 1) / (ratio + count - 1), max(0.0, (least - 1) / (least + count - 1)))
 
 
@@ -121,3 +121,8 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> float:
     """
     total = sum(variance for variance, _ in parts)
     return total**2 / sum(variance**2 / degrees for variance, degrees in parts if variance > 0)
+
+
+def t_beyond(error: float, degrees: float | Array) -> Array:
+    """The value that Student's t exceeds with probability `error`, by `scipy.special`: `scipy.stats` takes a second."""
+    return np.asarray(-special.stdtrit(degrees, error))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 from scipy.optimize import brentq
 
-from orchestrator.noise import BLOCKS, BORROWED, Deviation, satterthwaite
+from orchestrator.noise import BLOCKS, BORROWED, Deviation, satterthwaite, t_beyond
 
 WANTED = 0.8
 """The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
@@ -44,8 +44,8 @@ def further_seeds(
     seeds_M = sum(variance_M for variance_M, _ in parts)
     degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
     spread_M = np.sqrt(seeds_M + text_error**2)
-    of_text = float(stats.t.isf(error / 2, BLOCKS - 1)) * text_error
-    reach_M = np.hypot(stats.t.isf(error / 2, degrees_M) * np.sqrt(seeds_M), of_text)
+    of_text = float(t_beyond(error / 2, BLOCKS - 1)) * text_error
+    reach_M = np.hypot(t_beyond(error / 2, degrees_M) * np.sqrt(seeds_M), of_text)
     room_M = np.maximum(0.0, margin_nats - reach_M)
     outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
     inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
@@ -74,11 +74,11 @@ def power(nats: float, deviation: float, baseline_seeds: int, variant_seeds: Seq
         # Where all are equally noisy, what is borrowed is known better than the interval takes it to be.
         estimated.append((1 / seeds, (own + borrowed) ** 2 / (own + borrowed**2 / others)))
     error = 1 - level ** (1 / len(variant_seeds))
-    critical = float(stats.t.isf(error / 2, min(satterthwaite(judged), total)))
+    critical = float(t_beyond(error / 2, min(satterthwaite(judged), total)))
     degrees = min(satterthwaite(estimated), total)
     shift = nats / (deviation * math.sqrt(1 / baseline_seeds + 1 / variant_seeds[0]))
     quantile, weight = np.polynomial.legendre.leggauss(96)
-    reach = critical * np.sqrt(stats.chi2.ppf((quantile + 1) / 2, degrees) / degrees)
+    reach = critical * np.sqrt(2 * special.gammaincinv(degrees / 2, (quantile + 1) / 2) / degrees)
     return float(weight @ (special.ndtr(shift - reach) + special.ndtr(-shift - reach))) / 2
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from orchestrator.noise import (
     Array,
@@ -18,6 +18,7 @@ from orchestrator.noise import (
     correlation,
     deviations,
     satterthwaite,
+    t_beyond,
     text_variance,
 )
 from orchestrator.power import Further, further_seeds
@@ -188,8 +189,8 @@ def compare(
 def rate_interval(count: int, of: int, level: float = 1 - LEVEL_OF_ERROR) -> Interval:
     """The exact interval for a rate of which `count` of `of` were seen (Clopper and Pearson 1934, Biometrika 26)."""
     error = (1 - level) / 2
-    low = float(stats.beta.ppf(error, count, of - count + 1)) if count else 0.0
-    high = float(stats.beta.isf(error, count + 1, of - count)) if count < of else 1.0
+    low = float(special.betaincinv(count, of - count + 1, error)) if count else 0.0
+    high = float(special.betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0
     return Interval(low, high)
 
 
@@ -216,12 +217,12 @@ def _judged(
     most = sum(losses.nats.size - 1 for losses in groups.values())
     degrees = min(satterthwaite([(variance, known.degrees_of_freedom) for variance, known in parts]), most)
     of_seeds = sum(variance for variance, _ in parts) + _covariance(weights, groups, noise)
-    squared_reach = float(stats.t.isf(error / 2, degrees)) ** 2 * of_seeds
+    squared_reach = float(t_beyond(error / 2, degrees)) ** 2 * of_seeds
     text = None
     if all(groups[group].blocks is not None for group in weights):
         blocks_B = np.asarray(sum(w * groups[group].blocks.mean(axis=0) for group, w in weights.items()))  # type: ignore[union-attr]
         text = text_variance(blocks_B)
-        squared_reach += float(stats.t.isf(error / 2, blocks_B.size - 1)) ** 2 * text
+        squared_reach += float(t_beyond(error / 2, blocks_B.size - 1)) ** 2 * text
     reach = math.sqrt(squared_reach)
     seed_error, text_error = math.sqrt(of_seeds), None if text is None else math.sqrt(text)
     return Contrast(nats, Interval(nats - reach, nats + reach), None, seed_error, text_error)
