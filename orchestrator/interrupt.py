@@ -11,9 +11,10 @@ from types import FrameType
 
 @dataclass
 class Interrupt:
-    """The first signal that asked to stop, None while none did."""
+    """The first signal that asked to stop, None while none did; `insisted` once a second one came."""
 
     signal: int | None = None
+    insisted: bool = False
 
     @property
     def exit_code(self) -> int | None:
@@ -27,6 +28,7 @@ def on_interrupt(interrupt: Interrupt, stop: Callable[[], None]) -> Iterator[Non
 
     def handle(number: int, frame: FrameType | None) -> None:
         if interrupt.signal is not None:
+            interrupt.insisted = True
             raise KeyboardInterrupt
         interrupt.signal = number
         stop()

@@ -110,7 +110,10 @@ def run_sweep(prepared: Prepared) -> int:
     try:
         with on_interrupt(interrupt, _raise):
             return _run(prepared, interrupt)
-    except KeyboardInterrupt:
+    except BaseException as error:
+        # A second Ctrl-C may meet an import of compiled code, which makes another error of it.
+        if not interrupt.insisted and not isinstance(error, KeyboardInterrupt):
+            raise
         print(_to_go_on(prepared))
         return interrupt.exit_code or 128 + signal.SIGINT
 

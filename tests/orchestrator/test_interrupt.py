@@ -1,0 +1,43 @@
+"""Ctrl-C twice, wherever the second one lands."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from orchestrator import run
+from tests.orchestrator.sweep_texts import GOOD, read_text
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ImportError])
+def test_a_second_interrupt_that_something_makes_another_error_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: type[BaseException]
+) -> None:
+    sweep = read_text(tmp_path, GOOD).at("tiny")
+    prepared = mock.Mock(sweep=sweep, options=run.Options(file=tmp_path / "toy.yaml"))
+
+    def interrupted(*_: object) -> int:
+        for _ in range(2):
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt as again:
+                second = again
+        raise error("numpy failed to import") from second
+
+    with mock.patch.object(run, "_run", interrupted):
+        assert run.run_sweep(prepared) == 130
+    assert "nothing finished is lost. To go on:\n  python -m orchestrator sweep" in capsys.readouterr().out
+
+
+def test_an_error_after_one_interrupt_is_an_error(tmp_path: Path) -> None:
+    def interrupted(*_: object) -> int:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise OSError("the disk is full")
+
+    with mock.patch.object(run, "_run", interrupted), pytest.raises(OSError, match="disk"):
+        run.run_sweep(mock.Mock())
