@@ -1,0 +1,83 @@
+"""Sections of the page: time and memory, where the loss changes, rates of failure, every spec, other numerics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from lm.record import write_record
+from lm.spec import Dropout, EcocHead
+from orchestrator.outcomes import read_outcomes
+from orchestrator.records import Records
+from orchestrator.report.where_tables import where_table
+from orchestrator.spec_words import overrides
+from tests.factories import FULL, make_record, make_trial, settle, write_tokens
+from tests.orchestrator.report.pages import write
+
+
+def test_another_budget_is_marked_and_told(tmp_path: Path) -> None:
+    trials = [make_trial("full"), make_trial("no fine-tuning", finetune=None), make_trial("b", batch_size=7)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+    text = write(tmp_path, trials)
+    assert "| no fine-tuning | 12 of 12 (another budget) | 1.7 min | 10,000 | 300 MiB | 1 |" in text
+    assert "**Another budget than `full`** is part of what no fine-tuning changes" in text
+    assert "| b | 24 of 16 |" in text
+    assert "Another budget" not in write(tmp_path, [trials[0], trials[2]])
+
+
+def test_the_rate_of_what_diverges_has_an_interval(tmp_path: Path) -> None:
+    trials = [
+        make_trial(variant, seed, batch_size=size) for variant, size in (("full", 20), ("b", 7)) for seed in (1, 2, 3)
+    ]
+    for k, trial in enumerate(trials):
+        ended = {"status": "diverged", "reason": "the loss is not finite"} if k == 4 else {}
+        settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10, **ended)
+    assert "b diverged in 1 of 3 trials (1% to 91%)" in write(tmp_path, trials)
+    assert "How often" not in write(tmp_path, trials[:3])
+
+
+def test_a_record_of_other_numerics_is_named_and_does_not_count(tmp_path: Path) -> None:
+    trials = [make_trial("full"), make_trial("b", batch_size=7)]
+    settle(tmp_path / "runs", trials[0], 60.0)
+    record = make_record(trials[1], 70.0)
+    stages = tuple(stage.model_copy(update={"key": f"old {stage.key}"}) for stage in record.stages)
+    update = {"key": "0123456789abcdef", "numerics_version": 0, "stages": stages}
+    old = record.model_copy(update=update)
+    write_record(tmp_path / "runs" / old.key, old)
+    text = write(tmp_path, trials)
+    assert "| b | 1 | missing | only of numerics version 0 (0123456789abcdef) |" in text
+    assert "70.00" not in text
+
+
+def test_every_spec_can_be_made_from_the_base_and_what_the_page_says(tmp_path: Path) -> None:
+    head = EcocHead.model_validate({"kind": "ecoc", "codebook": {"kind": "random", "bits": 40}})
+    changed = FULL.model_copy(update={"head": head, "finetune": None, "dropout": Dropout(weight=0.1)})
+    found = overrides(FULL, changed)
+    assert found["finetune"] is None and found["dropout.weight"] == 0.1 and found["head"]["kind"] == "ecoc"
+    assert overrides(FULL, FULL) == {}
+    trial = make_trial("b", dropout=FULL.dropout.model_copy(update={"weight": 0.25}))
+    text = write(tmp_path, [make_trial("full"), trial])
+    block = text.split("as a sweep file would have it:")[1].split("```yaml\n")[1].split("```")[0]
+    assert yaml.safe_load(block) == {"b": {"dropout.weight": 0.25}}
+
+
+def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Path) -> None:
+    trials = [make_trial(v, seed, batch_size=n) for v, n in (("full", 20), ("rare", 7), ("bare", 8)) for seed in (1, 2)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0 + trial.seed)
+        if trial.variant != "bare":
+            write_tokens(tmp_path / "runs", trial, harder=0.3 * (trial.variant == "rare"))
+    table = where_table(read_outcomes(trials, Records(tmp_path / "runs")), "full")
+    assert table is not None and [row.variant for row in table.rows] == ["rare"]
+    (row,) = table.rows
+    assert row.by_class.mean.tolist() == pytest.approx([0.3, 0.3, 0, 0, 0, 0], abs=1e-6)
+    assert (row.by_class.low <= row.by_class.mean).all() and (row.by_class.mean <= row.by_class.high).all()
+    shares = table.shares
+    assert row.by_block.mean.mean() == pytest.approx(float(np.nansum(shares * row.by_class.mean)), rel=1e-6)
+    text = write(tmp_path, trials)
+    assert "| rare | +0.300 | +0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
+    assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs")), "bare") is None
