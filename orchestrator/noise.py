@@ -114,6 +114,17 @@ def text_variance(blocks_B: Array) -> float:
     return float(blocks_B.var(ddof=1)) / blocks_B.size
 
 
+def interaction_variance(blocks_SB: Array) -> float:
+    """How much of the text's variance of a mean over S seeds is of single seeds, and goes away with more of them.
+
+    The mean square of what neither seed nor block explains, over S B (two-way analysis of variance; Montgomery,
+    "Design and Analysis of Experiments", 8th edition, section 13.3).
+    """
+    rest_SB = blocks_SB - blocks_SB.mean(axis=1, keepdims=True) - blocks_SB.mean(axis=0) + blocks_SB.mean()
+    seeds, blocks = blocks_SB.shape
+    return float((rest_SB**2).sum()) / float((seeds - 1) * (blocks - 1) * seeds * blocks)
+
+
 def satterthwaite(parts: Sequence[tuple[float, float]]) -> float:
     """Degrees of freedom of a sum of independent variance estimates, given as (variance, degrees of freedom).
 

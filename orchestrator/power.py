@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import brentq
 
@@ -30,30 +31,39 @@ class Further:
 
 
 def further_seeds(
-    nats: float, pair: Sequence[tuple[Deviation, int]], text_error: float, error: float, margin_nats: float
+    nats: float, pair: Sequence[tuple[Deviation, int]], text: tuple[float, float], error: float, margin_nats: float
 ) -> Further:
     """The fewest further seeds after which a verdict comes with probability `WANTED`, were the estimates the truth.
 
-    `pair` is the variant's and the baseline's deviation and number of seeds; `error` what the comparison may err.
+    `pair` is the variant's and the baseline's deviation and number of seeds; `text` the text's standard error, and the
+    share of its variance that belongs to single seeds; `error` what the comparison may err.
     A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
-    seeds' noise as independent, so that pairing, where there is any, needs fewer.
+    seeds' noise as independent, so that pairing, where there is any, needs fewer. That the text is too short is said
+    only where it is so at the lower limit of its noise (95%), which is not known well.
     """
-
     more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
     parts = [(known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for known, n in pair]
     seeds_M = sum(variance_M for variance_M, _ in parts)
     degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
-    spread_M = np.sqrt(seeds_M + text_error**2)
-    of_text = float(t_beyond(error / 2, BLOCKS - 1)) * text_error
-    reach_M = np.hypot(t_beyond(error / 2, degrees_M) * np.sqrt(seeds_M), of_text)
-    room_M = np.maximum(0.0, margin_nats - reach_M)
-    outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
-    inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
-    enough_M = (outside_M + inside_M >= WANTED) | (margin_nats >= 2 * reach_M)
-    if not enough_M[-1]:
+    text_error, share = text
+    fewest = min(n for _, n in pair)
+
+    def enough_M(whole: float) -> NDArray[np.bool_]:
+        """Whether so many seeds are enough, if the text's variance is `whole` times what it is estimated to be."""
+        text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
+        spread_M = np.sqrt(seeds_M + text_M)
+        reaches = (t_beyond(error / 2, degrees_M) ** 2 * seeds_M, t_beyond(error / 2, BLOCKS - 1) ** 2 * text_M)
+        reach_M = np.sqrt(sum(reaches))
+        room_M = np.maximum(0.0, margin_nats - reach_M)
+        outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
+        inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
+        return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * reach_M))
+
+    lower_limit = (BLOCKS - 1) / (2 * float(special.gammaincinv((BLOCKS - 1) / 2, 0.95)))
+    if not enough_M(lower_limit)[-1]:
         return Further(None, text_is_short=True)
-    first = int(np.argmax(enough_M))
-    return Further(int(more_M[first]) if first < MOST_FURTHER else None, text_is_short=False)
+    first = next((int(more) for more, enough in zip(more_M[:-1], enough_M(1.0), strict=False) if enough), None)
+    return Further(first, text_is_short=False)
 
 
 def power(nats: float, deviation: float, baseline_seeds: int, variant_seeds: Sequence[int], level: float) -> float:

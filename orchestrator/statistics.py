@@ -17,6 +17,7 @@ from orchestrator.noise import (
     Losses,
     correlation,
     deviations,
+    interaction_variance,
     satterthwaite,
     t_beyond,
     text_variance,
@@ -50,7 +51,7 @@ class Contrast:
     """A weighted sum of mean losses in nats per token, None where a variant is missing.
 
     Without an interval `reason` says why. The standard errors are those of seeds and of the text, the latter None
-    where losses by token are not at hand.
+    where losses by token are not at hand; `of_single_seeds` is the share of its variance that more seeds lessen.
     """
 
     nats: float | None
@@ -58,6 +59,7 @@ class Contrast:
     reason: str | None
     seed_error: float | None = None
     text_error: float | None = None
+    of_single_seeds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ def compare(
         if verdict == "not decided" and contrast.interval is not None and result.noise is not None:
             pair = [(result.noise.deviations[group], groups[group].nats.size) for group in (names[name], "")]
             error = 1 - level ** (1 / result.intervals)
-            further = further_seeds(contrast.nats, pair, contrast.text_error or 0.0, error, math.log1p(margin))
+            text = contrast.text_error or 0.0, contrast.of_single_seeds
+            further = further_seeds(contrast.nats, pair, text, error, math.log1p(margin))
         reason = IDENTICAL if contrast.reason == NO_DIFFERENCE else contrast.reason
         effects[name] = Effect(
             contrast.nats, contrast.interval, verdict, reason, contrast.seed_error, contrast.text_error, further
@@ -218,14 +221,17 @@ def _judged(
     degrees = min(satterthwaite([(variance, known.degrees_of_freedom) for variance, known in parts]), most)
     of_seeds = sum(variance for variance, _ in parts) + _covariance(weights, groups, noise)
     squared_reach = float(t_beyond(error / 2, degrees)) ** 2 * of_seeds
-    text = None
-    if all(groups[group].blocks is not None for group in weights):
-        blocks_B = np.asarray(sum(w * groups[group].blocks.mean(axis=0) for group, w in weights.items()))  # type: ignore[union-attr]
+    text, single = None, 0.0
+    blocks = [(weight, known) for group, weight in weights.items() if (known := groups[group].blocks) is not None]
+    if len(blocks) == len(weights):
+        blocks_B = np.sum([weight * blocks_SB.mean(axis=0) for weight, blocks_SB in blocks], axis=0)
         text = text_variance(blocks_B)
+        single = sum(weight**2 * interaction_variance(blocks_SB) for weight, blocks_SB in blocks)
         squared_reach += float(t_beyond(error / 2, blocks_B.size - 1)) ** 2 * text
     reach = math.sqrt(squared_reach)
     seed_error, text_error = math.sqrt(of_seeds), None if text is None else math.sqrt(text)
-    return Contrast(nats, Interval(nats - reach, nats + reach), None, seed_error, text_error)
+    share = min(1.0, single / text) if text else 0.0
+    return Contrast(nats, Interval(nats - reach, nats + reach), None, seed_error, text_error, share)
 
 
 def _covariance(weights: Mapping[str, float], groups: Mapping[str, Losses], noise: Noise) -> float:

@@ -219,7 +219,7 @@ def tiny_spec(seed: int) -> TrainSpec:
     """A model of which a seed takes seconds."""
     return TrainSpec.model_validate(
         {
-            "corpus": {"name": "pydoc", "first_tokens": 10_000},
+            "corpus": {"name": "pydoc", "train_tokens": 10_000},
             "model": {"layers": 1, "embedding_size": 24, "hidden_size": 48},
             "dropout": {"weight": 0.2, "output": 0.2},
             "bptt": {"kind": "variable", "length": 30},

@@ -62,6 +62,19 @@ def test_where_the_text_is_short_no_number_of_seeds_decides() -> None:
     assert (found.effects["a"].further.seeds, found.effects["a"].further.text_is_short) == (None, True)
 
 
+def test_a_text_that_only_single_seeds_find_hard_is_no_short_one() -> None:
+    """Without any difference of the variants along the text, more seeds lessen all of its noise."""
+    rng, short = np.random.default_rng(4), 0
+    for _ in range(60):
+        losses = {}
+        for name in ("a", "base"):
+            blocks = 4.6 + rng.normal(0, 1e-3, (4, 1)) + rng.normal(0, 0.02, (4, BLOCKS))
+            losses[name] = Losses((1, 2, 3, 4), blocks.mean(axis=1), blocks)
+        further = compare(losses["base"], {"a": losses["a"]}).effects["a"].further
+        short += further is not None and further.text_is_short
+    assert short <= 6
+
+
 def test_more_seeds_than_anyone_has_are_not_counted() -> None:
     noisy = {name: seeded(4.6 + 0.2 * np.array([-1.0, 0.0, 1.0])) for name in ("a", "base")}
     further = compare(noisy["base"], {"a": seeded(noisy["a"].nats + 0.001)}).effects["a"].further

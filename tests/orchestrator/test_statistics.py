@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.noise import BLOCKS, Losses, correlation, deviations, text_variance
+from orchestrator.noise import BLOCKS, Losses, correlation, deviations, interaction_variance, text_variance
 from orchestrator.statistics import (
     IDENTICAL,
     NO_NOISE,
@@ -77,6 +77,13 @@ def test_the_text_adds_its_noise_in_quadrature() -> None:
     )
     reach, before = with_text.interval.high - with_text.nats, without.interval.high - without.nats
     assert reach == pytest.approx(math.hypot(before, stats.t.isf(0.025, BLOCKS - 1) * math.sqrt(variance)))
+
+
+def test_what_single_seeds_add_along_the_text_is_the_mean_square_of_the_rest() -> None:
+    blocks_SB = np.array([[1.0, 2.0, 6.0], [2.0, 3.0, 4.0]])  # rest: ±[.5, .5, -1] by seed
+    assert interaction_variance(blocks_SB) == pytest.approx(2 * (0.25 + 0.25 + 1.0) / 2 / 6)
+    effects = np.add.outer([0.0, 3.0], [1.0, 5.0, -2.0])
+    assert interaction_variance(effects) == pytest.approx(0.0)
 
 
 def test_what_makes_a_text_hard_for_all_variants_is_no_noise() -> None:
