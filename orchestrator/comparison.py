@@ -23,15 +23,18 @@ def compare_variants(
     so that all of them together err no more often than one look would.
 
     A variant with a seed that diverged, failed or is unfinished is not compared, since the seeds that survive are
-    not a fair sample. Adaptive variants are left out.
+    not a fair sample, nor one that is scored on another text. Adaptive variants are left out.
     """
     base = outcomes[baseline]
-    if not all(outcome.final for outcome in base):
+    if not all(outcome.final for outcome in base) or is_adaptive(base):
         return None
     whole = {
         variant: losses_on_test(group)
         for variant, group in outcomes.items()
-        if variant != baseline and not is_adaptive(group) and all(outcome.final for outcome in group)
+        if variant != baseline
+        and not is_adaptive(group)
+        and all(outcome.final for outcome in group)
+        and texts(group) == texts(base)
     }
     return statistics.compare(losses_on_test(base), whole, 1 - LEVEL_OF_ERROR / looks, margin)
 
@@ -47,6 +50,12 @@ def losses_on_test(group: Sequence[Outcome]) -> Losses:
 def nats_on_test(group: Sequence[Outcome]) -> statistics.Array:
     """The test losses of the complete seeds, in nats per token."""
     return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
+
+
+def texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
+    """The test texts that the complete seeds are scored on, with the columns they were cut into."""
+    records = [outcome.record for outcome in group if outcome.final and outcome.record]
+    return {(record.corpus.fingerprint, opened(record.stages[-1].test).columns) for record in records}
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:

@@ -59,8 +59,10 @@ def deviations(groups: Mapping[str, Array]) -> dict[str, Deviation] | None:
     models and empirical Bayes methods for assessing differential expression", section 4): `BORROWED` for the others,
     fewer where they have few themselves, beside its own. Smyth estimates the weight; with two seeds that cannot be
     done, and a pooled deviation (Dunnett 1955) let one variant of five times the others' noise err in 17% of
-    simulated sweeps instead of 5%, a noisy baseline in 20%. With the weight of one seed it stays at 5%, where
-    Welch's intervals, which borrow nothing, are five times as wide at two seeds (`tests/benchmarks/calibration.py`).
+    simulated sweeps of nine variants instead of 5%, a noisy baseline in 20%. With the weight of one seed it stays at
+    5% in these, where Welch's intervals, which borrow nothing, are five times as wide at two seeds
+    (`tests/benchmarks/calibration.py`). Of two or three variants, one that is many times
+    as noisy as the others errs more often.
     """
     degrees = {name: nats.size - 1 for name, nats in groups.items()}
     squares = {name: float(((nats - nats.mean()) ** 2).sum()) for name, nats in groups.items()}

@@ -99,11 +99,12 @@ class Effect:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every variant's effect, and the noise behind the intervals; None where no variant has one."""
+    """Every variant's effect, the noise behind the intervals, None where there are none, and how many there are."""
 
     baseline_nats: float
     effects: dict[str, Effect]
     noise: Noise | None
+    intervals: int
     level: float
     margin: float
 
@@ -123,11 +124,14 @@ def contrasts(
     verdicts are the same statement. Neither bootstrap nor sign-flip tests are offered: at three seeds the percentile
     bootstrap covers 74% instead of 95%, and at five no sign-flip test reaches 5%.
 
-    Groups that are equal in every seed are one measurement, so their weights are added. A contrast gets no interval
-    where a group is missing or has one seed, where its groups are all equal, or where no seed differs from another.
+    Groups that are equal in every seed that both have are one measurement, so their weights are added. A contrast
+    gets no interval where a group is missing or has one seed, where its groups are all equal, or where no seed differs
+    from another.
     """
-    first: dict[tuple[float, ...], str] = {}
-    same = {name: first.setdefault(tuple(losses.nats.tolist()), name) for name, losses in groups.items()}
+    same: dict[str, str] = {}
+    for name, losses in groups.items():
+        alike = (other for other, first in same.items() if other == first and _are_alike(losses, groups[other]))
+        same[name] = next(alike, name)
     found: dict[str, Contrast] = {}
     judged: dict[str, dict[str, float]] = {}
     for name, weights in coefficients.items():
@@ -148,7 +152,9 @@ def contrasts(
     if known is None:
         return Contrasts(found, None, 0, level)
     every = {name: known[alike] for name, alike in same.items() if alike in known}
-    noise = Noise(every, correlation(weighed, known), all(losses.blocks is not None for losses in weighed.values()))
+    noise = Noise(
+        every, _together(weighed, known, judged), all(losses.blocks is not None for losses in weighed.values())
+    )
     error = 1 - level ** (1 / len(judged))
     for name, weights in judged.items():
         found[name] = _judged(float(found[name].nats or 0.0), weights, weighed, noise, error)
@@ -186,7 +192,7 @@ def compare(
     if noise is not None:
         shown = {"": "", **{group: name for name, group in names.items()}}
         noise = Noise({shown[k]: v for k, v in noise.deviations.items()}, noise.correlation, noise.has_text)
-    return Comparison(float(baseline.nats.mean()), effects, noise, level, margin)
+    return Comparison(float(baseline.nats.mean()), effects, noise, result.intervals, level, margin)
 
 
 def rate_interval(count: int, of: int, level: float = 1 - LEVEL_OF_ERROR) -> Interval:
@@ -209,6 +215,27 @@ def perplexity_ratio(nats: float) -> float:
         return float(np.exp(nats))
 
 
+def _together(
+    groups: Mapping[str, Losses], known: Mapping[str, Deviation], judged: Mapping[str, Mapping[str, float]]
+) -> Correlation | None:
+    """How seeds go together over all groups; used is what surely holds in every contrast by itself.
+
+    Some groups may go together for a reason of their own, such as a stage that they share, and others not at all.
+    """
+    every = correlation(groups, known)
+    if every is None or every.used == 0.0:
+        return every
+    own = [correlation({group: groups[group] for group in weights}, known) for weights in judged.values()]
+    return Correlation(every.estimate, min(every.used, *(found.used if found else 0.0 for found in own)))
+
+
+def _are_alike(one: Losses, other: Losses) -> bool:
+    """Whether two groups have the same losses in every seed that both have, and one has all seeds of the other."""
+    of_one, of_other = (dict(zip(group.seeds, group.nats.tolist(), strict=True)) for group in (one, other))
+    shared = of_one.keys() & of_other.keys()
+    return len(shared) == min(len(of_one), len(of_other)) and all(of_one[seed] == of_other[seed] for seed in shared)
+
+
 def _judged(
     nats: float, weights: Mapping[str, float], groups: Mapping[str, Losses], noise: Noise, error: float
 ) -> Contrast:
@@ -223,7 +250,7 @@ def _judged(
     squared_reach = float(t_beyond(error / 2, degrees)) ** 2 * of_seeds
     text, single = None, 0.0
     blocks = [(weight, known) for group, weight in weights.items() if (known := groups[group].blocks) is not None]
-    if len(blocks) == len(weights):
+    if noise.has_text:
         blocks_B = np.sum([weight * blocks_SB.mean(axis=0) for weight, blocks_SB in blocks], axis=0)
         text = text_variance(blocks_B)
         single = sum(weight**2 * interaction_variance(blocks_SB) for weight, blocks_SB in blocks)

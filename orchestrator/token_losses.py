@@ -47,6 +47,8 @@ class TokenLossReader:
             return None
         if losses.size < BLOCKS:
             return None
+        if losses.size != self._classes[text].size:
+            raise ValueError(f"{path}: {losses.size} losses of a text of {self._classes[text].size} tokens")
         edges = np.linspace(0, losses.size, BLOCKS + 1).astype(np.int64)
         sizes = np.bincount(self._classes[text], minlength=len(CLASSES))
         totals = np.bincount(self._classes[text], weights=losses, minlength=len(CLASSES))

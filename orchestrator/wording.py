@@ -41,6 +41,8 @@ def fenced(text: str, language: str = "") -> Markdown:
 
 def number(value: float, decimals: int = 2) -> str:
     """A number with so many decimals (negative: rounded to tens, hundreds), a true minus and no negative zero."""
+    if math.isnan(value):
+        return NOTHING
     if not math.isfinite(value):
         return "∞" if value > 0 else MINUS + "∞"
     if abs(value) >= 1e6:

@@ -73,7 +73,7 @@ def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
         return Markdown(f"not decided ({why})")
     verdict = verdict_in_words(row.effect.verdict, margin)
     if row.effect.verdict != "not decided":
-        return Markdown(f"**{verdict}**")
+        return Markdown(f"**{verdict}**" + (" (another budget)" if row.other_budget else ""))
     why = row.effect.reason or _what_would_decide(row.effect.further)
     return Markdown(f"{verdict} ({why})" if why else verdict)
 
@@ -101,7 +101,7 @@ def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markd
 
 def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
     """What the intervals cover and assume, in figures; why there are none where there are none."""
-    noise = comparison.noise if comparison else None
+    noise, intervals = (comparison.noise, comparison.intervals) if comparison else (None, 0)
     if noise is None:
         return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
     own = [known.own for known in noise.deviations.values()]
@@ -114,7 +114,7 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
         "losses by token."
     )
     return Markdown(
-        f"The intervals are Student's t, their level shared out over {counted(len(own) - 1, 'compared variant')} "
+        f"The intervals are Student's t, their level shared out over {counted(intervals, 'compared variant')} "
         f"(Šidák). {covered} Seeds are taken as normal; a variant's deviation is its own, averaged with that of the "
         f"others, which count as one more seed (Smyth 2004). The own deviations lie between {low} and {high} of "
         f"perplexity.{_pairing(noise.correlation)}"
@@ -124,11 +124,10 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
 def _pairing(found: Correlation | None) -> str:
     if found is None:
         return ""
-    used = (
-        f"{found.used:.2f} of it, its lower limit, narrows" if found.used > 0 else "not surely above zero, it narrows"
+    return (
+        f" Losses of one seed number correlate by {signed(found.estimate)} over all variants; {found.used:.2f}, which "
+        "surely holds for each of them and the baseline, narrows the intervals."
     )
-    which = "the intervals" if found.used > 0 else "no interval"
-    return f" Losses of one seed number correlate by {signed(found.estimate)} over variants; {used} {which}."
 
 
 def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
@@ -157,6 +156,8 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
     name = escape(baseline)
     if not any(row.complete for row in rows):
         return "nothing is complete yet, so there is no answer"
+    if comparison is None and base.adaptive:
+        return f"nothing is compared, since {name} adapts to the text it is scored on"
     if comparison is None:
         return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
     others = [row for row in rows if row.variant != baseline and not row.adaptive]

@@ -18,7 +18,6 @@ def cost_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
         "cost_rows": [_cells(row) for row in rows],
         "cost_devices": Markdown(listed([escape(device) for device in sorted(devices)])),
         "cost_other_budget": Markdown(listed(others)),
-        "cost_budget": next((row.planned for row in rows if row.variant == baseline), None),
     }
 
 

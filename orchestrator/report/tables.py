@@ -12,6 +12,7 @@ from lm.record import Score, StageResult, opened
 from orchestrator import statistics
 from orchestrator.comparison import incomplete_seeds, is_adaptive, nats_on_test
 from orchestrator.outcomes import Outcome
+from orchestrator.report.cost_tables import planned_epochs
 from orchestrator.statistics import Comparison, Effect, Interval
 
 RECALLED = "recalled"
@@ -72,11 +73,13 @@ class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
+    `other_budget` where its trials may take more or fewer epochs than the baseline's.
     """
 
     variant: str
     change: str
     adaptive: bool
+    other_budget: bool
     parameters: int
     seeds: int
     complete: int
@@ -132,6 +135,7 @@ def ablation_table(
                 variant=variant,
                 change=group[0].trial.change,
                 adaptive=is_adaptive(group),
+                other_budget=planned_epochs(group) != planned_epochs(outcomes[baseline]),
                 parameters=group[0].trial.parameters,
                 seeds=len(group),
                 complete=len(final),
@@ -202,7 +206,7 @@ def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | Non
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
     change = float(nats_on_test(group).mean()) - comparison.baseline_nats
-    return Effect(change, None, "not decided", incomplete_seeds(group))
+    return Effect(change, None, "not decided", incomplete_seeds(group) or "scored on another text")
 
 
 def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tuple[float | None, Interval | None]:

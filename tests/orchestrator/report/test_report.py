@@ -38,7 +38,7 @@ def sweep(tmp_path: Path) -> Sweep:
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert answer(write(tmp_path, trials)) == (
-        "At scale laptop, test perplexity is higher with c (+20.00) and b (+10.00) and lower with d (−10.05) than with "
+        "At scale laptop, test perplexity is higher with c (+20.0) and b (+10.00) and lower with d (−10.05) than with "
         "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide e."
     )
 
@@ -60,7 +60,7 @@ def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: 
 def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: Path, sweep: Sweep) -> None:
     worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
     assert answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse))) == (
-        "At scale laptop, test perplexity is higher with 9 changes (from +10.00 with head 0 to +90.0 with head 8) and "
+        "At scale laptop, test perplexity is higher with 9 changes (from +10.0 with head 0 to +90.0 with head 8) and "
         "lower with better (−10.00) than with full (95% simultaneous intervals over 2 seeds exclude zero)."
     )
 
@@ -85,7 +85,7 @@ def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) 
     trials = sweep(full=[60.0, 60.1], b=[70.0, 70.3])
     text = write(tmp_path, trials)
     assert "**They cover the noise of the seeds alone**" in text
-    assert "Losses of one seed number correlate by +0.80 over variants; not surely above zero" in text
+    assert "Losses of one seed number correlate by +0.80 over all variants; 0.00, which surely holds" in text
     for trial in trials:
         write_tokens(tmp_path / "runs", trial)
     assert "that of another training run (the seeds) and that of another test text (its 16 blocks" in write(
