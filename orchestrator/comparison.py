@@ -9,8 +9,9 @@ import numpy as np
 
 from lm.record import opened
 from orchestrator import statistics
+from orchestrator.noise import Array, Losses
 from orchestrator.outcomes import Outcome
-from orchestrator.statistics import LEVEL_OF_ERROR, MARGIN, Comparison, Losses
+from orchestrator.statistics import LEVEL_OF_ERROR, MARGIN, Comparison
 from orchestrator.wording import counted
 
 
@@ -47,7 +48,7 @@ def losses_on_test(group: Sequence[Outcome]) -> Losses:
     return Losses(seeds, nats_on_test(group), np.stack(blocks) if blocks and len(blocks) == len(seeds) else None)
 
 
-def nats_on_test(group: Sequence[Outcome]) -> statistics.Array:
+def nats_on_test(group: Sequence[Outcome]) -> Array:
     """The test losses of the complete seeds, in nats per token."""
     return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 

@@ -11,7 +11,6 @@ import numpy as np
 from scipy import special
 
 from orchestrator.noise import (
-    Array,
     Correlation,
     Deviation,
     Losses,
@@ -64,7 +63,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Noise:
-    """What intervals rest on: each group's seed deviation, how seeds go together, whether the text's noise counts."""
+    """What intervals rest on: the groups' seed deviations, how seeds go together, whether the text's noise counts."""
 
     deviations: Mapping[str, Deviation]
     correlation: Correlation | None
@@ -188,11 +187,7 @@ def compare(
         effects[name] = Effect(
             contrast.nats, contrast.interval, verdict, reason, contrast.seed_error, contrast.text_error, further
         )
-    noise = result.noise
-    if noise is not None:
-        shown = {"": "", **{group: name for name, group in names.items()}}
-        noise = Noise({shown[k]: v for k, v in noise.deviations.items()}, noise.correlation, noise.has_text)
-    return Comparison(float(baseline.nats.mean()), effects, noise, result.intervals, level, margin)
+    return Comparison(float(baseline.nats.mean()), effects, result.noise, result.intervals, level, margin)
 
 
 def rate_interval(count: int, of: int, level: float = 1 - LEVEL_OF_ERROR) -> Interval:
@@ -285,27 +280,3 @@ def _verdict(interval: Interval | None, margin: float) -> Verdict:
         return "helps"
     inside = -math.log1p(margin) < interval.low and interval.high < math.log1p(margin)
     return "equivalent" if inside else "not decided"
-
-
-__all__ = [
-    "IDENTICAL",
-    "LEVEL_OF_ERROR",
-    "MARGIN",
-    "NO_DIFFERENCE",
-    "NO_NOISE",
-    "ONE_SEED",
-    "Array",
-    "Comparison",
-    "Contrast",
-    "Contrasts",
-    "Effect",
-    "Interval",
-    "Losses",
-    "Noise",
-    "Verdict",
-    "compare",
-    "contrasts",
-    "perplexity_change",
-    "perplexity_ratio",
-    "rate_interval",
-]

@@ -53,16 +53,9 @@ def sweep(
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
-    from orchestrator.budget import seconds_in
     from orchestrator.machine import CannotStartError
 
-    if executor not in ("ray", "inline"):
-        wrong(f"--executor: ray or inline, got {executor!r}")
-    if budget is not None:
-        try:
-            seconds_in(budget)
-        except ValueError as error:
-            wrong(f"--budget: {error}")
+    _check(executor, budget)
     scaled = opened(file, scale)
     if dry_run:
         _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
@@ -85,6 +78,18 @@ def sweep(
             mps=mps,
         )
     raise typer.Exit(result.exit_code)
+
+
+def _check(executor: str, budget: str | None) -> None:
+    from orchestrator.budget import seconds_in
+
+    if executor not in ("ray", "inline"):
+        wrong(f"--executor: ray or inline, got {executor!r}")
+    if budget is not None:
+        try:
+            seconds_in(budget)
+        except ValueError as error:
+            wrong(f"--budget: {error}")
 
 
 def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path, *, fresh: bool) -> None:

@@ -124,10 +124,10 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
 def _pairing(found: Correlation | None) -> str:
     if found is None:
         return ""
-    return (
-        f" Losses of one seed number correlate by {signed(found.estimate)} over all variants; {found.used:.2f}, which "
-        "surely holds for each of them and the baseline, narrows the intervals."
-    )
+    use = "for each of them and the baseline it is not surely above zero, so it narrows no interval"
+    if found.used > 0:
+        use = f"{found.used:.2f}, which surely holds for each of them and the baseline, narrows the intervals"
+    return f" Losses of one seed number correlate by {signed(found.estimate)} over all variants; {use}."
 
 
 def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:

@@ -37,7 +37,7 @@ from orchestrator.report.tables import (
 from orchestrator.report.templates import template
 from orchestrator.rounds import Searched
 from orchestrator.spec_words import overrides
-from orchestrator.statistics import MARGIN
+from orchestrator.statistics import MARGIN, Comparison
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trial import Trial
 from orchestrator.wording import (
@@ -97,9 +97,7 @@ def write_report(
     comparison = compare_variants(outcomes, baseline, len(looks), margin)
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
-    line = published[baseline].valid if published_scale and baseline in published else None
-    if line is not None and line.certainty == tables.RECALLED:
-        line = None  # a picture's line has no room for a doubt
+    line = _published_line(published, baseline) if published_scale else None
     told = answer.answer(rows, comparison, scale, baseline)
     text = template("page.md.jinja").render(
         name=name,
@@ -107,13 +105,7 @@ def write_report(
         scale=scale,
         baseline=baseline,
         answer=told,
-        standing=answer.standing(outcomes),
-        noise=answer.noise_sentence(comparison, baseline),
-        level=answer.level_in_words(comparison),
-        looks=answer.looks_sentence(looks),
         equal_variants=[Markdown(listed([escape(n) for n in names])) for names in equal_variants(outcomes, baseline)],
-        divergence=answer.divergence_sentence(outcomes),
-        convention=answer.convention_sentence(outcomes),
         published_scale=published_scale,
         published_note=_published_note(rows, published_note, published_scale),
         published_notes=_published_notes(rows) if published_scale else [],
@@ -121,6 +113,7 @@ def write_report(
         command=fenced(command, "sh"),
         curves=any(outcome.curve for outcome in flat(outcomes)),
         margin=f"{100 * margin:.3g}%",
+        **_sentences(outcomes, comparison, baseline, looks),
         **_tables(outcomes, rows, baseline, margin),
         **interaction_section(interactions, ablation),
         **picture_section(outcomes, rows, comparison, baseline, folder, line),
@@ -136,6 +129,25 @@ def write_report(
     write_html(folder, text, outcomes, baseline)
     write_text(report.page, text)
     return report
+
+
+def _published_line(published: Mapping[str, Published], baseline: str) -> PublishedNumber | None:
+    """The baseline's validation perplexity as a picture may show it: a line has no room for a doubt."""
+    number = published[baseline].valid if baseline in published else None
+    return None if number is None or number.certainty == tables.RECALLED else number
+
+
+def _sentences(
+    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str, looks: Sequence[int]
+) -> Cells:
+    return {
+        "standing": answer.standing(outcomes),
+        "noise": answer.noise_sentence(comparison, baseline),
+        "level": answer.level_in_words(comparison),
+        "looks": answer.looks_sentence(looks),
+        "divergence": answer.divergence_sentence(outcomes),
+        "convention": answer.convention_sentence(outcomes),
+    }
 
 
 def _tables(

@@ -193,10 +193,7 @@ class Sweep(Part):
     tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
     seeds: SomeSeeds
     margin: float = Field(
-        default=0.005,
-        gt=0,
-        lt=1,
-        description="a share of perplexity: an effect that is surely smaller is told as none",
+        default=0.005, gt=0, lt=1, description="a share of perplexity: an effect that is surely smaller is told as none"
     )
     scales: dict[Slug, Scale] = Field(default={})
     resources: Resources = Field(default=Resources())
