@@ -16,8 +16,10 @@ from scipy import special
 
 Array = NDArray[np.float64]
 
-BLOCKS = 16
-"""A test text is cut into so many blocks: long enough to be nearly independent, enough to tell how they vary."""
+BLOCKS = 64
+"""A test text is cut into so many blocks of consecutive tokens: their means show all but its fastest changes."""
+WAVES = 6
+"""So many slow waves along the text measure its noise, which are the degrees of freedom of what they find."""
 BORROWED = 1.0
 """What the other variants' deviations count in a variant's own, in degrees of freedom: as much as one more seed."""
 
@@ -59,10 +61,8 @@ def deviations(groups: Mapping[str, Array]) -> dict[str, Deviation] | None:
     models and empirical Bayes methods for assessing differential expression", section 4): `BORROWED` for the others,
     fewer where they have few themselves, beside its own. Smyth estimates the weight; with two seeds that cannot be
     done, and a pooled deviation (Dunnett 1955) let one variant of five times the others' noise err in 17% of
-    simulated sweeps of nine variants instead of 5%, a noisy baseline in 20%. With the weight of one seed it stays at
-    5% in these, where Welch's intervals, which borrow nothing, are five times as wide at two seeds
-    (`tests/benchmarks/calibration.py`). Of two or three variants, one that is many times
-    as noisy as the others errs more often.
+    simulated sweeps of nine variants instead of 5%, a noisy baseline in 20%. Welch's intervals, which borrow nothing,
+    are five times as wide at two seeds (`tests/benchmarks/calibration.py`).
     """
     degrees = {name: nats.size - 1 for name, nats in groups.items()}
     squares = {name: float(((nats - nats.mean()) ** 2).sum()) for name, nats in groups.items()}
@@ -106,25 +106,29 @@ def correlation(groups: Mapping[str, Losses], used: Mapping[str, Deviation], lev
 
 
 def text_variance(blocks_B: Array) -> float:
-    """The variance of a mean over a text, from its mean in each of B blocks of consecutive tokens.
+    """The variance of a mean over a text, from its means in B blocks of consecutive tokens; `WAVES` degrees of freedom.
 
-    Neighbouring tokens are alike, so tokens are no independent sample; blocks nearly are (Künsch 1989, "The jackknife
-    and the bootstrap for general stationary observations", Annals of Statistics 17). The blocks are of a difference:
-    what makes a text hard for every variant cancels. Seeds that differ by token count here and as seed noise too,
-    which errs on the side of a wider interval.
+    Neighbouring tokens are alike, and so are neighbouring blocks where a text keeps to its subject for thousands of
+    tokens: the variance of their mean is more than that of so many independent ones. It is what the slowest cosine
+    waves along the text find, each alike (Lazarus, Lewis, Stock and Watson 2018, "HAR inference: recommendations for
+    practice", Journal of Business & Economic Statistics 36, section 3: the equal-weighted cosine test). The blocks are
+    of a difference: what makes a text hard for every variant cancels. Seeds that differ by token count here and as
+    seed noise too, which errs on the side of a wider interval.
     """
-    return float(blocks_B.var(ddof=1)) / blocks_B.size
+    blocks = blocks_B.size
+    slow_WB = np.cos(math.pi * np.outer(np.arange(1, WAVES + 1), np.arange(blocks) + 0.5) / blocks)
+    return float((((slow_WB @ blocks_B) / blocks) ** 2).mean()) * 2
 
 
 def interaction_variance(blocks_SB: Array) -> float:
     """How much of the text's variance of a mean over S seeds is of single seeds, and goes away with more of them.
 
-    The mean square of what neither seed nor block explains, over S B (two-way analysis of variance; Montgomery,
-    "Design and Analysis of Experiments", 8th edition, section 13.3).
+    It is measured on what neither seed nor block explains (two-way analysis of variance; Montgomery, "Design and
+    Analysis of Experiments", 8th edition, section 13.3).
     """
     rest_SB = blocks_SB - blocks_SB.mean(axis=1, keepdims=True) - blocks_SB.mean(axis=0) + blocks_SB.mean()
-    seeds, blocks = blocks_SB.shape
-    return float((rest_SB**2).sum()) / float((seeds - 1) * (blocks - 1) * seeds * blocks)
+    seeds = len(blocks_SB)
+    return sum(text_variance(rest_B) for rest_B in rest_SB) / ((seeds - 1) * seeds)
 
 
 def satterthwaite(parts: Sequence[tuple[float, float]]) -> float:
@@ -139,3 +143,35 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> float:
 def t_beyond(error: float, degrees: float | Array) -> Array:
     """The value that Student's t exceeds with probability `error`, by `scipy.special`: `scipy.stats` takes a second."""
     return np.asarray(-special.stdtrit(degrees, error))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How often an interval may miss: as one of all that are judged together (`each`), and by itself (`alone`)."""
+
+    each: float
+    alone: float
+
+    @classmethod
+    def of(cls, level: float, intervals: int) -> Errors:
+        """Those of so many intervals that together cover with probability `level` (Šidák 1967)."""
+        return cls(1 - level ** (1 / intervals), 1 - level)
+
+
+def squared_seed_reach(
+    borrowed: tuple[float | Array, float | Array], alone: tuple[float | Array, float | Array], errors: Errors
+) -> float | Array:
+    """How far the seeds' noise lets an interval reach, squared, from two pairs of variance and degrees of freedom.
+
+    The first pair rests on what variants borrow from each other, the second on the compared ones alone.
+    """
+    together, single = (
+        t_beyond(error / 2, degrees) ** 2 * variance
+        for error, (variance, degrees) in ((errors.each, borrowed), (errors.alone, alone))
+    )
+    return np.maximum(together, single)
+
+
+def squared_text_reach(variance: float | Array, errors: Errors) -> float | Array:
+    """How far the text's noise lets an interval reach, squared."""
+    return t_beyond(errors.each / 2, WAVES) ** 2 * variance

@@ -57,7 +57,7 @@ def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Ou
         return Outcome(trial, "missing", "test not opened yet", None, curve)
     if record is not None and record.status == "complete":
         score = opened(record.stages[-1].test)
-        text = f"{record.corpus.fingerprint} in {score.columns} columns"
+        text = f"{record.corpus.fingerprint} in {score.columns} columns after {trial.spec.corpus}"
         return Outcome(trial, "complete", None, record, curve, reader.read(records.test_losses(trial), text))
     if record is not None:
         return Outcome(trial, record.status, _why(record), record, curve)

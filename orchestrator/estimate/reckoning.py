@@ -9,18 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from lm.data import load
 from lm.measured import Measured
-from lm.record import CorpusFacts, opened
+from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.comparison import is_adaptive
+from orchestrator.comparison import is_adaptive, losses_on_test
+from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, memory_bytes
+from orchestrator.noise import text_variance
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.plan import State, plan, state_of
-from orchestrator.power import smallest_detectable
 from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, Known
 from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
@@ -61,11 +60,15 @@ class Packing:
 
 @dataclass(frozen=True)
 class Detectable:
-    """The smallest true difference that gets a verdict with a probability of 80%, from the spread of seeds on disk."""
+    """The smallest true difference that gets a verdict with a probability of 80%, from the noise of records on disk.
+
+    `deviation_nats` is that of seeds, `text_error_nats` the standard error of a difference by the text.
+    """
 
     nats: float
     perplexity: float
     deviation_nats: float
+    text_error_nats: float
     seeds: int
 
 
@@ -213,23 +216,23 @@ def _variant_cost(
 
 
 def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -> Detectable | None:
-    """From the pooled spread of seeds of this sweep's own finished trials; None where no variant has two.
+    """From the noise of seeds and text in this sweep's own finished trials; None where no variant has two seeds.
 
-    Of the variants that `compare_variants` compares, at the level of its last look.
+    Of the variants that `compare_variants` compares, at the level of its last look. The text's noise is the mean one
+    of their differences to the first of them, 0 where losses by token are not at hand.
     """
-    losses = {
-        name: np.array([opened(final.test).nats_per_token for one in group if (final := one.final) is not None])
-        for name, group in outcomes.items()
-        if group[0].trial.opens_test and not is_adaptive(group)
-    }
-    repeated = [values for values in losses.values() if values.size >= 2]
-    seeds, others = len(sweep.seeds), len(losses) - 1
-    if not repeated or seeds < 2 or others < 1:
+    compared = {name: group for name, group in outcomes.items() if group[0].trial.opens_test and not is_adaptive(group)}
+    losses = [found for group in compared.values() if (found := losses_on_test(group)).nats.size >= 2]
+    variants = len(compared) - 1
+    if not losses or len(sweep.seeds) < 2 or variants < 1:
         return None
-    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in repeated)
-    deviation = math.sqrt(squares / sum(values.size - 1 for values in repeated))
-    nats = smallest_detectable(deviation, seeds, (seeds,) * others, 1 - LEVEL_OF_ERROR / len(sweep.looks))
+    squares = sum(float(((found.nats - found.nats.mean()) ** 2).sum()) for found in losses)
+    deviation = math.sqrt(squares / sum(found.nats.size - 1 for found in losses))
+    texts = [found.blocks.mean(axis=0) for found in losses if found.blocks is not None]
+    differences = [text_variance(text - texts[0]) for text in texts[1:] if text.size == texts[0].size]
+    text_error = math.sqrt(sum(differences) / len(differences)) if differences else 0.0
+    nats = smallest_detectable(deviation, text_error, len(sweep.seeds), variants, 1 - LEVEL_OF_ERROR / len(sweep.looks))
     assert nats is not None, "two seeds or more"
-    baseline = losses.get(sweep.baseline.name, np.array([]))
-    level = float(baseline.mean() if baseline.size else np.concatenate(repeated).mean())
-    return Detectable(nats, perplexity_change(level, nats), deviation, seeds)
+    baseline = losses_on_test(compared.get(sweep.baseline.name, ()))
+    level = float((baseline if baseline.nats.size else losses[0]).nats.mean())
+    return Detectable(nats, perplexity_change(level, nats), deviation, text_error, len(sweep.seeds))

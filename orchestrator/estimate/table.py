@@ -55,7 +55,7 @@ def _lines(found: Estimate) -> Iterator[str]:
         yield (
             f"smallest detectable difference: {detectable.perplexity:.2g} perplexity ({detectable.nats:.2g} nats) with "
             f"{detectable.seeds} seeds, at 80% power and the report's level; seeds spread by "
-            f"{detectable.deviation_nats:.2g} nats"
+            f"{detectable.deviation_nats:.2g} nats, and the text adds {detectable.text_error_nats:.2g} to a difference"
         )
 
 

@@ -107,8 +107,8 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
     own = [known.own for known in noise.deviations.values()]
     low, high = map(_percent, (min(own), max(own)))
     covered = (
-        f"They cover two noises, that of another training run (the seeds) and that of another test text (its "
-        f"{BLOCKS} blocks of consecutive tokens)."
+        "They cover two noises, that of another training run (the seeds) and that of another test text (the slow "
+        f"waves of a difference along its {BLOCKS} blocks of consecutive tokens)."
         if noise.has_text
         else "**They cover the noise of the seeds alone**, not that of another test text: not every trial has its "
         "losses by token."

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.noise import BLOCKS
 from orchestrator.outcomes import Outcome
-from orchestrator.report.where_tables import Differences, WhereRow, where_table
+from orchestrator.report.where_tables import PIECES, Differences, WhereRow, where_table
 from orchestrator.token_losses import CLASSES
 from orchestrator.wording import NOTHING, Markdown, escape, listed, signed
 
@@ -33,7 +32,7 @@ def where_section(
         "where_rows": [_cells(row) for row in rows],
         "where_classes": CLASSES,
         "where_shares": [f"{100 * share:.1f}%" for share in table.shares],
-        "where_blocks": BLOCKS,
+        "where_pieces": PIECES,
         "where_cut": cut,
         "where_moved": moved,
         "frequency_alt": Markdown(f"Difference in loss by how often the training text has the word, of {names}"),

@@ -12,6 +12,9 @@ from orchestrator.noise import Array
 from orchestrator.outcomes import Outcome
 from orchestrator.token_losses import TokenLosses
 
+PIECES = 16
+"""The text is shown in so many pieces, each of as many blocks."""
+
 
 @dataclass(frozen=True)
 class Differences:
@@ -42,23 +45,27 @@ class Where:
 def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Where | None:
     """The rows in the order of the plan; None where the baseline, or every other variant, lacks losses by token.
 
-    A variant with an incomplete seed is left out, as from the comparison, and so is an adaptive one.
+    A variant with an incomplete seed is left out, as from the comparison, and so are an adaptive one and one whose
+    training text makes other words frequent.
     """
     base = _losses(outcomes[baseline])
     if not base:
         return None
     classes, blocks = (
         np.mean([one.classes for one in base], axis=0),
-        np.mean([one.blocks for one in base], axis=0),
+        np.mean([_pieces(one) for one in base], axis=0),
     )
     rows = tuple(
         WhereRow(
             variant,
             _differences([one.classes - classes for one in own]),
-            _differences([one.blocks - blocks for one in own]),
+            _differences([_pieces(one) - blocks for one in own]),
         )
         for variant, group in outcomes.items()
-        if variant != baseline and not is_adaptive(group) and (own := _losses(group))
+        if variant != baseline
+        and not is_adaptive(group)
+        and (own := _losses(group))
+        and np.array_equal(own[0].shares, base[0].shares)
     )
     return Where(rows, base[0].shares) if rows else None
 
@@ -67,6 +74,11 @@ def _losses(group: Sequence[Outcome]) -> list[TokenLosses]:
     """Those of all seeds, or none."""
     found = [outcome.losses for outcome in group if outcome.losses is not None]
     return found if len(found) == len(group) else []
+
+
+def _pieces(losses: TokenLosses) -> Array:
+    """The mean losses of `PIECES` pieces of the text: all its blocks would be a thicket to look at."""
+    return np.asarray(losses.blocks.reshape(PIECES, -1).mean(axis=1))
 
 
 def _differences(seeds: Sequence[Array]) -> Differences:

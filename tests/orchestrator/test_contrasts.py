@@ -103,9 +103,9 @@ def test_intervals_cover_all_true_contrasts_together(design: Design) -> None:
     rng = np.random.default_rng(1)
     _, exact = judged(ablation, simulated(ablation, rng, seeds=1, sd=0.0))
     truth = [contrast.nats for contrast in exact.found.values()]
-    trials, missed = 600, 0
+    trials, missed = 800, 0
     for _ in range(trials):
-        _, result = judged(ablation, simulated(ablation, rng, seeds=2))
+        _, result = judged(ablation, simulated(ablation, rng, seeds=4))
         intervals = [contrast.interval for contrast in result.found.values()]
         missed += not all(i and t is not None and i.low <= t <= i.high for i, t in zip(intervals, truth, strict=True))
     assert missed / trials <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
@@ -129,10 +129,9 @@ def test_reasons_where_nothing_can_be_said() -> None:
         "good": (-0.25, None),
     }
     assert [name for name, c in result.found.items() if c.interval] == ["good"]
-    # With one contrast of two groups it is Student's t.
-    ends, reference = result.found["good"].interval, stats.ttest_ind([1.0, 2.0], [1.0, 2.5]).confidence_interval()
+    ends, error = result.found["good"].interval, math.sqrt((0.5 + 1.125) / 2)
     assert ends is not None
-    assert (ends.low, ends.high) == pytest.approx((reference.low, reference.high))
+    assert ends.high + 0.25 == pytest.approx(stats.t.isf(0.025, 1) * error), "two seeds are believed no more than alone"
     still = contrasts({"a": seeded([1.0, 1.0]), "b": seeded([2.0, 2.0])}, {"c": {"a": 1.0, "b": -1.0}})
     assert (still.found["c"].reason, still.noise) == (NO_NOISE, None)
 

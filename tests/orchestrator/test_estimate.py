@@ -9,11 +9,11 @@ import pytest
 
 from lm.measured import Measured
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
+from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate import Measuring, estimate, print_estimate
 from orchestrator.estimate.projection import measured_spec
 from orchestrator.estimate.reckoning import checkpoint_bytes, disk_bytes, makespan, trial_seconds
 from orchestrator.plan import plan
-from orchestrator.power import smallest_detectable
 from orchestrator.records import Records
 from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep, Sweep
@@ -136,4 +136,4 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     rounds = replace(sweep, looks=(2, 3))
     stricter = estimate(rounds, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert stricter.detectable is not None
-    assert stricter.detectable.nats == smallest_detectable(found.detectable.deviation_nats, 3, (3,), 0.975)
+    assert stricter.detectable.nats == smallest_detectable(found.detectable.deviation_nats, 0.0, 3, 1, 0.975)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.noise import BLOCKS, Losses, correlation, deviations, interaction_variance, text_variance
+from orchestrator.noise import BLOCKS, WAVES, Losses, correlation, deviations, interaction_variance, text_variance
 from orchestrator.statistics import (
     IDENTICAL,
     NO_NOISE,
@@ -46,13 +46,40 @@ def test_with_a_hundred_seeds_nothing_matters_but_ones_own_and_the_interval_is_w
     assert (interval.low, interval.high) == pytest.approx((welch.low, welch.high), rel=1e-3)
 
 
-def test_the_seeds_of_one_pair_are_never_more_than_they_are() -> None:
-    """With two groups of two seeds borrowing adds no degrees of freedom: it is Student's t, pooled."""
+def test_two_seeds_are_believed_no_more_than_their_own_spread() -> None:
+    """Welch's lone comparison with the fewest seeds' degrees of freedom: borrowing must not make it narrower."""
     base, variant = [4.0, 4.02], [4.1, 4.2]
     interval = compare(seeded(base), groups(a=variant)).effects["a"].interval
-    student = stats.ttest_ind(variant, base).confidence_interval(0.95)
+    error = math.sqrt((np.var(base, ddof=1) + np.var(variant, ddof=1)) / 2)
     assert interval is not None
-    assert interval.high - interval.low == pytest.approx(student.high - student.low)
+    assert (interval.high - interval.low) / 2 == pytest.approx(stats.t.isf(0.025, 1) * error)
+
+
+def test_of_four_seeds_what_is_borrowed_decides() -> None:
+    """Eight variants whose spreads are equal: Sidak's share of t with what is borrowed is wider than t alone."""
+    spread = np.array([-0.01, 0.0, 0.0, 0.01]) * math.sqrt(1.5)
+    found = compare(seeded(4.0 + spread), {str(k): seeded(4.1 + k + spread) for k in range(8)})
+    interval, borrowed = found.effects["3"].interval, 24 / 25
+    assert interval is not None
+    critical = stats.t.isf((1 - 0.95 ** (1 / 8)) / 2, 2 * (3 + borrowed))
+    assert (interval.high - interval.low) / 2 == pytest.approx(critical * 0.01 * math.sqrt(2 / 4))
+
+
+def test_the_noise_of_a_text_is_that_of_its_slow_waves() -> None:
+    """Independent blocks: the variance of their mean. Blocks that are alike: many times what is naive."""
+    rng = np.random.default_rng(5)
+    independent = rng.normal(0.0, 1.0, (4000, BLOCKS))
+    assert np.mean([text_variance(blocks) for blocks in independent]) == pytest.approx(1 / BLOCKS, rel=0.03)
+    alike = np.empty_like(independent)
+    alike[:, 0] = independent[:, 0]
+    for k in range(1, BLOCKS):
+        alike[:, k] = 0.5 * alike[:, k - 1] + math.sqrt(0.75) * independent[:, k]
+    told, true = np.mean([text_variance(blocks) for blocks in alike]), alike.mean(axis=1).var()
+    assert 0.85 * true < told < 1.02 * true and told > 2.3 / BLOCKS
+    shifted = alike[0] + 7.0
+    assert text_variance(shifted) == pytest.approx(text_variance(alike[0])), "a constant is no noise"
+    wave = np.cos(math.pi * 3 * (np.arange(BLOCKS) + 0.5) / BLOCKS)
+    assert text_variance(wave) == pytest.approx(0.5 / WAVES)
 
 
 def test_the_text_adds_its_noise_in_quadrature() -> None:
@@ -69,21 +96,18 @@ def test_the_text_adds_its_noise_in_quadrature() -> None:
     with_text = compare(told["base"], {"a": told["a"]}).effects["a"]
     assert without.interval is not None and with_text.interval is not None
     assert without.text_error is None and with_text.seed_error == without.seed_error
-    variance = (texts[1] - texts[0]).var(ddof=1) / BLOCKS
-    assert (
-        with_text.text_error
-        == pytest.approx(math.sqrt(variance))
-        == pytest.approx(math.sqrt(text_variance(texts[1] - texts[0])))
-    )
+    variance = text_variance(texts[1] - texts[0])
+    assert with_text.text_error == pytest.approx(math.sqrt(variance))
     reach, before = with_text.interval.high - with_text.nats, without.interval.high - without.nats
-    assert reach == pytest.approx(math.hypot(before, stats.t.isf(0.025, BLOCKS - 1) * math.sqrt(variance)))
+    assert reach == pytest.approx(math.hypot(before, stats.t.isf(0.025, WAVES) * math.sqrt(variance)))
 
 
-def test_what_single_seeds_add_along_the_text_is_the_mean_square_of_the_rest() -> None:
-    blocks_SB = np.array([[1.0, 2.0, 6.0], [2.0, 3.0, 4.0]])  # rest: ±[.5, .5, -1] by seed
-    assert interaction_variance(blocks_SB) == pytest.approx(2 * (0.25 + 0.25 + 1.0) / 2 / 6)
-    effects = np.add.outer([0.0, 3.0], [1.0, 5.0, -2.0])
-    assert interaction_variance(effects) == pytest.approx(0.0)
+def test_what_single_seeds_add_along_the_text_is_what_neither_seed_nor_block_explains() -> None:
+    rng = np.random.default_rng(6)
+    of_seeds, of_blocks = rng.normal(0.0, 1.0, (3, 1)), rng.normal(0.0, 1.0, BLOCKS)
+    found = [interaction_variance(of_seeds + of_blocks + rng.normal(0.0, 0.1, (3, BLOCKS))) for _ in range(2000)]
+    assert np.mean(found) == pytest.approx(0.1**2 / (3 * BLOCKS), rel=0.03)
+    assert interaction_variance(of_seeds + of_blocks) == pytest.approx(0.0)
 
 
 def test_what_makes_a_text_hard_for_all_variants_is_no_noise() -> None:

@@ -29,7 +29,7 @@ Shown = tuple[float, float]
 class FrequencyRow:
     """A variant's difference to the baseline, nats per token, by how often the training text has the word.
 
-    `low` and `high` are the lowest and the highest pairing of seeds; nan where there is one seed, or no token.
+    `low` and `high` are the variant's lowest and highest seed; nan where there is one seed, or no token.
     """
 
     name: str
@@ -40,9 +40,9 @@ class FrequencyRow:
 
 @dataclass(frozen=True)
 class PositionRow:
-    """A variant's difference to the baseline, nats per token, in consecutive blocks of the test text.
+    """A variant's difference to the baseline, nats per token, in consecutive pieces of the test text.
 
-    `low` and `high` are the lowest and the highest pairing of seeds, nan where there is one seed.
+    `low` and `high` are the variant's lowest and highest seed, nan where there is one seed.
     """
 
     name: str
@@ -85,7 +85,7 @@ def draw_frequency(
 
 
 def draw_position(folder: Path, rows: Sequence[PositionRow], baseline: str) -> str | None:
-    """Write `position.svg`: a panel a variant in the order given, a step a block of the test text.
+    """Write `position.svg`: a panel a variant in the order given, a step a piece of the test text.
 
     Returns a sentence on what lies outside the picture, None where all is inside.
     """
@@ -94,12 +94,12 @@ def draw_position(folder: Path, rows: Sequence[PositionRow], baseline: str) -> s
     cut: list[str] = []
     with look():
         change_label = f"change of test perplexity\nagainst {plain(baseline, 24)}"
-        labels = ("block of the test text, from its beginning to its end", change_label)
+        labels = ("piece of the test text, from its beginning to its end", change_label)
         figure, panels = grid([row.name for row in drawn], _position_keys(drawn), 1.2, 0.95, labels)
         for axes, row in zip(panels, drawn, strict=True):
             out = _draw_blocks(axes, row, shown)
             if out:
-                cut.append(f"{counted(out, 'block')} of {plain(row.name, 40)}")
+                cut.append(f"{counted(out, 'piece')} of {plain(row.name, 40)}")
             room = 0.07 * (shown[1] - shown[0])
             axes.set_ylim(shown[0] - room, shown[1] + room)
             change.dress(axes.yaxis, shown, 5)
@@ -154,7 +154,7 @@ def _edge(place: float, shown: Shown) -> float:
 
 
 def _draw_blocks(axes: Axes, row: PositionRow, shown: Shown) -> int:
-    """Draw the steps of one variant, their band and their mean; how many blocks lie outside the picture."""
+    """Draw the steps of one variant, their band and their mean; how many pieces lie outside the picture."""
     nats, low, high = (np.array(part, dtype=float) for part in (row.nats, row.low, row.high))
     blocks = np.arange(1, len(nats) + 1)
     inside = np.clip(nats, *shown)
@@ -191,7 +191,7 @@ def _frequency_keys(rows: Sequence[FrequencyRow]) -> list[Line2D | Patch]:
 
 
 def _position_keys(rows: Sequence[PositionRow]) -> list[Line2D | Patch]:
-    mean = Line2D([], [], color=_MEAN.colour, linewidth=_MEAN.width, label="mean over blocks")
+    mean = Line2D([], [], color=_MEAN.colour, linewidth=_MEAN.width, label="mean over pieces")
     mean.set_linestyle(_MEAN.dash)  # type: ignore[arg-type]
     keys: list[Line2D | Patch] = [Line2D([], [], color=HELPS, linewidth=1.2, label="mean over seeds"), mean]
     if any(not math.isnan(value) for row in rows for value in row.low):

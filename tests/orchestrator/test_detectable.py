@@ -1,0 +1,42 @@
+"""What so many seeds can show, against simulated sweeps of other numbers that go through the report's own verdicts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestrator.detectable import smallest_detectable
+from orchestrator.noise import BLOCKS, Losses
+from orchestrator.statistics import compare
+
+
+def drawn(rng: np.random.Generator, mean: float, deviation: float, text: float, seeds: int) -> Losses:
+    along = text * np.sqrt(BLOCKS / 2) * rng.standard_normal(BLOCKS)
+    blocks = mean + deviation * rng.standard_normal((seeds, 1)) + along
+    return Losses(tuple(range(seeds)), blocks.mean(axis=1), blocks)
+
+
+@pytest.mark.parametrize(("seeds", "others", "text"), [(2, 1, 0.0), (3, 4, 0.01), (6, 2, 0.02)])
+def test_four_of_five_simulated_sweeps_show_it(seeds: int, others: int, text: float) -> None:
+    deviation, repeats = 0.01, 600
+    nats = smallest_detectable(deviation, text, seeds, others)
+    assert nats is not None
+    rng = np.random.default_rng(seeds)
+    decided = 0
+    for _ in range(repeats):
+        baseline = drawn(rng, 5.0, deviation, text, seeds)
+        variants = {str(i): drawn(rng, 5.0 + nats * (i == 0), deviation, text, seeds) for i in range(others)}
+        decided += compare(baseline, variants).effects["0"].verdict == "hurts"
+    assert decided / repeats == pytest.approx(0.8, abs=0.07)  # three standard errors of both simulations
+
+
+def test_more_seeds_show_smaller_differences_and_more_text_noise_larger_ones() -> None:
+    found = [smallest_detectable(0.01, 0.0, seeds, 3) for seeds in (2, 3, 5, 10)]
+    assert found == sorted(found, reverse=True)
+    quiet, loud = smallest_detectable(0.01, 0.0, 3, 3), smallest_detectable(0.01, 0.02, 3, 3)
+    assert quiet is not None and loud is not None and loud > 1.5 * quiet
+
+
+@pytest.mark.parametrize(("seeds", "variants"), [(1, 3), (3, 0)])
+def test_fewer_than_two_seeds_and_no_variant_show_nothing(seeds: int, variants: int) -> None:
+    assert smallest_detectable(0.01, 0.0, seeds, variants) is None
