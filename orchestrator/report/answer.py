@@ -116,7 +116,8 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
     return Markdown(
         f"The intervals are Student's t, their level shared out over {counted(intervals, 'compared variant')} "
         f"(Šidák). {covered} Seeds are taken as normal; a variant's deviation is its own, averaged with that of the "
-        f"others, which count as one more seed (Smyth 2004). The own deviations lie between {low} and {high} of "
+        f"others, which count as one more seed (Smyth 2004), and no interval is narrower than that of a lone "
+        f"comparison that borrows nothing (Welch 1938). The own deviations lie between {low} and {high} of "
         f"perplexity.{_pairing(noise.correlation)}"
     )
 
@@ -231,10 +232,12 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
         parts.append(f"with one seed nothing is decided about {_named(single)}, since the seed noise is unknown")
     if still := having(NO_NOISE):
         parts.append(f"nothing is decided about {_named(still)}, since {NO_NOISE}")
-    if partial := [row for row in rows if row.complete < row.seeds]:
-        parts.append(
-            f"{_named(partial)} {'has' if len(partial) == 1 else 'have'} seeds that are not complete and no verdict"
-        )
+    partial = [row for row in rows if row.incomplete]
+    if len(partial) > _NAMED:
+        parts.append(f"{len(partial)} changes have seeds that are not complete and no verdict")
+    elif partial:
+        why = listed([f"{escape(row.variant)} ({row.incomplete})" for row in partial])
+        parts.append(f"there is no verdict on {why}")
     return parts
 
 

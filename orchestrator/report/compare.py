@@ -42,7 +42,7 @@ def compare_reports(a: str, b: str) -> str:
         warnings=_warnings(one, two),
         rows=rows,
         count=_count(rows),
-        correlation=_correlation(both),
+        correlation=_correlation(both) if one.baseline == two.baseline else "",
         renamed={mine.variant: (mine.change, other.change) for mine, other in both if mine.change != other.change},
     )
 
@@ -73,6 +73,11 @@ def _warnings(a: WrittenReport, b: WrittenReport) -> list[str]:
         found.append(
             f"A compares with {a.baseline}, B with {b.baseline}: differences and verdicts answer different questions, "
             "so they are not set against each other."
+        )
+    if a.summary.margin != b.summary.margin:
+        ours, theirs = (f"{100 * report.summary.margin:.3g}%" for report in (a, b))
+        found.append(
+            f"A takes effects below {ours} as none, B below {theirs}: that both find none is not one statement."
         )
     return found
 

@@ -17,7 +17,7 @@ from orchestrator.timing import stage_epochs
 class CostRow:
     """Means over the complete seeds of one variant; `planned` are the most epochs that a trial of it may take.
 
-    `is_other_budget` where that is not what the baseline's may take.
+    `is_other_budget` where that, or the text it trains on, is not the baseline's.
     """
 
     variant: str
@@ -35,9 +35,14 @@ def planned_epochs(group: tuple[Outcome, ...]) -> int:
     return sum(stage_epochs(group[0].trial.spec).values())
 
 
+def budget(group: tuple[Outcome, ...]) -> tuple[int, int | None, int]:
+    """What a trial of the variant may train on: epochs, and the stretch of the training text, its length and start."""
+    corpus = group[0].trial.spec.corpus
+    return planned_epochs(group), corpus.train_tokens, corpus.train_start
+
+
 def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[CostRow]:
     """A row for every variant with a complete seed; a cache trains nothing and is left out."""
-    budget = planned_epochs(outcomes[baseline])
     rows = []
     for variant, group in outcomes.items():
         records = [outcome.record for outcome in group if outcome.final and outcome.record]
@@ -46,7 +51,7 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
                 CostRow(
                     variant=variant,
                     planned=planned_epochs(group),
-                    is_other_budget=planned_epochs(group) != budget,
+                    is_other_budget=budget(group) != budget(outcomes[baseline]),
                     epochs=float(np.mean([sum(stage.epochs for stage in record.stages) for record in records])),
                     train_seconds=float(np.mean([train_seconds(record) for record in records])),
                     tokens_per_second=float(np.mean([tokens_per_second(record) for record in records])),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from orchestrator.comparison import is_adaptive, losses_on_test
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
+from orchestrator.wording import listed
 
 Kind = Literal["alone", "main effect", "interaction"]
 MORE, LESS = "costs more together", "costs less together"
@@ -76,7 +77,7 @@ def estimands(ablation: Ablation) -> list[Estimand]:
 def interaction_table(
     outcomes: Mapping[str, tuple[Outcome, ...]], ablation: Ablation, baseline: str, looks: int = 1
 ) -> Interactions:
-    """A row for every contrast of the design; one that weighs a variant with an incomplete seed has no numbers.
+    """A row for every contrast of the design; one that weighs an adaptive or an incomplete variant has no numbers.
 
     With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
     """
@@ -93,6 +94,11 @@ def interaction_table(
         for estimand in asked
     }
     result = contrasts(complete, weights, 1 - LEVEL_OF_ERROR / looks)
+    adaptive = {variant for variant, group in outcomes.items() if is_adaptive(group)}
+    for name, weighed in weights.items():
+        if adapt := [variant for variant in weighed if variant in adaptive]:
+            why = f"{listed(adapt)} {'adapts' if len(adapt) == 1 else 'adapt'} to the text of the test"
+            result.found[name] = replace(result.found[name], reason=why)
     rows = tuple(_row(one, contrast) for one, contrast in zip(asked, result.found.values(), strict=True))
     return Interactions(rows, result)
 

@@ -125,7 +125,7 @@ def write_report(
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
     write_tables(folder, outcomes, rows, interactions.rows, baseline, margin, caption)
     report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
-    write_summary(folder, summary(name, question, scale, report.answer, report.verdicts, outcomes))
+    write_summary(folder, summary(name, question, scale, baseline, margin, report.answer, report.verdicts, outcomes))
     write_html(folder, text, outcomes, baseline)
     write_text(report.page, text)
     return report

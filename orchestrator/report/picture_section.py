@@ -58,7 +58,7 @@ def _forest_row(
         nats=row.effect.nats,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        verdict=verdict_in_words(row.effect.verdict, comparison.margin),
+        verdict=row.incomplete or verdict_in_words(row.effect.verdict, comparison.margin),
         published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == len(pair) else None,
         recalled=any(number.certainty == RECALLED for number in numbers),
     )

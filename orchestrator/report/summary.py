@@ -18,11 +18,16 @@ FILE = "summary.json"
 
 
 class Summary(Part):
-    """A report in short. `finished_at` is when the last of its trials settled, None where none has."""
+    """A report in short. `finished_at` is when the last of its trials settled, None where none has.
+
+    `margin` is the share of perplexity below which an effect counts as none.
+    """
 
     name: str
     question: str
     scale: str
+    baseline: str
+    margin: float
     answer: str
     finished_at: str | None
     complete: int
@@ -42,6 +47,8 @@ def summary(
     name: str,
     question: str,
     scale: str,
+    baseline: str,
+    margin: float,
     answer: str,
     verdicts: Mapping[str, str],
     outcomes: Mapping[str, Sequence[Outcome]],
@@ -53,6 +60,8 @@ def summary(
         name=name,
         question=question,
         scale=scale,
+        baseline=baseline,
+        margin=margin,
         answer=answer,
         finished_at=max(ends, key=datetime.fromisoformat, default=None),
         complete=sum(outcome.final is not None for outcome in trials),

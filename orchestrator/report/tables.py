@@ -12,7 +12,7 @@ from lm.record import Score, StageResult, opened
 from orchestrator import statistics
 from orchestrator.comparison import incomplete_seeds, is_adaptive, nats_on_test
 from orchestrator.outcomes import Outcome
-from orchestrator.report.cost_tables import planned_epochs
+from orchestrator.report.cost_tables import budget
 from orchestrator.statistics import Comparison, Effect, Interval
 
 RECALLED = "recalled"
@@ -73,7 +73,8 @@ class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
-    `other_budget` where its trials may take more or fewer epochs than the baseline's.
+    `other_budget` where its trials may take more or fewer epochs than the baseline's, or of another text; `incomplete`
+    says which seeds are not complete, and is empty where all are.
     """
 
     variant: str
@@ -83,6 +84,7 @@ class AblationRow:
     parameters: int
     seeds: int
     complete: int
+    incomplete: str
     valid: Spread | None
     test: Spread | None
     effect: Effect | None
@@ -135,10 +137,11 @@ def ablation_table(
                 variant=variant,
                 change=group[0].trial.change,
                 adaptive=is_adaptive(group),
-                other_budget=planned_epochs(group) != planned_epochs(outcomes[baseline]),
+                other_budget=budget(group) != budget(outcomes[baseline]),
                 parameters=group[0].trial.parameters,
                 seeds=len(group),
                 complete=len(final),
+                incomplete=incomplete_seeds(group),
                 valid=_spread(stage.valid for stage in final) if final else None,
                 test=_spread(opened(stage.test) for stage in final) if final else None,
                 effect=effect,

@@ -77,12 +77,11 @@ def written_report(place: ReportPlace) -> WrittenReport:
         raise ValueError(f"{error}; {_ANEW}") from error
     rows = {row.variant: row for row in _table(place, "table.csv", Row)}
     trials = _table(place, "trials.csv", _Trial)
-    compared = {name for name, row in rows.items() if not row.adaptive}
-    baseline = compared - told.verdicts.keys()
-    if len(baseline) != 1 or not told.verdicts.keys() <= compared:
+    compared = {name for name, row in rows.items() if not row.adaptive and name != told.baseline}
+    if told.baseline not in rows or told.verdicts.keys() != compared:
         raise ValueError(f"{place}: table.csv and {summary.FILE} are not of one report; {_ANEW}")
     complete = frozenset(trial.key for trial in trials if trial.status == "complete")
-    return WrittenReport(place, told, rows, baseline.pop(), complete)
+    return WrittenReport(place, told, rows, told.baseline, complete)
 
 
 def _read(place: ReportPlace, name: str) -> bytes:

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from orchestrator.report.colours import COLOURS, GREY, HELPS, HURTS
 from orchestrator.report.curves import change
-from orchestrator.report.curves.look import COLOURS, GREY, HELPS, HURTS, look, plain, save, wrapped
+from orchestrator.report.curves.look import look, plain, save, wrapped
 from orchestrator.wording import NOTHING, decimals_for, listed, signed
 
 _DARK = "#555555"

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from orchestrator.report.colours import COLOURS, GREY
 from orchestrator.report.curves.labels import label_points
-from orchestrator.report.curves.look import COLOURS, GREY, figure_of, look, plain, save, ticks
+from orchestrator.report.curves.look import figure_of, look, plain, save, ticks
 from orchestrator.report.head_tables import HeadRow, Reach
 from orchestrator.wording import listed
 

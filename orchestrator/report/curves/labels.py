@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
-from orchestrator.report.curves.look import GREY
+from orchestrator.report.colours import GREY
 from orchestrator.report.head_tables import Reach
 
 _LABEL_SIZE = 8

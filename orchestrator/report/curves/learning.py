@@ -14,7 +14,8 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.report.curves.look import COLOURS, GREY, look, plain, save, ticks
+from orchestrator.report.colours import COLOURS, GREY
+from orchestrator.report.curves.look import look, plain, save, ticks
 from orchestrator.report.curves.series import (
     DASHES,
     Across,
@@ -30,7 +31,7 @@ from orchestrator.report.curves.series import (
     points,
     window,
 )
-from orchestrator.wording import number
+from orchestrator.wording import listed, number
 
 MOST_COLOURED = 8
 """So many variants beside the baseline are told apart; of more, those that differ most from it."""
@@ -84,13 +85,14 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
         save(figure, folder, "overview")
     sentences = [cut_sentence(shown, [variant.name for variant in seen if is_above(variant, shown)])]
     if len(lines) < len(ordered):
+        middle = "the baseline's" if any(variant.baseline for variant in ordered) else "the middle variant's"
         sentences.append(
-            f"In colour are the {MOST_COLOURED} variants whose lowest points differ most from the baseline's; the "
+            f"In colour are the {MOST_COLOURED} variants whose lowest points differ most from {middle}; the "
             f"other {len(ordered) - len(lines)} are grey."
         )
-    if len(seen) < len(variants):
-        names = ", ".join(variant.name for variant in variants if variant.name not in {v.name for v in seen})
-        sentences.append(f"Without a loss that is a number, and so not drawn: {names}.")
+    if lost := [variant.name for variant in variants if variant.name not in {one.name for one in seen}]:
+        told = listed(lost) if len(lost) <= MOST_COLOURED else f"{len(lost)} variants"
+        sentences.append(f"Without a loss that is a number, and so not drawn: {told}.")
     return " ".join(sentence for sentence in sentences if sentence) or None
 
 

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from orchestrator.report.colours import COLOURS, GREY
 from orchestrator.report.curves.grid import MOST_PANELS, grid
 from orchestrator.report.curves.learning import draw_event, dress, event_keys
-from orchestrator.report.curves.look import COLOURS, GREY, look, save
+from orchestrator.report.curves.look import look, save
 from orchestrator.report.curves.series import (
     DASHES,
     Band,

@@ -14,9 +14,10 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from orchestrator.report.colours import GREY, HELPS, HURTS
 from orchestrator.report.curves import change
 from orchestrator.report.curves.grid import MOST_PANELS, columns, grid
-from orchestrator.report.curves.look import GREY, HELPS, HURTS, look, plain, save
+from orchestrator.report.curves.look import look, plain, save
 from orchestrator.report.curves.series import Line
 from orchestrator.wording import NOTHING, counted, listed
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from orchestrator.comparison import is_adaptive
 from orchestrator.outcomes import Outcome
-from orchestrator.report.curves.look import COLOURS, GREY
+from orchestrator.report.colours import COLOURS, GREY
 from orchestrator.wording import counted
 
 MOST_TRIALS = 120
@@ -100,7 +100,8 @@ def _lines(variant: str, group: Sequence[Outcome], means_only: bool) -> list[_Li
     if not single:
         # The epochs that every seed has: an early end must not bend the mean.
         shared = reduce(np.intersect1d, (epochs for epochs, _ in curves))
-        mean = np.mean([values[np.isin(epochs, shared)] for epochs, values in curves], axis=0)
+        # Of losses, as in the pictures: a mean of perplexities would lean to the worse seed.
+        mean = np.exp(np.mean([np.log(values[np.isin(epochs, shared)]) for epochs, values in curves], axis=0))
         if shared.size:
             lines.append(_Line(variant, f"mean of {len(curves)}", shared, mean, 2.2))
     return lines

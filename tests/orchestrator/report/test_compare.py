@@ -46,7 +46,7 @@ def report(place: Path, perplexities: dict[str, float], *, batch: int = 20, **ho
         for seed, step in enumerate((-1, 0, 1.3), 1):
             trials.append(make_trial(variant, seed, batch_size=batch + k))
             settle(place / "runs", trials[-1], perplexity * (1 + step * apart))
-    write(place, trials, margin=0.03, published={}, **how)
+    write(place, trials, **{"margin": 0.03, "published": {}, **how})
     return place / "report"
 
 
@@ -130,7 +130,19 @@ def test_other_baselines_are_not_set_against_each_other(two: tuple[Path, Path]) 
     page = compare_reports(str(two[0]), str(other))
     assert "**A compares with full, B with agrees: differences and verdicts answer different questions" in page
     assert {cells[-1] for cells in table(page).values()} == {"other baseline"}
-    assert "No variant is compared with the same baseline in both." in page
+    assert "No variant is compared with the same baseline in both." in page and "Spearman" not in page
+
+
+def test_another_margin_is_told_and_an_adaptive_baseline_is_read(two: tuple[Path, Path], tmp_path: Path) -> None:
+    stricter = report(tmp_path / "stricter", A, margin=0.01)
+    page = compare_reports(str(two[0]), str(stricter))
+    assert "**A takes effects below 3% as none, B below 1%" in page
+    assert "takes effects below" not in compare_reports(str(two[0]), str(two[1]))
+    trials = [make_trial("full", 1, cache=CACHE), make_trial("b", 1)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+    write(tmp_path, trials, published={})
+    assert "| full | 60.00 (1) |" in compare_reports(str(tmp_path / "report"), str(two[0]))
 
 
 def test_a_name_that_means_two_things_is_told_and_no_name_breaks_the_page(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib.axes import Axes
 
+from orchestrator.report.colours import HELPS, HURTS
 from orchestrator.report.curves import (
     ForestRow,
     FrequencyRow,
@@ -124,7 +125,7 @@ def test_a_few_huge_effects_are_cut_off_and_said(tmp_path: Path) -> None:
     )
     steps = [blocks(f"v{k}", *[0.01 * k] * 32) for k in range(-4, 5)]
     assert draw_position(tmp_path, [*steps, blocks("part", *[0.0] * 31, 9.0)], "full") == (
-        "Arrows lead out of the picture: 1 block of part."
+        "Arrows lead out of the picture: 1 piece of part."
     )
 
 
@@ -177,4 +178,4 @@ def test_bars_are_solid_only_where_the_seeds_agree(tmp_path: Path) -> None:
     with mock.patch.object(Axes, "barh", autospec=True, side_effect=Axes.barh) as barh:
         draw_frequency(tmp_path, [some], LABELS[:4], SHARES[:4], "full")
     drawn = [(call.kwargs["color"], call.kwargs["alpha"] == 1.0) for call in barh.call_args_list]
-    assert drawn == [(look.HURTS, True), (look.HELPS, True), (look.HURTS, False), (look.HURTS, False)]
+    assert drawn == [(HURTS, True), (HELPS, True), (HURTS, False), (HURTS, False)]

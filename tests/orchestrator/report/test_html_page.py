@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orchestrator.outcomes import Outcome
@@ -191,6 +192,13 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
         (["full"] * 3, ["1", "2", "mean of 2"]),
         (["b"], ["1"]),
     ]
+    one, two, mean = (
+        np.frombuffer(gzip.decompress(base64.b64decode(line["array"]["data"])), dtype=line["dtype"])
+        if isinstance(line, dict)
+        else np.array(line)
+        for line in drawn(found)[0]["ys"]
+    )
+    assert mean == pytest.approx(np.sqrt(one * two)), "of losses, as in the pictures"
     assert "mean" not in found.note
 
 

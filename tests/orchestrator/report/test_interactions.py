@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.trial import Trial
-from tests.factories import make_trial, settle
+from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, render, write
 from tests.orchestrator.report.test_head_section import section
 
@@ -103,6 +104,17 @@ def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     assert [name for name, row in rows.items() if row["reason"]] == ["alone B", "interaction B × the rest"]
     assert "| B × the rest | interaction | – | – | not decided (only B not complete) |" in text
     assert "simultaneous over 4 contrasts" in text
+
+
+def test_a_variant_that_adapts_keeps_its_contrasts_out_and_is_named(tmp_path: Path) -> None:
+    trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
+    trials = [
+        replace(trial, spec=trial.spec.model_copy(update={"cache": CACHE})) if trial.variant == "no B" else trial
+        for trial in trials
+    ]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+    assert "not decided (no B adapts to the text of the test)" in write(tmp_path, trials, ablation=ablation)
 
 
 def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:

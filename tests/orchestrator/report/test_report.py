@@ -38,7 +38,7 @@ def sweep(tmp_path: Path) -> Sweep:
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert answer(write(tmp_path, trials)) == (
-        "At scale laptop, test perplexity is higher with c (+20.0) and b (+10.00) and lower with d (−10.05) than with "
+        "At scale laptop, test perplexity is higher with c (+20.0) and b (+10.0) and lower with d (−10.0) than with "
         "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide e."
     )
 
@@ -61,7 +61,7 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
     worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
     assert answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse))) == (
         "At scale laptop, test perplexity is higher with 9 changes (from +10.0 with head 0 to +90.0 with head 8) and "
-        "lower with better (−10.00) than with full (95% simultaneous intervals over 2 seeds exclude zero)."
+        "lower with better (−10.0) than with full (95% simultaneous intervals over 2 seeds exclude zero)."
     )
 
 
@@ -91,7 +91,7 @@ def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) 
     )
     for trial in trials:
         write_tokens(tmp_path / "runs", trial)
-    assert "that of another training run (the seeds) and that of another test text (its 16 blocks" in write(
+    assert "that of another training run (the seeds) and that of another test text (the slow waves" in write(
         tmp_path, trials
     )
 
@@ -125,7 +125,9 @@ def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, swee
 def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, None], c=[None, None])
     text = write(tmp_path, trials)
-    assert answer(text) == "At scale laptop, b and c have seeds that are not complete and no verdict."
+    assert answer(text) == (
+        "At scale laptop, there is no verdict on b (1 of 2 seeds missing) and c (2 of 2 seeds missing)."
+    )
     assert "3 of 6 planned trials complete, 3 missing. An interim page" in text
     assert "not decided (1 of 2 seeds missing)" in text
     assert "not decided (no seed is complete)" in text

@@ -40,6 +40,8 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
         "name": "awd_ablation",
         "question": "Which parts carry the perplexity?",
         "scale": "laptop",
+        "baseline": "full",
+        "margin": 0.005,
         "answer": "At scale laptop, test perplexity is higher with b (+10.00) than with full (95% simultaneous "
         "intervals over 2 seeds exclude zero).",
         "finished_at": "2020-01-01T00:00:00Z",
