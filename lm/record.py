@@ -36,7 +36,7 @@ def perplexity(nats_per_token: float) -> float:
     return math.inf if nats_per_token >= 700.0 else math.exp(nats_per_token)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: a report reads half a million, which would take nine times as long to make
 class Evaluation:
     """One point of a learning curve: the state of a trial at the end of an epoch.
 

@@ -6,7 +6,9 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -90,10 +92,12 @@ def drawable(variants: Sequence[VariantCurves]) -> list[VariantCurves]:
     return kept
 
 
-def points(seed: Sequence[Evaluation], across: Across) -> tuple[list[float], list[float]]:
+def points(seed: Sequence[Evaluation], across: Across) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Where the evaluations lie, and their perplexities; one that overflows is drawn as high as can be."""
-    heights = [math.exp(min(point.valid_nats_per_token, _OVERFLOW)) for point in seed]
-    return [float(getattr(point, across)) for point in seed], heights
+    places, nats = (
+        np.fromiter(map(attrgetter(name), seed), float, len(seed)) for name in (across, "valid_nats_per_token")
+    )
+    return places, np.exp(np.minimum(nats, _OVERFLOW))
 
 
 def band(seeds: Sequence[Sequence[Evaluation]], across: Across) -> Band | None:
@@ -104,7 +108,7 @@ def band(seeds: Sequence[Sequence[Evaluation]], across: Across) -> Band | None:
     """
     curves = [points(seed, across) for seed in seeds]
     if across == "epoch":
-        grid = np.array(sorted(set.intersection(*(set(curve[0]) for curve in curves))))
+        grid = reduce(np.intersect1d, (curve[0] for curve in curves))
         if len(grid) > _FINEST:
             grid = grid[np.linspace(0, len(grid) - 1, _FINEST).round().astype(int)]
     else:
