@@ -14,22 +14,28 @@ from pathlib import Path
 from lm.spec import TrainSpec
 from orchestrator.estimate import Measuring
 from orchestrator.estimate.reckoning import gpu_share
-from orchestrator.machine import gpu_memory_bytes
+from orchestrator.machine import CannotStartError, gpu_memory_bytes
 from orchestrator.sweep import Resources
 
 _CONTROL = "nvidia-cuda-mps-control"
 _log = logging.getLogger(__name__)
 
 
-def granted_gpus(resources: Resources, specs: Iterable[TrainSpec]) -> float:
+def granted_gpus(resources: Resources, specs: Iterable[TrainSpec], address: str | None = None) -> float:
     """What a trial of these gets of a GPU: as written, or of `auto` the share that its peak of memory allows.
 
-    The most demanding spec decides for all. Without a GPU `auto` is none. Raises CannotStartError where a model cannot
-    be measured.
+    The most demanding spec decides for all, measured on this machine. Without a GPU here `auto` is none. Raises
+    CannotStartError where a model cannot be measured, and where the trials go to the cluster at `address`, which may
+    have GPUs that this machine lacks.
     """
     if resources.gpus != "auto":
         return resources.gpus
     total, specs = gpu_memory_bytes(), list(specs)
+    if total is None and address is not None:
+        raise CannotStartError(
+            f"resources.gpus: auto is measured on this machine, which has no GPU; for the cluster at {address} write "
+            "the share of a GPU that a trial needs, such as 0.25"
+        )
     if total is None:
         _log.warning("resources.gpus: auto: no GPU was found, trials train on CPUs")
         return 0.0

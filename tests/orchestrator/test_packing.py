@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.estimate.reckoning import gpu_share
-from orchestrator.machine import gpu_memory_bytes
+from orchestrator.machine import CannotStartError, gpu_memory_bytes
 from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.sweep import Resources
 
@@ -42,7 +42,9 @@ def test_auto_without_a_gpu_is_none_and_says_so(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert granted_gpus(Resources(gpus="auto"), []) == 0.0
     assert "no GPU was found" in caplog.text
-    assert granted_gpus(Resources(gpus=0.5), []) == 0.5
+    assert granted_gpus(Resources(gpus=0.5), [], "10.0.0.1:6379") == 0.5
+    with pytest.raises(CannotStartError, match=r"auto is measured on this machine, which has no GPU; .* 10.0.0.1:6379"):
+        granted_gpus(Resources(gpus="auto"), [], "10.0.0.1:6379")
 
 
 def test_the_smallest_gpu_counts(programs: Path) -> None:
