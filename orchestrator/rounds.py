@@ -6,20 +6,24 @@ on the sweep's seeds, which the search never saw, and only those trials open the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
 from orchestrator.facts import Facts
+from orchestrator.machine import CannotStartError
 from orchestrator.plan import plan
 from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
+from orchestrator.search.grid import grid
 from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
-from orchestrator.sweep.searches import Search, Tune
+from orchestrator.sweep.searches import GridSampler, Search, Tune
 from orchestrator.timing import epochs_to_train
 from orchestrator.trial import Trial
 
@@ -115,14 +119,33 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
 
 
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
-    """What is searched: for the base alone, or in tuning for every variant alike."""
+    """What is searched: for the base alone, or in tuning for every variant alike.
+
+    Raises CannotStartError where one variant's grid ends before it had the trials that another gets.
+    """
     match sweep.searching:
         case None:
             return []
         case Search():
             return [_task(BEST_FOUND, sweep.baseline, sweep.baseline, sweep.searching)]
         case Tune():
-            return [_task(variant.name, variant, sweep.baseline, sweep.searching) for variant in sweep.variants]
+            tasks = [_task(variant.name, variant, sweep.baseline, sweep.searching) for variant in sweep.variants]
+            _check_grids(tasks)
+            return tasks
+
+
+def _check_grids(tasks: Sequence[SearchTask]) -> None:
+    sampler, trials = tasks[0].searching.sampler, tasks[0].searching.trials
+    if not isinstance(sampler, GridSampler):
+        return
+    sizes = {task.variant: sum(1 for _ in islice(grid(task, sampler.points), trials)) for task in tasks}
+    fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+    if sizes[fewest] < sizes[most]:
+        raise CannotStartError(
+            f"tune.sampler: every variant gets the same number of trials, but the grid of {fewest!r} ends after "
+            f"{sizes[fewest]} and {most!r} would get {sizes[most]}; write 'trials: {sizes[fewest]}', or take another "
+            "sampler, such as random"
+        )
 
 
 def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) -> SearchTask:

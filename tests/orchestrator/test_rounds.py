@@ -194,3 +194,11 @@ def test_what_would_be_trained_names_the_searches_and_not_what_waits_for_them(tm
     trials, searches = to_train(search, records, fresh=True)
     assert [(trial.variant, trial.seed) for trial, _ in trials] == [("full", 1), ("full", 2)]
     assert [len(searched.found) for searched in searches] == [0]
+
+
+def test_a_grid_that_ends_sooner_for_one_variant_is_refused(tmp_path: Path) -> None:
+    """Two points of three values, and of two where a component takes one away: 8 trials against 4."""
+    text = TUNE.replace("  trials: 2\n", "  trials: 6\n  sampler: {kind: grid, points: 2}\n")
+    with pytest.raises(CannotStartError, match=r"the grid of 'no .*' ends after 4 .* get 6;"):
+        search_tasks(read_text(tmp_path, text).at("paper"))
+    assert len(search_tasks(read_text(tmp_path, text.replace("trials: 6", "trials: 4")).at("paper"))) == 4
