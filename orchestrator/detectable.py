@@ -6,9 +6,9 @@ import numpy as np
 
 from orchestrator.noise import BLOCKS, Array, Losses
 from orchestrator.power import WANTED
-from orchestrator.statistics import LEVEL_OF_ERROR, compare
+from orchestrator.statistics import LEVEL_OF_ERROR, contrasts
 
-_SWEEPS = 400
+_VALUES, _FEWEST_SWEEPS = 2000, 40
 
 
 def smallest_detectable(
@@ -18,25 +18,21 @@ def smallest_detectable(
 
     `deviation` is that of seeds, one for all variants, `text_error` the standard error of a difference by the text,
     both in nats per token; `variants` are compared with a baseline, each of `seeds` seeds. None with fewer than two
-    seeds, or nothing to compare.
+    seeds, seeds that do not differ, or nothing to compare: then no verdict is given.
 
-    Simulated sweeps go through `statistics.compare`, always the same ones. A difference is told where it is more than
-    the interval's reach less what noise adds to it, so that the answer is a quantile of these.
+    Simulated sweeps go through `statistics.contrasts`, always the same ones. A difference is told where it
+    brings the interval's upper end below zero, so that the answer is a quantile of these ends.
     """
-    if seeds < 2 or variants < 1:
+    if seeds < 2 or variants < 1 or deviation == 0.0:
         return None
-    if deviation == 0.0:
-        return 0.0
     rng = np.random.default_rng(0)
+    weights = {str(k): {str(k): 1.0, "": -1.0} for k in range(variants)}
     needed: list[float] = []
-    for _ in range(_SWEEPS):
-        baseline, *others = (_drawn(rng, deviation, text_error, seeds) for _ in range(variants + 1))
-        found = compare(baseline, {str(k): losses for k, losses in enumerate(others)}, level)
-        needed += [
-            (effect.interval.high - effect.interval.low) / 2 - effect.nats
-            for effect in found.effects.values()
-            if effect.interval is not None
-        ]
+    for _ in range(max(_FEWEST_SWEEPS, _VALUES // variants)):
+        groups = {name: _drawn(rng, deviation, text_error, seeds) for name in ("", *weights)}
+        for contrast in contrasts(groups, weights, level).found.values():
+            assert contrast.interval is not None, "seeds that differ"
+            needed.append(contrast.interval.high)
     return float(np.quantile(needed, WANTED))
 
 

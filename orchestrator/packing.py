@@ -31,10 +31,10 @@ def granted_gpus(resources: Resources, specs: Iterable[TrainSpec], address: str 
     if resources.gpus != "auto":
         return resources.gpus
     total, specs = gpu_memory_bytes(), list(specs)
-    if total is None and address is not None:
+    if total is None and address is not None and specs:
         raise CannotStartError(
             f"resources.gpus: auto is measured on this machine, which has no GPU; for the cluster at {address} write "
-            "the share of a GPU that a trial needs, such as 0.25"
+            "the share of a GPU that a trial needs, such as 0.25, or 0"
         )
     if total is None:
         _log.warning("resources.gpus: auto: no GPU was found, trials train on CPUs")

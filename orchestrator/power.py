@@ -36,8 +36,9 @@ def further_seeds(
     `pair` is the variant's and the baseline's deviation and number of seeds; `text` the text's standard error, and the
     share of its variance that belongs to single seeds; `errors` what the comparison may err.
     A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
-    seeds' noise as independent, so that pairing, where there is any, needs fewer. That the text is too short is said
-    only where it is so at the lower limit of its noise (95%), which is not known well.
+    seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
+    noisy as the other, so many decide less often. That the text is too short is said only where it is so at the lower
+    limit of its noise (95%), which is not known well.
     """
     more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
     parts = [(known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for known, n in pair]

@@ -52,8 +52,9 @@ class Interval:
 class Contrast:
     """A weighted sum of mean losses in nats per token, None where a variant is missing.
 
-    Without an interval `reason` says why. The standard errors are those of seeds and of the text, the latter None
-    where losses by token are not at hand; `of_single_seeds` is the share of its variance that more seeds lessen.
+    Without an interval `reason` says why. The standard errors are those of seeds, from averaged deviations also where
+    a lone comparison decides the interval, and of the text, None where losses by token are not at hand;
+    `of_single_seeds` is the share of its variance that more seeds lessen.
     """
 
     nats: float | None
@@ -121,9 +122,10 @@ def contrasts(
     about effect measures: a general approach", Statistics in Medicine 27): one t for both, with the degrees of freedom
     of their sum, erred in 8% of simulated sweeps where few seeds happen to lie close. The seeds' degrees of freedom
     are Satterthwaite's, no more than all seeds together have. No interval takes the seeds' noise as less than a lone
-    comparison would that borrows nothing (Welch 1938, Biometrika 29): a group of twenty times the others' noise erred
-    in 10 to 15% without it. Few seeds overstate Satterthwaite's degrees of freedom, so that it has half of them, at
-    least what the fewest seeds have: all of them erred in 5 to 9%. The level is shared out by Šidák's inequality (1967,
+    comparison would from the deviations of its own groups (after Welch 1938, Biometrika 29), paired where the others
+    are: a group of twenty times the others' noise erred in 10 to 15% without it. Few seeds overstate Satterthwaite's
+    degrees of freedom, so that it has half of them, at least what the fewest seeds have (of two groups of n seeds that
+    is n - 1): all of them erred in 5 to 9%. The level is shared out by Šidák's inequality (1967,
     "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62), which holds however
     the contrasts go together, by a common baseline or a common text. One step, not Holm's several: so intervals and
     verdicts are the same statement. Neither bootstrap nor sign-flip tests are offered: at three seeds the percentile
@@ -160,8 +162,9 @@ def contrasts(
     noise = Noise(
         every, _together(weighed, known, judged), all(losses.blocks is not None for losses in weighed.values())
     )
+    errors = Errors.of(level, len(judged))
     for name, weights in judged.items():
-        found[name] = _judged(float(found[name].nats or 0.0), weights, weighed, noise, Errors.of(level, len(judged)))
+        found[name] = _judged(float(found[name].nats or 0.0), weights, weighed, noise, errors)
     return Contrasts(found, noise, len(judged), level)
 
 
@@ -186,8 +189,7 @@ def compare(
         if verdict == "not decided" and contrast.interval is not None and result.noise is not None:
             pair = [(result.noise.deviations[group], groups[group].nats.size) for group in (names[name], "")]
             text = contrast.text_error or 0.0, contrast.of_single_seeds
-            errors = Errors.of(level, result.intervals)
-            further = further_seeds(contrast.nats, pair, text, errors, math.log1p(margin))
+            further = further_seeds(contrast.nats, pair, text, Errors.of(level, result.intervals), math.log1p(margin))
         reason = IDENTICAL if contrast.reason == NO_DIFFERENCE else contrast.reason
         effects[name] = Effect(
             contrast.nats, contrast.interval, verdict, reason, contrast.seed_error, contrast.text_error, further
@@ -265,26 +267,26 @@ def _judged(
 def _of_seeds(
     weights: Mapping[str, float],
     groups: Mapping[str, Losses],
-    correlation: Correlation | None,
-    deviations: Mapping[str, tuple[float, float]],
+    pairing: Correlation | None,
+    known: Mapping[str, tuple[float, float]],
 ) -> tuple[float, float]:
     """A contrast's variance by seeds and its degrees of freedom, from each group's deviation and degrees of freedom.
 
     Seeds that go together lessen the variance of a difference.
     """
     parts = [
-        (weight**2 * deviations[group][0] ** 2 / groups[group].nats.size, deviations[group][1])
+        (weight**2 * known[group][0] ** 2 / groups[group].nats.size, known[group][1])
         for group, weight in weights.items()
     ]
     variance = sum(part for part, _ in parts)
     if variance == 0.0:
         return 0.0, min(degrees for _, degrees in parts)
     degrees = satterthwaite(parts)
-    together = correlation.used if correlation else 0.0
+    together = pairing.used if pairing else 0.0
     for one, other in permutations(weights, 2) if together else ():
         common = set(groups[one].seeds) & set(groups[other].seeds)
         shared = len(common) / (groups[one].nats.size * groups[other].nats.size)
-        product = weights[one] * deviations[one][0] * weights[other] * deviations[other][0]
+        product = weights[one] * known[one][0] * weights[other] * known[other][0]
         variance += together * product * shared
     return variance, degrees
 

@@ -35,7 +35,8 @@ class TokenLossReader:
         self._classes: dict[str, NDArray[np.int64]] = {}
 
     def read(self, path: Path, text: str) -> TokenLosses | None:
-        """A trial's losses on the named text; None where the file is gone, or is older than its word counts.
+        """A trial's losses on the named text; None where the file is gone, is older than its word counts,
+        or has fewer tokens than a text is cut into blocks.
 
         ValueError names a file that cannot be read.
         """

@@ -170,13 +170,16 @@ def settle(runs: Path, trial: Trial, test: float, **how: Any) -> None:
     write_record(folder, make_record(trial, test, **how))
 
 
-def write_tokens(runs: Path, trial: Trial, *, harder: float = 0.0) -> None:
-    """Leave the losses by token of a settled trial: the text's, its own noise, and `harder` on rare words."""
+def write_tokens(runs: Path, trial: Trial, *, harder: float = 0.0, often: int = 1) -> None:
+    """Leave the losses by token of a settled trial: the text's, its own noise, and `harder` on rare words.
+
+    Its training text has every word so many times as `often`.
+    """
     rng, text = np.random.default_rng(trial.seed), np.random.default_rng(0)
     counts = text.choice([0, 3, 40, 500, 7_000, 20_000], 4_000)
     nats = text.exponential(4.0, 4_000) + 0.1 * rng.normal(size=4_000) + harder * (counts < 10)
     columns = {"position": np.arange(1, 4_001, dtype=np.int32), "token": np.arange(4_000, dtype=np.int32)}
-    table = pa.table(columns | {"training_count": counts, "nats": nats.astype(np.float32)})
+    table = pa.table(columns | {"training_count": often * counts, "nats": nats.astype(np.float32)})
     write_table(token_nats_path(runs / trial.key, list(trial.spec.stages())[-1], "test"), table)
 
 

@@ -13,11 +13,11 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.comparison import is_adaptive, losses_on_test
+from orchestrator.comparison import is_adaptive, losses_on_test, texts
 from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, memory_bytes
-from orchestrator.noise import text_variance
+from orchestrator.noise import Losses, text_variance
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.plan import State, plan, state_of
 from orchestrator.records import Records
@@ -62,13 +62,14 @@ class Packing:
 class Detectable:
     """The smallest true difference that gets a verdict with a probability of 80%, from the noise of records on disk.
 
-    `deviation_nats` is that of seeds, `text_error_nats` the standard error of a difference by the text.
+    `deviation_nats` is that of seeds, `text_error_nats` the standard error of a difference by the text, None where it
+    is not known.
     """
 
     nats: float
     perplexity: float
     deviation_nats: float
-    text_error_nats: float
+    text_error_nats: float | None
     seeds: int
 
 
@@ -216,23 +217,33 @@ def _variant_cost(
 
 
 def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -> Detectable | None:
-    """From the noise of seeds and text in this sweep's own finished trials; None where no variant has two seeds.
+    """From the noise of seeds and text in this sweep's own finished trials; None where no variant's seeds differ.
 
     Of the variants that `compare_variants` compares, at the level of its last look. The text's noise is the mean one
-    of their differences to the first of them, 0 where losses by token are not at hand.
+    of their differences to the baseline, None where losses by token are not at hand.
     """
-    compared = {name: group for name, group in outcomes.items() if group[0].trial.opens_test and not is_adaptive(group)}
-    losses = [found for group in compared.values() if (found := losses_on_test(group)).nats.size >= 2]
-    variants = len(compared) - 1
-    if not losses or len(sweep.seeds) < 2 or variants < 1:
+    base = outcomes.get(sweep.baseline.name, ())
+    compared = {
+        name: losses_on_test(group)
+        for name, group in outcomes.items()
+        if group[0].trial.opens_test and not is_adaptive(group) and (not texts(group) or texts(group) == texts(base))
+    }
+    repeated = [losses.nats for losses in compared.values() if losses.nats.size >= 2]
+    if not repeated:
         return None
-    squares = sum(float(((found.nats - found.nats.mean()) ** 2).sum()) for found in losses)
-    deviation = math.sqrt(squares / sum(found.nats.size - 1 for found in losses))
-    texts = [found.blocks.mean(axis=0) for found in losses if found.blocks is not None]
-    differences = [text_variance(text - texts[0]) for text in texts[1:] if text.size == texts[0].size]
-    text_error = math.sqrt(sum(differences) / len(differences)) if differences else 0.0
-    nats = smallest_detectable(deviation, text_error, len(sweep.seeds), variants, 1 - LEVEL_OF_ERROR / len(sweep.looks))
-    assert nats is not None, "two seeds or more"
-    baseline = losses_on_test(compared.get(sweep.baseline.name, ()))
-    level = float((baseline if baseline.nats.size else losses[0]).nats.mean())
-    return Detectable(nats, perplexity_change(level, nats), deviation, text_error, len(sweep.seeds))
+    squares = sum(float(((nats - nats.mean()) ** 2).sum()) for nats in repeated)
+    deviation = math.sqrt(squares / sum(nats.size - 1 for nats in repeated))
+    text_error = _text_error(compared, sweep.baseline.name)
+    level = 1 - LEVEL_OF_ERROR / len(sweep.looks)
+    nats = smallest_detectable(deviation, text_error or 0.0, len(sweep.seeds), len(compared) - 1, level)
+    if nats is None:
+        return None
+    baseline = losses_on_test(base)
+    mean = float((baseline.nats if baseline.nats.size else repeated[0]).mean())
+    return Detectable(nats, perplexity_change(mean, nats), deviation, text_error, len(sweep.seeds))
+
+
+def _text_error(compared: Mapping[str, Losses], baseline: str) -> float | None:
+    texts_B = {name: losses.blocks.mean(axis=0) for name, losses in compared.items() if losses.blocks is not None}
+    found = [text_variance(text_B - texts_B[baseline]) for name, text_B in texts_B.items() if name != baseline]
+    return math.sqrt(sum(found) / len(found)) if found else None

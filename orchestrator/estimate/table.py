@@ -50,12 +50,15 @@ def _lines(found: Estimate) -> Iterator[str]:
         yield f"room for {found.packing.at_once} at once: {_limits(found.packing)}"
     detectable = found.detectable
     if detectable is None:
-        yield "smallest detectable difference: no two finished seeds of a variant to tell the spread from"
+        yield "smallest detectable difference: no two finished seeds of a variant that differ, to tell the spread from"
     else:
+        text = "the text's noise is not known"
+        if detectable.text_error_nats is not None:
+            text = f"the text adds {detectable.text_error_nats:.2g} to a difference"
         yield (
             f"smallest detectable difference: {detectable.perplexity:.2g} perplexity ({detectable.nats:.2g} nats) with "
             f"{detectable.seeds} seeds, at 80% power and the report's level; seeds spread by "
-            f"{detectable.deviation_nats:.2g} nats, and the text adds {detectable.text_error_nats:.2g} to a difference"
+            f"{detectable.deviation_nats:.2g} nats, {text}"
         )
 
 

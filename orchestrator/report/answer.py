@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lm.record import opened
-from orchestrator.noise import BLOCKS, Correlation
+from orchestrator.noise import BLOCKS, WAVES, Correlation
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.power import MOST_FURTHER, Further
 from orchestrator.report.tables import AblationRow
@@ -107,17 +107,18 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
     own = [known.own for known in noise.deviations.values()]
     low, high = map(_percent, (min(own), max(own)))
     covered = (
-        "They cover two noises, that of another training run (the seeds) and that of another test text (the slow "
-        f"waves of a difference along its {BLOCKS} blocks of consecutive tokens)."
+        "They cover two noises, that of another training run (the seeds) and that of another test text (the "
+        f"{WAVES} slowest cosine waves of a difference along {BLOCKS} blocks of it; Lazarus et al. 2018)."
         if noise.has_text
         else "**They cover the noise of the seeds alone**, not that of another test text: not every trial has its "
-        "losses by token."
+        f"losses by token, or the text has fewer than {BLOCKS} tokens."
     )
     return Markdown(
         f"The intervals are Student's t, their level shared out over {counted(intervals, 'compared variant')} "
         f"(Šidák). {covered} Seeds are taken as normal; a variant's deviation is its own, averaged with that of the "
-        f"others, which count as one more seed (Smyth 2004), and no interval is narrower than that of a lone "
-        f"comparison that borrows nothing (Welch 1938). The own deviations lie between {low} and {high} of "
+        "others, which count as one more seed (Smyth 2004); but no interval takes the seeds' noise as less than a lone "
+        "comparison would from the deviations of its own variants (after Welch 1938, with fewer degrees of freedom). "
+        f"The own deviations lie between {low} and {high} of "
         f"perplexity.{_pairing(noise.correlation)}"
     )
 

@@ -33,6 +33,7 @@ def where_section(
         "where_classes": CLASSES,
         "where_shares": [f"{100 * share:.1f}%" for share in table.shares],
         "where_pieces": PIECES,
+        "where_left_out": Markdown(listed([escape(variant) for variant in table.left_out])),
         "where_cut": cut,
         "where_moved": moved,
         "frequency_alt": Markdown(f"Difference in loss by how often the training text has the word, of {names}"),

@@ -13,7 +13,7 @@ from orchestrator.outcomes import Outcome
 from orchestrator.token_losses import TokenLosses
 
 PIECES = 16
-"""The text is shown in so many pieces, each of as many blocks."""
+"""The text is shown in so many pieces, each of `BLOCKS / PIECES` blocks."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,14 @@ class WhereRow:
 
 @dataclass(frozen=True)
 class Where:
-    """A row for every compared variant, and what share of the test tokens each class of words has."""
+    """A row for every compared variant, and what share of the test tokens each class of words has.
+
+    `left_out` are variants whose training text makes other words frequent.
+    """
 
     rows: tuple[WhereRow, ...]
     shares: Array
+    left_out: tuple[str, ...]
 
 
 def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Where | None:
@@ -55,19 +59,17 @@ def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> W
         np.mean([one.classes for one in base], axis=0),
         np.mean([_pieces(one) for one in base], axis=0),
     )
-    rows = tuple(
-        WhereRow(
-            variant,
-            _differences([one.classes - classes for one in own]),
-            _differences([_pieces(one) - blocks for one in own]),
-        )
-        for variant, group in outcomes.items()
-        if variant != baseline
-        and not is_adaptive(group)
-        and (own := _losses(group))
-        and np.array_equal(own[0].shares, base[0].shares)
-    )
-    return Where(rows, base[0].shares) if rows else None
+    rows, left_out = [], []
+    for variant, group in outcomes.items():
+        own = _losses(group)
+        if variant == baseline or is_adaptive(group) or not own:
+            continue
+        if not np.array_equal(own[0].shares, base[0].shares):
+            left_out.append(variant)
+            continue
+        by_class = _differences([one.classes - classes for one in own])
+        rows.append(WhereRow(variant, by_class, _differences([_pieces(one) - blocks for one in own])))
+    return Where(tuple(rows), base[0].shares, tuple(left_out)) if rows else None
 
 
 def _losses(group: Sequence[Outcome]) -> list[TokenLosses]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lm.measured import Measured
@@ -13,11 +15,13 @@ from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate import Measuring, estimate, print_estimate
 from orchestrator.estimate.projection import measured_spec
 from orchestrator.estimate.reckoning import checkpoint_bytes, disk_bytes, makespan, trial_seconds
+from orchestrator.noise import text_variance
+from orchestrator.outcomes import read_outcomes
 from orchestrator.plan import plan
 from orchestrator.records import Records
 from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep, Sweep
-from tests.factories import CORPUS, FULL, make_trial, settle
+from tests.factories import CORPUS, FULL, make_trial, settle, write_tokens
 from tests.lm.tiny import tiny_spec, write_corpus
 
 MEASURED = Measured(
@@ -133,7 +137,18 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     assert found.detectable.deviation_nats == pytest.approx(0.0096, abs=0.0003)
     assert 2.0 < found.detectable.perplexity < 5.0
 
+    assert found.detectable.text_error_nats is None
+
     rounds = replace(sweep, looks=(2, 3))
     stricter = estimate(rounds, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert stricter.detectable is not None
     assert stricter.detectable.nats == smallest_detectable(found.detectable.deviation_nats, 0.0, 3, 1, 0.975)
+
+    for trial in trials:
+        write_tokens(tmp_path, trial, harder=0.3 * (trial.variant == "short"))
+    told = estimate(sweep, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    assert told.detectable is not None and told.detectable.text_error_nats is not None
+    groups = read_outcomes(trials, Records(tmp_path)).values()
+    base, short = (np.mean([one.losses.blocks for one in group if one.losses], axis=0) for group in groups)
+    assert told.detectable.text_error_nats == pytest.approx(math.sqrt(text_variance(short - base)))
+    assert told.detectable.nats > found.detectable.nats

@@ -11,6 +11,7 @@ from orchestrator.estimate.reckoning import gpu_share
 from orchestrator.machine import CannotStartError, gpu_memory_bytes
 from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.sweep import Resources
+from tests.factories import FULL
 
 GIB = 2**30
 
@@ -44,7 +45,8 @@ def test_auto_without_a_gpu_is_none_and_says_so(
     assert "no GPU was found" in caplog.text
     assert granted_gpus(Resources(gpus=0.5), [], "10.0.0.1:6379") == 0.5
     with pytest.raises(CannotStartError, match=r"auto is measured on this machine, which has no GPU; .* 10.0.0.1:6379"):
-        granted_gpus(Resources(gpus="auto"), [], "10.0.0.1:6379")
+        granted_gpus(Resources(gpus="auto"), [FULL], "10.0.0.1:6379")
+    assert granted_gpus(Resources(gpus="auto"), [], "10.0.0.1:6379") == 0.0, "nothing is to train"
 
 
 def test_the_smallest_gpu_counts(programs: Path) -> None:

@@ -91,8 +91,9 @@ def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) 
     )
     for trial in trials:
         write_tokens(tmp_path / "runs", trial)
-    assert "that of another training run (the seeds) and that of another test text (the slow waves" in write(
-        tmp_path, trials
+    assert (
+        "that of another training run (the seeds) and that of another test text (the 6 slowest cosine waves"
+        in write(tmp_path, trials)
     )
 
 

@@ -87,3 +87,15 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
     text = write(tmp_path, trials)
     assert "| rare | +0.300 | +0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
     assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs")), "bare") is None
+
+
+def test_a_variant_with_another_training_text_has_other_classes_of_words_and_is_named(tmp_path: Path) -> None:
+    trials = [make_trial(variant, batch_size=n) for variant, n in (("full", 20), ("b", 7), ("moved", 8))]
+    corpus = trials[2].spec.corpus.model_copy(update={"train_start": 9})
+    trials[2] = replace(trials[2], spec=trials[2].spec.model_copy(update={"corpus": corpus}))
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+        write_tokens(tmp_path / "runs", trial, often=7 if trial.variant == "moved" else 1)
+    table = where_table(read_outcomes(trials, Records(tmp_path / "runs")), "full")
+    assert table is not None and [row.variant for row in table.rows] == ["b"] and table.left_out == ("moved",)
+    assert "Left out, since their training text makes other words frequent: moved." in write(tmp_path, trials)
