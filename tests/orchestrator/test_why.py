@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_trial_is_reproduced_bit_for_bit_in_part_and_whole(place: Path) -> Non
 
 
 def altered(point: Evaluation, **changes: object) -> Evaluation:
-    return Evaluation(**{**vars(point), **changes})  # type: ignore[arg-type]
+    return dataclasses.replace(point, **changes)  # type: ignore[arg-type]
 
 
 def test_one_bit_or_one_epoch_otherwise_is_a_failure(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -344,7 +345,7 @@ def test_infinite_losses_never_reach_the_ledger(tmp_path: Path) -> None:
     assert trial is not None
     first = point(BASE, 1)
     for epoch, nats in enumerate((math.inf, 5.0, math.nan, 6.0), 1):
-        assert course.goes_on(trial, type(first)(**{**vars(first), "epoch": epoch, "valid_nats_per_token": nats}))
+        assert course.goes_on(trial, replace(first, epoch=epoch, valid_nats_per_token=nats))
     assert found(one, tmp_path)[0].curve == ((2, 5.0), (3, 5.0), (4, 5.0))
 
 
