@@ -131,9 +131,8 @@ def contrasts(
     verdicts are the same statement. Neither bootstrap nor sign-flip tests are offered: at three seeds the percentile
     bootstrap covers 74% instead of 95%, and at five no sign-flip test reaches 5%.
 
-    Groups that are equal in every seed that both have are one measurement, so their weights are added. A contrast
-    gets no interval where a group is missing or has one seed, where its groups are all equal, or where no seed differs
-    from another.
+    Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
+    where a group is missing or has one seed, its groups are all equal, or no seed differs from another.
     """
     same: dict[str, str] = {}
     for name, losses in groups.items():
@@ -159,9 +158,8 @@ def contrasts(
     if known is None:
         return Contrasts(found, None, 0, level)
     every = {name: known[alike] for name, alike in same.items() if alike in known}
-    noise = Noise(
-        every, _together(weighed, known, judged), all(losses.blocks is not None for losses in weighed.values())
-    )
+    has_text = all(losses.blocks is not None for losses in weighed.values())
+    noise = Noise(every, _together(weighed, known, judged), has_text)
     errors = Errors.of(level, len(judged))
     for name, weights in judged.items():
         found[name] = _judged(float(found[name].nats or 0.0), weights, weighed, noise, errors)

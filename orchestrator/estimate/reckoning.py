@@ -226,7 +226,9 @@ def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -
     compared = {
         name: losses_on_test(group)
         for name, group in outcomes.items()
-        if group[0].trial.opens_test and not is_adaptive(group) and (not texts(group) or texts(group) == texts(base))
+        if group[0].trial.opens_test
+        and not is_adaptive(group)
+        and (not texts(base) or not texts(group) or texts(group) == texts(base))
     }
     repeated = [losses.nats for losses in compared.values() if losses.nats.size >= 2]
     if not repeated:
@@ -245,5 +247,7 @@ def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -
 
 def _text_error(compared: Mapping[str, Losses], baseline: str) -> float | None:
     texts_B = {name: losses.blocks.mean(axis=0) for name, losses in compared.items() if losses.blocks is not None}
+    if baseline not in texts_B:
+        return None
     found = [text_variance(text_B - texts_B[baseline]) for name, text_B in texts_B.items() if name != baseline]
     return math.sqrt(sum(found) / len(found)) if found else None

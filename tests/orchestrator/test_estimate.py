@@ -14,7 +14,7 @@ from lm.spec import Adam, Dropout, Finetune, TrainSpec
 from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate import Measuring, estimate, print_estimate
 from orchestrator.estimate.projection import measured_spec
-from orchestrator.estimate.reckoning import checkpoint_bytes, disk_bytes, makespan, trial_seconds
+from orchestrator.estimate.reckoning import _detectable, checkpoint_bytes, disk_bytes, makespan, trial_seconds
 from orchestrator.noise import text_variance
 from orchestrator.outcomes import read_outcomes
 from orchestrator.plan import plan
@@ -152,3 +152,18 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     base, short = (np.mean([one.losses.blocks for one in group if one.losses], axis=0) for group in groups)
     assert told.detectable.text_error_nats == pytest.approx(math.sqrt(text_variance(short - base)))
     assert told.detectable.nats > found.detectable.nats
+
+
+def test_before_the_baseline_has_losses_the_other_variants_tell_what_can_be_shown(tmp_path: Path) -> None:
+    sweep = Sweep(name="toy", question="?", base=FULL, variants={"short": {"epochs": 3}}, seeds=(1, 2, 3)).at("paper")
+    trials = [make_trial(v.name, seed, epochs=v.spec.epochs) for v in sweep.variants for seed in sweep.seeds]
+    records = Records(tmp_path)
+    for trial in trials[3:]:
+        settle(tmp_path, trial, 110.0 + trial.seed)
+        write_tokens(tmp_path, trial)
+    early = _detectable(sweep, read_outcomes(trials, records))
+    for trial in trials[:3]:
+        settle(tmp_path, trial, 100.0 + trial.seed)
+    without = _detectable(sweep, read_outcomes(trials, records))
+    assert early is not None and without is not None
+    assert early.text_error_nats is None and without.text_error_nats is None
