@@ -15,6 +15,7 @@ import logging
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,29 @@ from tests.factories import FULL, make_curve, make_record
 
 MOST_BYTES = 1.5 * 2**30
 MOST_SECONDS_A_TRIAL = 0.050
+SECONDS_TO_START = 10.0
 
 
-def stub(config: dict[str, Any]) -> None:
-    """Two evaluations and a record, without training."""
-    from ray import tune  # not before orchestrator.schedule, which sets what Ray reads when it loads
+def stub(at_once: int) -> Callable[[dict[str, Any]], None]:
+    """Two evaluations and a record, without training.
 
-    trial, grant = unpack(config["trial"]), Grant(**config["grant"])
-    curve = make_curve(trial.spec, 100.0, epochs=2)
-    for evaluation in curve:
-        tune.report(as_result(evaluation))
-    write_curve(grant.runs / trial.key, curve)
-    write_record(grant.runs / trial.key, make_record(trial, 100.0))
+    The first trials wait until every worker has started: Tune gives a trial that waits for its worker to one that is
+    free meanwhile, and begins to start another for the next, which trials of milliseconds would repeat for ever.
+    """
+
+    def train(config: dict[str, Any]) -> None:
+        from ray import tune  # not before orchestrator.schedule, which sets what Ray reads when it loads
+
+        trial, grant = unpack(config["trial"]), Grant(**config["grant"])
+        curve = make_curve(trial.spec, 100.0, epochs=2)
+        if trial.seed < at_once:
+            time.sleep(SECONDS_TO_START)
+        for evaluation in curve:
+            tune.report(as_result(evaluation))
+        write_curve(grant.runs / trial.key, curve)
+        write_record(grant.runs / trial.key, make_record(trial, 100.0))
+
+    return train
 
 
 class Meter:
@@ -99,7 +111,7 @@ def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[s
     with Progress(planned) as progress, session_folder() as session, quiet(False):
         start_ray(session, None, False)
         queue = Queue(Planned(missing), grant, Listeners(progress, Meter(every)))
-        fit(queue, stub, Interrupt(), session=session, at_once=at_once)
+        fit(queue, stub(at_once), Interrupt(), session=session, at_once=at_once)
         ray.shutdown()
     counts = progress.counts()
     assert counts["done"] == trials, counts
