@@ -49,7 +49,8 @@ def grid(
     for k, title in enumerate(titles):
         # No shared axes: of dozens matplotlib asks each for the limits of all, again and again.
         axes = figure.add_subplot(room[divmod(k, across)])
-        axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=3)
+        # At a stated height: to find one, matplotlib draws every tick's label once more.
+        axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=3, y=1.0)
         # A column whose lowest place is empty gets its numbers under the panel above.
         axes.tick_params(labelleft=k % across == 0, labelbottom=k + across >= len(names))
         panels.append(axes)
