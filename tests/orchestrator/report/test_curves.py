@@ -142,6 +142,8 @@ def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tm
     said = draw_overview(tmp_path, many, None)
     assert said is not None
     assert said.endswith("the 8 variants whose lowest points differ most from the baseline's; the other 32 are grey.")
+    said = draw_overview(tmp_path, many[1:], None)
+    assert said is not None and "differ most from the middle variant's; the other 32 are grey." in said
 
 
 def test_letters_at_the_ends_do_not_cover_each_other() -> None:

@@ -138,6 +138,16 @@ def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep:
     )
 
 
+def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.2, 70.1], c=[90.0, 90.2])
+    lost = make_trial("c", 3, batch_size=22)
+    settle(tmp_path / "runs", lost, 1.0, status="diverged", reason="not finite")
+    with mock.patch("orchestrator.report.curves.draw_forest", return_value=None) as draw:
+        write(tmp_path, [*trials, lost], pictures=True)
+    verdicts = {row.name: row.verdict for row in draw.call_args.args[1]}
+    assert verdicts == {"b": "hurts", "c": "1 of 3 seeds diverged"}
+
+
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[None], b=[None]))
     assert answer(text) == "At scale laptop, nothing is complete yet, so there is no answer."
