@@ -43,6 +43,12 @@ class LanguageModel(nn.Module):
                     parameter.uniform_(-model.init_range, model.init_range, generator=init)
         self.normalise_embedding()
 
+    def set_dropout(self, dropout: Dropout) -> None:
+        """Drop with these probabilities from now on."""
+        self.dropout = dropout
+        for layer in self._layers():
+            layer.weight_drop = dropout.weight
+
     def initial_state(self, batch: int) -> list[State]:
         """Every layer's zero state."""
         return [layer.initial_state(batch) for layer in self._layers()]

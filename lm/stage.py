@@ -57,7 +57,7 @@ class Position:
 
 @dataclass
 class Stage:
-    """A stage under way: the position, and what lives on the device."""
+    """A stage under way: the spec with the values that hold in it, the position, and what lives on the device."""
 
     spec: TrainSpec
     at: Position
@@ -85,8 +85,10 @@ class Stage:
 def begin_stage(spec: TrainSpec, model: LanguageModel, device: torch.device, at: Position) -> Stage:
     """The first stage from the model's initial weights, a later one from the best weights before, already loaded."""
     index = list(spec.stages()).index(at.stage)
+    spec = spec.during(at.stage)
+    model.set_dropout(spec.dropout)
     windows_seed, noise_seed = np.random.SeedSequence([spec.seed, index, 1]).generate_state(2, np.uint64).tolist()
-    finetuning = spec.finetune if index else None
+    finetuning = spec.finetune if at.stage.startswith("finetune") else None
     optimizer = spec.optimizer
     if finetuning is not None:
         rate = finetuning.learning_rate or spec.optimizer.learning_rate

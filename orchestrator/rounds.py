@@ -20,6 +20,7 @@ from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
 from orchestrator.search.grid import grid
 from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
+from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
@@ -77,6 +78,8 @@ def known(sweep: ScaledSweep, records: Records) -> Known:
     if variants[0].spec != sweep.baseline.spec:
         tuned = "the base itself, at its tuned values"
         trials = [replace(t, change=tuned) if t.variant == sweep.baseline.name else t for t in trials]
+    if searches and searches[0].task.population:
+        trials = [replace(t, change="a schedule, see Search") if t.variant == BEST_FOUND else t for t in trials]
     return Known(searches, trials)
 
 
@@ -175,7 +178,7 @@ def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
         # Another sweep, or this one before it was told otherwise, may have asked for more: budgets stay equal.
-        found.append(Searched(task, path, tuple(read_found(path)[: task.searching.trials])))
+        found.append(Searched(task, path, tuple(read_found(path)[: task.trials])))
     return found
 
 
@@ -185,7 +188,8 @@ def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple
     for searched in searches:
         here = variants.get(searched.task.variant, replace(sweep.baseline, name=searched.task.variant))
         if searched.ended and searched.best is not None:
-            spec, _ = searched.task.spec(searched.best.values)
+            chosen = searched.best
+            spec, _ = spec_of(searched.task, history(searched.found, chosen.values, chosen.parent))
             assert spec is not None, "a trial was trained with these values"
             here = replace(here, spec=spec.model_copy(update={"seed": here.spec.seed}))
             variants[here.name] = here

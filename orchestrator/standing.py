@@ -84,7 +84,7 @@ def search_standing(searched: Searched) -> SearchStanding:
     return SearchStanding(
         variant=searched.task.variant,
         asked=len(searched.found),
-        trials=searched.task.searching.trials,
+        trials=searched.task.trials,
         counts=dict(Counter(found.state for found in searched.found)),
         best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
         best_values=None if best is None else dict(best.values),

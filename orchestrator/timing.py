@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -25,8 +26,8 @@ class Clock:
         now: Callable[[], float] = time.monotonic,
         expected: int = 0,
     ) -> None:
-        specs = {trial.key: trial.spec for trial in trials}
-        most = {trial.key: epochs_to_train(trial, specs) for trial in trials if trial.reads_from is None}
+        self._specs = {trial.key: trial.spec for trial in trials}
+        most = {trial.key: epochs_to_train(trial, self._specs) for trial in trials if trial.reads_from is None}
         self._left = {key: epochs for key, epochs in most.items() if key not in done}
         self._longest = max(most.values(), default=0)
         self.expected = expected
@@ -38,7 +39,8 @@ class Clock:
 
     def add(self, trial: Trial) -> None:
         """One of the expected trials, or one more, is known now."""
-        epochs = sum(stage_epochs(trial.spec).values())
+        self._specs[trial.key] = trial.spec
+        epochs = epochs_to_train(trial, self._specs)
         self._left.setdefault(trial.key, epochs)
         self._longest = max(self._longest, epochs)
         self.expected = max(0, self.expected - 1)
@@ -91,7 +93,12 @@ class Clock:
 def stage_epochs(spec: TrainSpec) -> dict[str, int]:
     """The most epochs of every stage, in order."""
     tuned = 0 if spec.finetune is None else spec.finetune.epochs
-    return {name: spec.epochs if name == "train" else tuned * (name != "cache") for name in spec.stages()}
+    trained = (spec.epochs, *(leg.epochs for leg in spec.legs))
+    later = itertools.repeat(tuned)
+    return {
+        name: 0 if name == "cache" else epochs
+        for name, epochs in zip(spec.stages(), itertools.chain(trained, later), strict=False)
+    }
 
 
 def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:

@@ -176,6 +176,19 @@ class Finetune(Part):
     repeats: PositiveInt = Field(default=1)
 
 
+class Leg(Part):
+    """A further stretch of training with values of its own, from the best weights before.
+
+    Several make a schedule, such as a population finds (Jaderberg et al. 2017, section 3). Each begins as training
+    does: its optimizer has no past, and what it does by the epoch counts from here.
+    """
+
+    epochs: PositiveInt
+    optimizer: Optimizer
+    dropout: Dropout = Field(default=Dropout())
+    penalties: Penalties | None = Field(default=None)
+
+
 class Cache(Part):
     """Neural cache pointer at evaluation (Grave et al. 2017; Merity et al. 2017, section 5).
 

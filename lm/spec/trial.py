@@ -19,6 +19,7 @@ from lm.spec.training import (
     Dropout,
     Finetune,
     FixedBptt,
+    Leg,
     Model,
     Optimizer,
     Penalties,
@@ -45,6 +46,7 @@ class TrainSpec(Part):
     )
     epochs: PositiveInt
     early_stop: PositiveInt | None = Field(default=None, description="epochs without a better validation loss")
+    legs: tuple[Leg, ...] = Field(default=(), description="what follows the first `epochs`, before fine-tuning")
     finetune: Finetune | None = Field(default=None)
     cache: Cache | None = Field(default=None)
     scoring: Scoring = Field(default=Scoring())
@@ -54,6 +56,19 @@ class TrainSpec(Part):
     def _head_fits(self) -> Self:
         for problem in misfits(self.head, self.model):
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _legs_go_on(self) -> Self:
+        for number, leg in enumerate(self.legs):
+            kinds = leg.optimizer.kind, self.optimizer.kind
+            if kinds[0] != kinds[1]:
+                raise ValueError(f"legs.{number}.optimizer.kind: a leg keeps the optimizer {kinds[1]}, got {kinds[0]}")
+            if leg.dropout.shared_mask != self.dropout.shared_mask:
+                raise ValueError(
+                    f"legs.{number}.dropout.shared_mask: a leg keeps {self.dropout.shared_mask}, "
+                    f"got {leg.dropout.shared_mask}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -71,7 +86,9 @@ class TrainSpec(Part):
         share it: one of them trains it, the other reads it.
         """
         bare = self.model_copy(update={"finetune": None, "cache": None})
-        stages = {"train": bare}
+        stages = {"train": bare.model_copy(update={"legs": ()})}
+        for k in range(1, len(self.legs) + 1):
+            stages[f"train-{k + 1}"] = bare.model_copy(update={"legs": self.legs[:k]})
         if self.finetune is not None:
             for k in range(1, self.finetune.repeats + 1):
                 stages[f"finetune-{k}"] = bare.model_copy(
@@ -80,6 +97,11 @@ class TrainSpec(Part):
         if self.cache is not None:
             stages["cache"] = self
         return stages
+
+    def during(self, stage: str) -> TrainSpec:
+        """The spec with the values that hold in a stage: those of its leg; after the legs, those of the last one."""
+        begun = self.legs[: list(self.stages()).index(stage)]
+        return self.model_copy(update=dict(begun[-1])) if begun else self
 
 
 def explain(error: ValidationError, data: object) -> list[str]:

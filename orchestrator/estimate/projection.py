@@ -20,6 +20,7 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
         "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
         "penalties": penalties and Penalties(activation=1.0, temporal_activation=1.0),
         "epochs": 1,
+        "legs": (),
         "early_stop": None,
         "finetune": None,
         "cache": None,

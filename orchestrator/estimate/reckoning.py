@@ -128,10 +128,11 @@ def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
         return now.trials
     trials = plan(sweep)
     for searched in now.searches:
-        task, wanted = searched.task, searched.task.searching.trials
+        task, wanted = searched.task, searched.task.trials
         ended = sum(found.state != "running" for found in searched.found)
         more = 0 if wanted is None else wanted - ended
-        example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
+        spec = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
+        example = replace(trials[0], change="", spec=spec, opens_test=False, reads_from=None, starts_from=None)
         trials += [
             replace(example, variant=f"search for {task.variant}", key=f"{task.variant} {n}") for n in range(more)
         ]

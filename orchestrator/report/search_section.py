@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lm.record import perplexity
 from orchestrator.report.search_tables import SearchRow, not_searched, search_row
 from orchestrator.rounds import Searched
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found, State, front
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Objective, Search, Searching, Tune
+from orchestrator.search.population import history
+from orchestrator.sweep.searches import (
+    Change,
+    Choice,
+    Integer,
+    LogUniform,
+    Objective,
+    PopulationBased,
+    Search,
+    Searching,
+    Tune,
+)
 from orchestrator.sweep.searches import Searched as SearchedValue
 from orchestrator.wording import (
     NOTHING,
@@ -62,7 +75,9 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
 
 def _how(searching: Searching, *, ended: bool) -> Markdown:
     stops = "nothing was stopped early"
-    if searching.scheduler is not None:
+    if isinstance(searching.scheduler, PopulationBased):
+        stops = f"values changed in mid-training, as {value_in_words(searching.scheduler)} had it"
+    elif searching.scheduler is not None:
         stops = f"{value_in_words(searching.scheduler)} stopped trials early, here alone"
     asked = (
         ""
@@ -89,7 +104,8 @@ def _space(searching: Searching) -> list[tuple[Markdown, str]]:
 
 
 def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
-    ends = [f"{row.states[state]} {word}" for state, word in _ENDS.items() if row.states.get(state)]
+    words = _ENDS | ({"stopped": "of earlier generations"} if searched.task.population else {})
+    ends = [f"{row.states[state]} {word}" for state, word in words.items() if row.states.get(state)]
     return {
         "variant": row.variant,
         "trials": row.trials,
@@ -97,7 +113,7 @@ def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
         "epochs": f"{row.epochs:,}",
         "seconds": duration(row.seconds),
         "best": NOTHING if row.best is None else _valid(row.best),
-        "chosen": NOTHING if row.best is None else searched.task.in_words(row.best.values),
+        "chosen": NOTHING if row.best is None else _values(searched, row.best),
         "fixed": ", ".join(row.fixed) or NOTHING,
     }
 
@@ -153,13 +169,31 @@ def _found_cells(searched: Searched, found: Found) -> dict[str, object]:
         "valid": _valid(found),
         "epochs": found.epochs,
         "seconds": duration(found.seconds),
-        "chosen": searched.task.in_words(found.values),
+        "chosen": _values(searched, found),
         "key": found.key,
     }
 
 
+def _values(searched: Searched, found: Found) -> str:
+    """A trial's values; of a schedule those from each epoch on that changed some: `from epoch 7: dropout.input 0.2`."""
+    task = searched.task
+    if not task.population:
+        return task.in_words(found.values)
+    begins = itertools.accumulate(task.generations, initial=1)
+    legs = zip(begins, history(searched.found, found.values, found.parent), strict=False)
+    before: Mapping[str, Any] = {}
+    words = []
+    for begin, values in legs:
+        changed = {key: value for key, value in values.items() if before.get(key) != value}
+        words += [f"from epoch {begin}: {task.in_words(changed)}"] if changed else []
+        before = values
+    return "; ".join(words)
+
+
 def _importance(searched: Searched) -> dict[str, object]:
     """fANOVA's shares of the base's search, with their spread over seeds of the evaluator; why not, where not."""
+    if searched.task.population:
+        return {"importance_rows": [], "importance_why": "they changed in mid-training"}
     complete = sum(found.state == "complete" for found in searched.found)
     shares = None
     if complete >= FEWEST_FOR_IMPORTANCE:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lm.spec import Part
 from orchestrator.search.ledger import Found, State
+from orchestrator.search.population import own_share
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
 
@@ -40,12 +41,13 @@ class SearchRow:
 def search_row(task: SearchTask, found: Sequence[Found], best: Found | None) -> SearchRow:
     """What became of one search."""
     values = {} if best is None else best.values
+    shares = [own_share(found, trial) for trial in found]
     return SearchRow(
         variant=task.variant,
         trials=len(found),
         states=Counter(trial.state for trial in found),
-        epochs=sum(trial.epochs for trial in found),
-        seconds=sum(trial.seconds for trial in found),
+        epochs=sum(epochs for epochs, _ in shares),
+        seconds=sum(seconds for _, seconds in shares),
         best=best,
         edges=tuple(key for key, value in values.items() if _at_edge(task.space[key], value)),
         fixed=task.fixed,

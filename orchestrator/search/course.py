@@ -12,6 +12,7 @@ from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfit
 from orchestrator.facts import Facts
 from orchestrator.records import Records
 from orchestrator.search.ledger import Ledger, State, budget_spent, ledger_path
+from orchestrator.search.population import history, is_last, next_member, spec_of, waits
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.timing import stage_epochs
@@ -73,13 +74,13 @@ class SearchCourse:
     def _next_to_ask(self) -> _Search | None:
         """The search with the fewest trials, the first of equals, but none that waits: it might ask for ever."""
         waiting = [search for search, _ in self._waiting]
-        free = [search for search in self._searches if search not in waiting and not search.asked_enough()]
+        free = [one for one in self._searches if one not in waiting and not one.waits() and not one.asked_enough()]
         return min(free, key=lambda search: len(search.ledger.found), default=None)
 
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
         found = search.ledger.found[number]
-        spec, reason = search.spec(found.values)
+        spec, reason = search.spec(number)
         if found.stopping or spec is None:
             search.end(number, "stopped" if found.stopping else "failed", reason)
             return None
@@ -132,28 +133,40 @@ class _Search:
     @property
     def running(self) -> list[int]:
         """Trials that have not ended, in the order in which they were asked; none beyond the number wanted."""
-        wanted = self.ledger.found[: self.task.searching.trials]
+        wanted = self.ledger.found[: self.task.trials]
         return [trial.number for trial in wanted if trial.state == "running"]
 
     def asked_enough(self) -> bool:
         """Whether the budget is spent, or the grid is known to be exhausted."""
         return self._exhausted or budget_spent(self.task, self.ledger.found)
 
+    def waits(self) -> bool:
+        """Whether nothing can be asked before a generation has ended."""
+        return bool(self.task.population) and waits(self.task, self.ledger.found)
+
     def ask(self) -> int | None:
-        """The number of a new trial; None where a grid has no more."""
-        values = self._study.next_values()
+        """The number of a new trial; None where a grid has no more, or a generation has left no one to go on from."""
+        found, parent = self.ledger.found, None
+        if 0 < self.task.population <= len(found):
+            values, parent = next_member(self.task, found) or (None, None)
+        else:
+            values = self._study.next_values()
         if values is None:
             self._exhausted = True
             return None
-        spec, _ = self.spec(values)
-        number = len(self.ledger.found)
-        self.ledger.append({"asked": number, "values": values, "key": None if spec is None else self._key(spec)})
+        spec, _ = self._fitting(history(found, values, parent))
+        event = {"asked": len(found), "values": values, "key": None if spec is None else self._key(spec)}
+        self.ledger.append(event if parent is None else event | {"parent": parent})
         self._study.asked(values)
-        return number
+        return len(found) - 1
 
-    def spec(self, values: Mapping[str, Any]) -> tuple[TrainSpec | None, str | None]:
-        """The spec with these values; where none has them, or its head does not fit the vocabulary, why."""
-        spec, reason = self.task.spec(values)
+    def spec(self, number: int) -> tuple[TrainSpec | None, str | None]:
+        """The spec of a trial; where none has its values, or its head does not fit the vocabulary, why."""
+        asked = self.ledger.found[number]
+        return self._fitting(history(self.ledger.found, asked.values, asked.parent))
+
+    def _fitting(self, values: Sequence[Mapping[str, Any]]) -> tuple[TrainSpec | None, str | None]:
+        spec, reason = spec_of(self.task, values)
         if spec is not None:
             size = self._facts.vocabulary_size(spec.corpus)
             reason = next(iter(vocabulary_misfits(spec.head, size)), None)
@@ -161,6 +174,7 @@ class _Search:
 
     def trial(self, number: int, spec: TrainSpec) -> Trial:
         """The trial that trains this spec."""
+        parent = self.ledger.found[number].parent
         return Trial(
             variant=self.task.variant,
             change=self.task.in_words(self.ledger.found[number].values),
@@ -168,6 +182,7 @@ class _Search:
             spec=spec,
             key=self._key(spec),
             parameters=self._facts.parameters(spec),
+            starts_from=None if parent is None else self.ledger.found[parent].key,
             number=number,
             opens_test=False,
         )
@@ -191,7 +206,8 @@ class _Search:
                 nats = _lower(found.valid_nats, point.valid_nats_per_token)
                 self._study.reported(number, point.epoch, nats)
                 self._write(number, point, nats, goes_on=True)
-        self.end(number, record.status, record.reason, record)
+        interim = record.status == "complete" and self.task.population and not is_last(self.task, number)
+        self.end(number, "stopped" if interim else record.status, record.reason, record)
 
     def end(self, number: int, state: State, reason: str | None = None, record: Record | None = None) -> None:
         """The trial is over."""
@@ -199,8 +215,9 @@ class _Search:
         objectives: list[float] | None = None
         nats, seconds = found.valid_nats, found.seconds
         if record is not None and record.status == "complete":
-            objectives = [self._objective(objective, record) for objective in self.task.objectives]
             nats, seconds = record.stages[-1].valid.nats_per_token, record.seconds
+        if record is not None and state == "complete":
+            objectives = [self._objective(objective, record) for objective in self.task.objectives]
         event = {"ended": number, "state": state, "nats": nats, "objectives": objectives, "epochs": found.epochs}
         self.ledger.append(event | {"seconds": seconds, "reason": reason})
         self._study.ended(number, state, objectives)

@@ -1,7 +1,9 @@
 """What a search asked and found, on disk: `runs/.searches/<task key>.jsonl`, one event a line. Free of Optuna.
 
 {"task": {...}}                                                        first: all that the task's key hashes
-{"asked": n, "values": {...}, "key": "<trial key>"}                    key null where no spec has these values
+{"asked": n, "values": {...}, "key": "<trial key>"}                    key null where no spec has these values;
+                                                                       of a population also "parent": the number of
+                                                                       the trial from whose weights it goes on
 {"evaluated": n, "epoch": e, "nats": best so far, "seconds": s, "goes_on": true}
 {"ended": n, "state": "complete", "nats": x, "objectives": [...], "epochs": e, "seconds": s, "reason": null}
 """
@@ -19,6 +21,7 @@ from typing import Any, Literal
 
 from lm.files import sync
 from orchestrator.search.grid import grid
+from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search
 
@@ -39,7 +42,8 @@ class Found:
     """One trial of a search so far. `valid_nats` is the best validation loss, of a complete trial its final one.
 
     `curve` has the best loss until each epoch, nats a token; `seconds` those of its training, wherever it was trained;
-    `key` is None for values that no spec can have.
+    `key` is None for values that no spec can have; `parent` is the number of the trial from whose weights it goes on:
+    epochs and seconds count what that one trained too.
     """
 
     number: int
@@ -53,6 +57,7 @@ class Found:
     reason: str | None
     curve: tuple[tuple[int, float], ...] = ()
     stopping: bool = False
+    parent: int | None = None
 
 
 def ledger_path(runs: Path, key: str) -> Path:
@@ -76,8 +81,8 @@ def found_in(events: Iterable[Event]) -> list[Found]:
 
 def _tell(found: list[Found], event: Event) -> None:
     match event:
-        case {"asked": int(n), "values": values, "key": key}:
-            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None))
+        case {"asked": int(n), "values": values, "key": key, **rest}:
+            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None, parent=rest.get("parent")))
         case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
             curve = found[n].curve + (() if nats is None else ((epoch, nats),))
             found[n] = replace(
@@ -116,6 +121,8 @@ def asked_enough(task: SearchTask, found: Sequence[Found]) -> bool:
     """Whether the budget is spent, or every point of the grid was asked."""
     if budget_spent(task, found):
         return True
+    if task.population:
+        return extinct(task, found)
     sampler = task.searching.sampler
     asked = len(found) - len(task.searching.start)
     if not isinstance(sampler, GridSampler) or asked < 0:
@@ -126,7 +133,7 @@ def asked_enough(task: SearchTask, found: Sequence[Found]) -> bool:
 def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
     """Whether as many trials were asked as wanted, or the hours are spent."""
     searching = task.searching
-    if searching.trials is not None and len(found) >= searching.trials:
+    if task.trials is not None and len(found) >= task.trials:
         return True
     if not isinstance(searching, Search) or searching.training_hours is None:
         return False

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from lm.spec import TrainSpec, trial_key
 from orchestrator.sweep.override import has, override, value_at
-from orchestrator.sweep.searches import Change, Choice, Integer, Objective, Search, Searched, Searching
+from orchestrator.sweep.searches import Change, Choice, Integer, Objective, PopulationBased, Search, Searched, Searching
 from orchestrator.wording import value_in_words
 
 Draw = Callable[[str, Searched], Any]
@@ -38,6 +38,26 @@ class SearchTask:
     def space(self) -> dict[str, Searched]:
         """What is searched, in the order in which it is applied."""
         return {key: dimension for key, dimension in self.searching.space.items() if key not in self.fixed}
+
+    @property
+    def population(self) -> int:
+        """How many trials a generation has; 0 where values stay as they are in training."""
+        scheduler = self.searching.scheduler
+        return scheduler.population if isinstance(scheduler, PopulationBased) else 0
+
+    @property
+    def generations(self) -> list[int]:
+        """How many epochs each generation of a population trains; none where there is no population."""
+        scheduler = self.searching.scheduler
+        if not isinstance(scheduler, PopulationBased):
+            return []
+        most, each = self.base.epochs, scheduler.interval_epochs
+        return [min(each, most - begun) for begun in range(0, most, each)]
+
+    @property
+    def trials(self) -> int | None:
+        """How many are asked in all; None where hours or a grid say."""
+        return self.population * len(self.generations) if self.population else self.searching.trials
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

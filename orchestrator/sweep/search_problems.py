@@ -12,7 +12,7 @@ from lm.spec import TrainSpec
 from orchestrator.nearest import nearest
 from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key
-from orchestrator.sweep.searches import Change, Choice, Search, Searched, Searching, Tune
+from orchestrator.sweep.searches import Change, Choice, PopulationBased, Search, Searched, Searching, Tune
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, UntilDecided
 
 _NEVER = {
@@ -21,7 +21,8 @@ _NEVER = {
     "scoring": "how a model is scored is never searched over",
     "cache": "an adaptive model is not compared with others, so its cache is not searched over",
 }
-_BUDGET = ("epochs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats")
+_BUDGET = ("epochs", "legs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats")
+_CHANGING = ("optimizer", "dropout", "penalties")
 
 
 def search_problems(sweep: Sweep) -> Iterator[Problem]:
@@ -74,6 +75,8 @@ def _at_scale(sweep: Sweep, scale_name: str, word: str) -> Iterator[Problem]:
         if isinstance(searching, Tune):
             yield from (problem.under(word, "variants") for problem in _own_ranges(sweep, scale_name, searching, base))
         yield from (problem.under(word) for problem in _starts(searching))
+        if base.legs and isinstance(searching.scheduler, PopulationBased):
+            yield Problem((word, "scheduler"), "a population makes legs of its own: the base must have none")
 
 
 def _own_ranges(sweep: Sweep, scale_name: str, tune: Tune, base: TrainSpec) -> Iterator[Problem]:
@@ -93,6 +96,12 @@ def _own_ranges(sweep: Sweep, scale_name: str, tune: Tune, base: TrainSpec) -> I
 def _dimension(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
     """What is wrong with one searched value, found by giving it its ends, or each of its options."""
     dimension = searching.space[key]
+    if isinstance(searching.scheduler, PopulationBased):
+        part, _, name = key.partition(".")
+        if part not in _CHANGING or not name or key == "dropout.shared_mask":
+            text = f"a population changes values in mid-training, where only those of {', '.join(_CHANGING)} can change"
+            yield Problem((), text)
+            return
     for path in {path for changes in _examples(key, dimension).values() for path in changes}:
         if (top := path.partition(".")[0]) in _NEVER:
             yield Problem((), _NEVER[top])

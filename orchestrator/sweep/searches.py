@@ -175,7 +175,22 @@ class MedianStopping(Part):
     startup_trials: int = Field(default=5, ge=1)
 
 
-Scheduler = Annotated[Asha | Hyperband | MedianStopping, Field(discriminator="kind")]
+class PopulationBased(Part):
+    """Population-based training (Jaderberg et al. 2017): values change in mid-training.
+
+    A generation of `population` trials trains `interval_epochs` each. Then each of the worst `share` goes on from the
+    best weights of one of the best `share`, its values drawn anew with `resample_probability` each, else times 0.8 or
+    1.2 (section 4.1); all others go on as they are. A generation waits for its last trial.
+    """
+
+    kind: Literal["population"]
+    population: int = Field(ge=4)
+    interval_epochs: int = Field(ge=1)
+    share: float = Field(default=0.2, gt=0.0, le=0.5)
+    resample_probability: float = Field(default=0.25, ge=0.0, le=1.0)
+
+
+Scheduler = Annotated[Asha | Hyperband | MedianStopping | PopulationBased, Field(discriminator="kind")]
 
 
 class Searching(Part):
@@ -213,7 +228,12 @@ class Search(Searching):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.trials is None and self.training_hours is None and self.sampler.kind != "grid":
+        if isinstance(self.scheduler, PopulationBased):
+            if self.trials is not None or self.training_hours is not None:
+                raise ValueError("trials and training_hours do not go with a population, which ends with the epochs")
+            if self.sampler.kind == "grid":
+                raise ValueError("sampler grid does not go with a population: it draws a first generation, not all")
+        elif self.trials is None and self.training_hours is None and self.sampler.kind != "grid":
             raise ValueError("trials or training_hours must say when the search ends")
         if len(self.objectives) > 1 and self.sampler.kind == "cma_es":
             raise ValueError("sampler cma_es searches for one objective alone: several need another, such as tpe")
@@ -236,6 +256,8 @@ class Tune(Searching):
 
     @model_validator(mode="after")
     def _equal(self) -> Self:
+        if isinstance(self.scheduler, PopulationBased):
+            raise ValueError("scheduler population finds schedules, not values: it goes with 'search', not with 'tune'")
         if self.trials is None:
             raise ValueError("trials must be given: every variant gets the same number")
         return self

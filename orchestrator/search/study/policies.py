@@ -53,7 +53,7 @@ def sampler_for(
 def pruner(scheduler: searches.Scheduler | None, most_epochs: int) -> BasePruner | None:
     """A pruner, epochs being its resource; rungs are those of the losses that were reported."""
     match scheduler:
-        case None:
+        case None | searches.PopulationBased():
             return None
         case searches.Asha():
             return SuccessiveHalvingPruner(
