@@ -170,6 +170,8 @@ def _set_aside(prepared: Prepared) -> None:
     facts = Facts()
     for path in (*folders, *(searched.ledger for searched in now.searches if searched.ledger.exists())):
         set_aside(path, root)
+    for key in keys:
+        (root / ".stages" / f"{key}.json").unlink(missing_ok=True)
     for trial in trained:
         for stage in trial.spec.stages().values():
             (root / ".stages" / f"{trial_key(stage, facts.fingerprint(stage.corpus))}.json").unlink(missing_ok=True)

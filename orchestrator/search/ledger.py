@@ -81,8 +81,12 @@ def found_in(events: Iterable[Event]) -> list[Found]:
 
 def _tell(found: list[Found], event: Event) -> None:
     match event:
-        case {"asked": int(n), "values": values, "key": key, **rest}:
-            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None, parent=rest.get("parent")))
+        case {"asked": int(n), "values": values, "key": key, "parent": int(parent)}:
+            before = found[parent]
+            asked = Found(n, values, key, "running", before.epochs, before.seconds, None, None, None, parent=parent)
+            found.append(asked)
+        case {"asked": int(n), "values": values, "key": key}:
+            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None))
         case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
             curve = found[n].curve + (() if nats is None else ((epoch, nats),))
             found[n] = replace(

@@ -75,7 +75,7 @@ def own_share(found: Sequence[Found], trial: Found) -> tuple[int, float]:
     before = None if trial.parent is None else found[trial.parent]
     if before is None:
         return trial.epochs, trial.seconds
-    return max(0, trial.epochs - before.epochs), max(0.0, trial.seconds - before.seconds)
+    return trial.epochs - before.epochs, trial.seconds - before.seconds
 
 
 def spec_of(task: SearchTask, values: Sequence[Mapping[str, Any]]) -> tuple[TrainSpec | None, str | None]:

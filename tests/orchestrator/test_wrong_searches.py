@@ -69,11 +69,17 @@ WRONG_SEARCHES = {
     "a scale's dimension": ("{trials: 2}", "{space: {head.dropout: {kind: uniform, low: 0.0, high: 2.0}}}", "26: scales.tiny.search.space.head.dropout: unknown key 'dropout'"),
     "a scale's other word": ("tiny: {search:", "tiny: {tune:", "26: scales.tiny.tune: the sweep has no 'tune' to replace values of"),
     "variants of a search": ("seeds: [1, 2]", "variants: {wide: {batch_size: 9}}\nseeds: [1, 2]", "8: search: a search is for the base alone; to search for every variant alike, write 'tune'"),
+    "a population with a number of trials": ("  trials: 4\n", "  trials: 4\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.trials: trials and training_hours do not go with a population, which ends with the epochs"),
+    "a population of heads": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "12: search.space.head: a population changes values in mid-training, where only those of optimizer, dropout, penalties can change"),
+    "a small population": ("  trials: 4\n", "  scheduler: {kind: population, population: 3, interval_epochs: 1}\n", "9: search.scheduler.population: should be greater than or equal to 4, got 3"),
+    "a population on a grid": ("  trials: 4\n", "  sampler: {kind: grid}\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.sampler: sampler grid does not go with a population: it draws a first generation, not all"),
     "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
 }  # fmt: skip
 WRONG_TUNING = {
     "epochs": (RATE, "epochs: {kind: integer, low: 1, high: 9}", "11: tune.space.epochs: tuning gives every trial the same budget: epochs are not tuned"),
     "no number of trials": ("  trials: 4\n", "", "8: tune.trials: trials must be given: every variant gets the same number"),
+    "a population": ("  trials: 4\n", "  trials: 4\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "10: tune.scheduler: scheduler population finds schedules, not values: it goes with 'search', not with 'tune'"),
+    "legs": (RATE, "legs: {kind: choice, among: {none: [], one: [{epochs: 2, optimizer: {kind: sgd, learning_rate: 1.0}}]}}", "11: tune.space.legs: tuning gives every trial the same budget: epochs are not tuned"),
     "a range of no variant": ("  trials: 4\n", "  trials: 4\n  variants: {no clp: {batch_size: {kind: integer, low: 2, high: 9}}}\n", "10: tune.variants.no clp: unknown key 'no clp' (did you mean 'no clip'?)"),
     "a range that does not fit": ("  trials: 4\n", "  trials: 4\n  variants: {no clip: {batch_size: {kind: integer, low: 0, high: 9}}}\n", "10: tune.variants.no clip.batch_size.low: should be greater than or equal to 1, got 0"),
 }  # fmt: skip

@@ -8,10 +8,11 @@ import signal
 from pathlib import Path
 
 import optuna
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from lm.record import Evaluation, Record
+from lm.record import Evaluation, Record, read_record
 from lm.spec import TrainSpec
 from orchestrator.__main__ import app
 from orchestrator.facts import Facts
@@ -30,6 +31,14 @@ search:
   trials: 6
   sampler: {kind: tpe, startup_trials: 3}
   scheduler: {kind: asha, grace_epochs: 1, reduction_factor: 2}
+  space:
+    optimizer.learning_rate: {kind: log_uniform, low: 0.01, high: 10.0}
+    dropout.input: {kind: uniform, low: 0.0, high: 0.5}
+"""
+POPULATION = """
+search:
+  sampler: {kind: random}
+  scheduler: {kind: population, population: 4, interval_epochs: 1, share: 0.25}
   space:
     optimizer.learning_rate: {kind: log_uniform, low: 0.01, high: 10.0}
     dropout.input: {kind: uniform, low: 0.0, high: 0.5}
@@ -53,6 +62,7 @@ class Heard:
 
     def __init__(self, interrupt_at: int | None = None) -> None:
         self.trained: list[str] = []
+        self.epochs = 0
         self.stopped_early = 0
         self._left = interrupt_at
 
@@ -60,6 +70,7 @@ class Heard:
         self.trained.append(trial.key)
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        self.epochs += 1
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
@@ -82,11 +93,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def searched(runs: Path, interrupt_at: int | None = None) -> tuple[SearchTask, Path, Heard]:
+def searched(runs: Path, interrupt_at: int | None = None, search: str = SEARCH) -> tuple[SearchTask, Path, Heard]:
     import yaml
 
     base = TrainSpec.model_validate(yaml.safe_load(SWEEP)["base"] | {"seed": 0})
-    task = SearchTask("best found", base, Search.model_validate(yaml.safe_load(SEARCH)["search"]))
+    task = SearchTask("best found", base, Search.model_validate(yaml.safe_load(search)["search"]))
     heard, records, facts = Heard(interrupt_at), Records(runs), Facts()
     run_inline(SearchCourse([task], records, facts), Grant(runs, 1.0, 0.0, 600.0), heard, Interrupt())
     return task, ledger_path(runs, task.key(facts.fingerprint(base.corpus))), heard
@@ -118,6 +129,48 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
     _, other, second = searched(place / "again")
     assert second.trained[0] == first.trained[-1]
     assert without_times(other) == without_times(ledger)
+
+
+def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
+    task, ledger, heard = searched(place / "runs", search=POPULATION)
+    found = read_found(ledger)
+    assert ended(task, found) and len(found) == 16
+    assert heard.epochs == 16  # four generations of four trials of one epoch, whatever they go on from
+    for trial in found:
+        record = read_record(place / "runs" / str(trial.key))
+        assert record is not None and len(record.stages) == 1 + trial.number // 4
+        if trial.parent is not None:
+            assert record.stages[-2].key == found[trial.parent].key
+    _, other, first = searched(place / "again", interrupt_at=7, search=POPULATION)
+    assert not ended(task, read_found(other))
+    _, other, second = searched(place / "again", search=POPULATION)
+    assert first.epochs + second.epochs == 16
+    assert without_times(other) == without_times(ledger)
+
+
+def test_a_schedule_is_trained_anew_and_compared_at_an_equal_budget(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (place / "tiny.yaml").write_text(SWEEP.replace("seeds: [1]", "seeds: [1, 2]") + POPULATION)
+    result = CliRunner().invoke(app, ["sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline"])
+    assert result.exit_code == 0, result.output
+    text = (place / "reports" / "tiny" / "paper" / "report.md").read_text()
+    assert "4 of 4 planned trials complete." in text
+    assert "| best found | a schedule, see Search |" in text and "another budget" not in text
+    assert "| best found | 16 | 4 complete, 12 of earlier generations | 16 |" in text
+    assert "from epoch 1: optimizer.learning_rate" in text
+    curves = pq.read_table(place / "reports" / "tiny" / "paper" / "curves.parquet").to_pylist()
+    assert {row["stage"] for row in curves if row["variant"] == "best found"} == {
+        "train",
+        "train-2",
+        "train-3",
+        "train-4",
+    }
+    assert "legs:" in text
+    fresh = CliRunner().invoke(app, ["sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline", "--fresh"])
+    assert fresh.exit_code == 0, fresh.output
+    assert "20 trial folders moved" in fresh.output
+    assert not caplog.records
 
 
 def test_export_writes_what_a_search_found(place: Path) -> None:
