@@ -21,7 +21,9 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions
 app.add_typer(corpus_app, name="corpus", help="List, check and fetch corpora.")
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-Threads = Annotated[int | None, typer.Option(min=1, help="torch threads; as many as CPUs granted if not said")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
+]
 
 
 @app.command()
@@ -153,8 +155,10 @@ def _print_score(name: str, score: Score) -> None:
 
 
 def _grant_threads(threads: int | None) -> int:
-    """One thread for each CPU granted; torch reads the environment when it loads, so this comes before."""
-    granted = threads or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = threads or (int(said) if said.isdigit() and int(said) else cpus)
     os.environ["OMP_NUM_THREADS"] = str(granted)
     return granted
 

@@ -40,7 +40,9 @@ def run_inline(course: Course, grant: Grant, listener: Listener, interrupt: Inte
             if lost is not None:
                 write_failure(trial, grant, lost)
         except KeyboardInterrupt:
-            pass  # the interrupt holds the signal; the record tells whether the trial settled
+            if interrupt.insisted:
+                raise
+            # the interrupt holds the signal; the record tells whether the trial settled
         except _StoppedEarly:
             stopped_early = True
         fetch(trial, grant)

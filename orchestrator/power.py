@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ MOST_FURTHER = 100
 class Further:
     """How many more seeds, of variant and baseline alike, would decide; None for more than `MOST_FURTHER`.
 
-    `text_is_short` where no number of seeds would, since another test text could turn the difference.
+    No number would where another test text could turn the difference: the text is `short` where that is so at the
+    lower limit of its noise too, `perhaps short` where it is so at the noise as it is estimated.
     """
 
     seeds: int | None
-    text_is_short: bool
+    text: Literal["long enough", "perhaps short", "short"]
 
 
 def further_seeds(
@@ -37,8 +39,8 @@ def further_seeds(
     share of its variance that belongs to single seeds; `errors` what the comparison may err.
     A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
     seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
-    noisy as the other, so many decide less often. That the text is too short is said only where it is so at the lower
-    limit of its noise (95%), which is not known well.
+    noisy as the other, so many decide less often. The noise of the text is not known well: its lower limit is that of
+    95%.
     """
     more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
     parts = [(known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for known, n in pair]
@@ -62,6 +64,8 @@ def further_seeds(
 
     lower_limit = WAVES / (2 * float(special.gammaincinv(WAVES / 2, 0.95)))
     if not enough_M(lower_limit)[-1]:
-        return Further(None, text_is_short=True)
+        return Further(None, "short")
+    if not enough_M(1.0)[-1]:
+        return Further(None, "perhaps short")
     first = next((int(more) for more, enough in zip(more_M[:-1], enough_M(1.0), strict=False) if enough), None)
-    return Further(first, text_is_short=False)
+    return Further(first, "long enough")

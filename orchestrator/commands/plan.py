@@ -47,7 +47,10 @@ def plan(
                 print_estimate(cost)
         if write_specs is not None:
             written = write(now.trials, write_specs)
-            typer.echo(f"{len(written)} specs written to {write_specs}", err=as_json)
+            train = f"python -m lm train {write_specs}/KEY.yaml --threads {max(1, int(sweep.resources.cpus))}"
+            typer.echo(
+                f"{len(written)} specs written to {write_specs}; as this sweep would train one: {train}", err=as_json
+            )
 
 
 def schema() -> None:

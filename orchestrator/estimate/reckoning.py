@@ -109,7 +109,7 @@ def estimate(
     on_disk = [disk_bytes(trial.spec, found[trial.key], facts[trial.key]) for trial in missing]
     checkpoints = sorted((checkpoint_bytes(trial.spec, found[trial.key]) for trial in missing), reverse=True)
     return Estimate(
-        states=Counter(states[trial.key] for trial in trials),
+        states=dict(Counter(states[trial.key] for trial in trials)),
         variants=tuple(
             _variant_cost(name, missing, found, seconds) for name in dict.fromkeys(trial.variant for trial in trials)
         ),

@@ -8,7 +8,7 @@ from lm.record import opened
 from orchestrator.noise import BLOCKS, WAVES, Correlation
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.power import MOST_FURTHER, Further
-from orchestrator.report.tables import AblationRow
+from orchestrator.report.tables import OTHER_BUDGET, AblationRow
 from orchestrator.statistics import (
     IDENTICAL,
     LEVEL_OF_ERROR,
@@ -73,7 +73,7 @@ def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
         return Markdown(f"not decided ({why})")
     verdict = verdict_in_words(row.effect.verdict, margin)
     if row.effect.verdict != "not decided":
-        return Markdown(f"**{verdict}**" + (" (another budget)" if row.other_budget else ""))
+        return Markdown(f"**{verdict}**")
     why = row.effect.reason or _what_would_decide(row.effect.further)
     return Markdown(f"{verdict} ({why})" if why else verdict)
 
@@ -206,8 +206,10 @@ def _what_would_decide(further: Further | None) -> str:
     """How many more seeds would decide, in a few words."""
     if further is None:
         return ""
-    if further.text_is_short:
+    if further.text == "short":
         return "no number of seeds would tell: the test text is too short"
+    if further.text == "perhaps short":
+        return "no number of seeds would tell, with the noise of the test text as it is estimated"
     if further.seeds is None:
         return f"more than {MOST_FURTHER} more seeds would be needed"
     return f"about {counted(further.seeds, 'more seed')} would decide"
@@ -231,6 +233,8 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
         parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(baseline)} in every seed")
     if single := having(ONE_SEED):
         parts.append(f"with one seed nothing is decided about {_named(single)}, since the seed noise is unknown")
+    if unequal := having(OTHER_BUDGET):
+        parts.append(f"there is no verdict on {_named(unequal, 'other ')}, trained with another budget")
     if still := having(NO_NOISE):
         parts.append(f"nothing is decided about {_named(still)}, since {NO_NOISE}")
     partial = [row for row in rows if row.incomplete]

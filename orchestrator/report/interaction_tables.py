@@ -9,6 +9,8 @@ from typing import Literal
 
 from orchestrator.comparison import is_adaptive, losses_on_test
 from orchestrator.outcomes import Outcome
+from orchestrator.report.cost_tables import budget
+from orchestrator.report.tables import OTHER_BUDGET
 from orchestrator.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
 from orchestrator.wording import listed
@@ -99,6 +101,11 @@ def interaction_table(
         if adapt := [variant for variant in weighed if variant in adaptive]:
             why = f"{listed(adapt)} {'adapts' if len(adapt) == 1 else 'adapt'} to the text of the test"
             result.found[name] = replace(result.found[name], reason=why)
+    budgets = {variant: budget(group) for variant, group in outcomes.items()}
+    for name, weighed in weights.items():
+        contrast = result.found[name]
+        if contrast.reason is None and len({budgets[variant] for variant in weighed}) > 1:
+            result.found[name] = replace(contrast, reason=OTHER_BUDGET)
     rows = tuple(_row(one, contrast) for one, contrast in zip(asked, result.found.values(), strict=True))
     return Interactions(rows, result)
 
@@ -112,7 +119,7 @@ def _row(estimand: Estimand, contrast: Contrast) -> InteractionRow:
     ends = contrast.interval
     above, below = ("hurts", "helps") if estimand.kind != "interaction" else (MORE, LESS)
     verdict = "not decided"
-    if ends is not None:
+    if ends is not None and contrast.reason is None:
         verdict = above if ends.low > 0 else below if ends.high < 0 else verdict
     ratio = None if contrast.nats is None else perplexity_ratio(contrast.nats)
     ratios = None if ends is None else Interval(perplexity_ratio(ends.low), perplexity_ratio(ends.high))

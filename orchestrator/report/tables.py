@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from orchestrator.statistics import Comparison, Effect, Interval
 
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""
+OTHER_BUDGET = "another budget"
 
 
 class PublishedNumber(Protocol):
@@ -73,7 +74,8 @@ class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
-    `other_budget` where its trials may take more or fewer epochs than the baseline's, or of another text; `incomplete`
+    `other_budget` where its trials may take more or fewer epochs than the baseline's, or of another text, so that there
+    is an interval and no verdict: nobody can tell what is the change's and what the budget's. `incomplete`
     says which seeds are not complete, and is empty where all are.
     """
 
@@ -129,6 +131,9 @@ def ablation_table(
     rows = []
     for variant, group in outcomes.items():
         effect = None if variant == baseline or is_adaptive(group) else _effect(variant, group, comparison)
+        other_budget = budget(group) != budget(outcomes[baseline])
+        if other_budget and effect is not None and effect.reason is None:
+            effect = replace(effect, verdict="not decided", reason=OTHER_BUDGET, further=None)
         change, interval = _in_perplexity(effect, comparison)
         final = [outcome.final for outcome in group if outcome.final]
         paper = published.get(variant)
@@ -137,7 +142,7 @@ def ablation_table(
                 variant=variant,
                 change=group[0].trial.change,
                 adaptive=is_adaptive(group),
-                other_budget=budget(group) != budget(outcomes[baseline]),
+                other_budget=other_budget,
                 parameters=group[0].trial.parameters,
                 seeds=len(group),
                 complete=len(final),

@@ -37,8 +37,8 @@ def run_on_ray(
     """Train what the course says, at most `jobs` at once; return when it has ended or an interrupt stopped it.
 
     A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
-    failed. Raises CannotStartError if no node could ever hold a trial, or one of a cluster differs from this machine,
-    in its `corpora` too.
+    failed. A second interrupt raises KeyboardInterrupt. Raises CannotStartError if no node could ever hold a trial, or
+    one of a cluster differs from this machine, in its `corpora` too.
     """
     queue = Queue(course, grant, listener)
     with session_folder() as session, quiet(verbose), our_sigterm():
@@ -54,6 +54,8 @@ def run_on_ray(
             interrupt.signal = interrupt.signal or signal.SIGINT
         finally:
             ray.shutdown()
+    if interrupt.insisted:
+        raise KeyboardInterrupt
     for trial in queue.running.values():
         if trial.key in queue.begun:
             listener.settled(trial, queue.record(trial))

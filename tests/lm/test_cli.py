@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ from tiny import AVERAGING, tiny_spec
 from trials import assert_same, run, settled
 from typer.testing import CliRunner, Result
 
-from lm.__main__ import app
+from lm.__main__ import _grant_threads, app
 from lm.data import fingerprint_of
 from lm.record import write_record
 from lm.spec import TrainSpec, trial_key
@@ -34,6 +35,15 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def invoke(*arguments: str | Path) -> Result:
     """The command line in this process."""
     return CliRunner().invoke(app, [*map(str, arguments), *(["--threads", "1"] if arguments[0] != "corpus" else [])])
+
+
+def test_threads_are_those_asked_for_else_those_that_the_environment_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert _grant_threads(None) == 3
+    assert _grant_threads(2) == 2 and os.environ["OMP_NUM_THREADS"] == "2"
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    with mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3}, create=True):
+        assert _grant_threads(None) == 4
 
 
 def write_spec(path: Path, spec: TrainSpec) -> Path:

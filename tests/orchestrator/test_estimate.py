@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
     print_estimate(found)
+    assert json.loads(json.dumps(asdict(found)))["states"] == dict(found.states)  # as plan --json prints it
     said = capsys.readouterr().out
     assert "trials: 6 new, 0 cached, 0 to resume" in said and "no two finished seeds" in said
 

@@ -9,8 +9,24 @@ from unittest import mock
 
 import pytest
 
-from orchestrator import run
+from orchestrator import inline, run
+from orchestrator.interrupt import Interrupt
+from orchestrator.work import Grant
 from tests.orchestrator.sweep_texts import GOOD, read_text
+
+
+def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
+    course, listener, interrupt = mock.Mock(), mock.Mock(), Interrupt()
+
+    def trained(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with mock.patch.object(inline, "work", trained), pytest.raises(KeyboardInterrupt):
+        inline.run_inline(course, Grant(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
+    assert interrupt.insisted and not course.settled.called and not listener.settled.called
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ImportError])

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 
-from orchestrator.noise import BLOCKS, Losses
+from orchestrator.noise import BLOCKS, WAVES, Losses
 from orchestrator.power import MOST_FURTHER
-from orchestrator.statistics import MARGIN, compare
+from orchestrator.statistics import MARGIN, Effect, compare
 from tests.factories import seeded
 
 
@@ -26,7 +27,7 @@ def test_so_many_further_seeds_decide_four_times_in_five(effect: float) -> None:
     exact = np.array([-1.0, 0.0, 1.0])
     first = {"a": seeded(4.6 + effect + 0.004 * exact), "base": seeded(4.6 - 0.004 * exact)}
     further = compare(first["base"], {"a": first["a"]}).effects["a"].further
-    assert further is not None and further.seeds is not None and not further.text_is_short
+    assert further is not None and further.seeds is not None and further.text == "long enough"
     decided, sweeps = 0, 400
     for _ in range(sweeps):
         drawn = {n: seeded(4.6 + m + rng.normal(0, 0.004, 3 + further.seeds)) for n, m in (("a", effect), ("base", 0))}
@@ -38,7 +39,7 @@ def test_where_the_text_is_short_no_number_of_seeds_decides() -> None:
     rng = np.random.default_rng(3)
     found = compare(with_text(rng, 4.6, 3, 1e-4, 0.01), {"a": with_text(rng, 4.6 + MARGIN, 3, 1e-4, 0.01)})
     assert found.effects["a"].further is not None
-    assert (found.effects["a"].further.seeds, found.effects["a"].further.text_is_short) == (None, True)
+    assert (found.effects["a"].further.seeds, found.effects["a"].further.text) == (None, "short")
 
 
 def test_a_text_that_only_single_seeds_find_hard_is_no_short_one() -> None:
@@ -50,11 +51,28 @@ def test_a_text_that_only_single_seeds_find_hard_is_no_short_one() -> None:
             blocks = 4.6 + rng.normal(0, 1e-3, (4, 1)) + rng.normal(0, 0.02, (4, BLOCKS))
             losses[name] = Losses((1, 2, 3, 4), blocks.mean(axis=1), blocks)
         further = compare(losses["base"], {"a": losses["a"]}).effects["a"].further
-        short += further is not None and further.text_is_short
+        short += further is not None and further.text == "short"
     assert short <= 6
 
 
 def test_more_seeds_than_anyone_has_are_not_counted() -> None:
     noisy = {name: seeded(4.6 + 0.2 * np.array([-1.0, 0.0, 1.0])) for name in ("a", "base")}
     further = compare(noisy["base"], {"a": seeded(noisy["a"].nats + 0.001)}).effects["a"].further
-    assert further is not None and further.seeds is None and not further.text_is_short, MOST_FURTHER
+    assert further is not None and further.seeds is None and further.text == "long enough", MOST_FURTHER
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.5, "short"), (0.95, "perhaps short")])
+def test_a_difference_that_the_noise_of_the_text_hides_is_no_matter_of_seeds(share: float, text: str) -> None:
+    """`share` of what the text's noise, as estimated, lets an interval reach; of its lower limit that is 1.45 times."""
+    wave = 0.02 * np.cos(math.pi * (np.arange(BLOCKS) + 0.5) / BLOCKS)
+
+    def compared(nats: float) -> Effect:
+        seeds = 1e-6 * np.array([[-1.0], [0.0], [1.0]])
+        base, variant = (4.6 + seeds + blocks for blocks in (np.zeros(BLOCKS), nats + wave))
+        losses = [Losses((1, 2, 3), blocks.mean(axis=1), blocks) for blocks in (base, variant)]
+        return compare(losses[0], {"a": losses[1]}).effects["a"]
+
+    text_error = compared(0.0).text_error
+    assert text_error is not None
+    further = compared(share * text_error * float(special.stdtrit(WAVES, 0.975))).further
+    assert further is not None and (further.seeds, further.text) == (None, text)

@@ -65,7 +65,8 @@ def test_status_of_nothing(place: Path) -> None:
 def test_plan_as_json_has_its_keys(place: Path) -> None:
     settle(trials()["full"])
     code, out, err = command("plan", "toy.yaml", "--json", "--scale", "paper", "--write-specs", "specs")
-    assert (code, err) == (0, "3 specs written to specs\n")
+    how = "as this sweep would train one: python -m lm train specs/KEY.yaml --threads 1"
+    assert (code, err) == (0, f"3 specs written to specs; {how}\n")
     data = json.loads(out)
     assert set(data) == {"sweep", "scale", "question", "counts", "trials", "searches"}
     assert set(data["trials"][0]) == {

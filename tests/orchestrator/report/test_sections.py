@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,18 @@ from orchestrator.report.where_tables import where_table
 from orchestrator.spec_words import overrides
 from tests.factories import FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import write
+
+
+def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:
+    trials = []
+    for variant, changes, test in (("full", {}, 60.0), ("no fine-tuning", {"finetune": None}, 80.0)):
+        for seed in (1, 2, 3):
+            trials.append(make_trial(variant, seed, **changes))
+            settle(tmp_path / "runs", trials[-1], test + seed / 10)
+    text = write(tmp_path, trials)
+    assert re.search(r"\| \+20\.0\d* \[.*\] \| not decided \(another budget\) \|", text)
+    assert "there is no verdict on no fine-tuning, trained with another budget." in text
+    assert "hurts**" not in text
 
 
 def test_another_budget_is_marked_and_told(tmp_path: Path) -> None:
