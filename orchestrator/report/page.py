@@ -175,6 +175,8 @@ def _tables(
     trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
     return {
         "rows": [_row_cells(row, baseline, margin) for row in rows],
+        "differences": any(row.effect for row in rows),
+        "intervals": any(row.interval_in_perplexity for row in rows),
         "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
         "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
         "trials": trials,

@@ -174,6 +174,19 @@ def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Pat
     assert verdicts == {"b": "hurts", "c": "1 of 3 seeds diverged"}
 
 
+def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> None:
+    def explained(**variants: list[float | None]) -> list[bool]:
+        text = write(tmp_path, sweep(**variants))
+        assert "  " not in text.split("## Trials that are not complete")[0]
+        assert not re.search(r"\n{4}", text.split("## Learning curves")[0])
+        return [words in text for words in ("Perplexity is exact", "A difference is to", "The brackets are a 95%")]
+
+    assert explained(full=[None], b=[None]) == [False, False, False]
+    assert explained(full=[60.0, None], b=[70.0, 70.3]) == [True, False, False]
+    assert explained(full=[60.0], b=[70.0]) == [True, True, False]
+    assert explained(full=[60.0, 60.3], b=[70.0, 70.3]) == [True, True, True]
+
+
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[None], b=[None]))
     assert answer(text) == "At scale laptop, nothing is complete yet, so there is no answer."
