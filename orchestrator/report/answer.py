@@ -27,10 +27,15 @@ _LISTED = 8
 """So many variants of one verdict are listed; of more, their number and the range of their differences."""
 
 
-def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str) -> Markdown:
-    """One sentence that the numbers support, and nothing more."""
-    sentence = _answer(rows, comparison, baseline)
-    return Markdown(f"At scale {escape(scale)}, {sentence}.")
+def answer(
+    rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str, tuning: Sequence[int] = ()
+) -> Markdown:
+    """One sentence that the numbers support, and nothing more; `tuning` is how many trials tuned each variant."""
+    sentence, tuned = _answer(rows, comparison, baseline), ""
+    if tuning and comparison is not None:
+        low, high = min(tuning), max(tuning)
+        tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each, "
+    return Markdown(f"At scale {escape(scale)}, {tuned}{sentence}.")
 
 
 def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
