@@ -27,10 +27,15 @@ _LISTED = 8
 """So many variants of one verdict are listed; of more, their number and the range of their differences."""
 
 
-def answer(rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str) -> Markdown:
-    """One sentence that the numbers support, and nothing more."""
-    sentence = _answer(rows, comparison, baseline)
-    return Markdown(f"At scale {escape(scale)}, {sentence}.")
+def answer(
+    rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str, tuning: Sequence[int] = ()
+) -> Markdown:
+    """One sentence that the numbers support, and nothing more; `tuning` is how many trials tuned each variant."""
+    sentence, tuned = _answer(rows, comparison, baseline), ""
+    if tuning and comparison is not None:
+        low, high = min(tuning), max(tuning)
+        tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each, "
+    return Markdown(f"At scale {escape(scale)}, {tuned}{sentence}.")
 
 
 def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
@@ -95,7 +100,8 @@ def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markd
     return Markdown(
         f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
         f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
-        f"(Bonferroni), so that any verdict of this table is wrong with probability {error:.2g} at most."
+        "(Bonferroni), so that the probability that one or more verdicts of this table are wrong is at most "
+        f"{error:.2g}."
     )
 
 
@@ -126,10 +132,14 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
 def _pairing(found: Correlation | None) -> str:
     if found is None:
         return ""
-    use = "for each of them and the baseline it is not surely above zero, so it narrows no interval"
+    where = "for all variants together and for each one with the baseline"
+    use = f"no interval, since a correlation above zero could not be established {where}"
     if found.used > 0:
-        use = f"{found.used:.2f}, which surely holds for each of them and the baseline, narrows the intervals"
-    return f" Losses of one seed number correlate by {signed(found.estimate)} over all variants; {use}."
+        use = f"the intervals as a correlation of {found.used:.2f} does: at least that is established {where}"
+    return (
+        f" Losses of trials that share a seed number correlate by {signed(found.estimate)} over all variants. "
+        f"Pairing by seed narrows {use}."
+    )
 
 
 def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
@@ -142,14 +152,10 @@ def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown
     ]
     if not scores:
         return Markdown("")
-    gaps = [abs(score.perplexity - score.perplexity_reference) for score in scores]
-    hair = f"{max(gaps):.2g}"
-    if max(gaps) >= 1:  # a gap in perplexity grows with it: of a bad model even a hair is large
-        share = max(gap / score.perplexity for gap, score in zip(gaps, scores, strict=True))
-        hair = f"{significant(100 * share, 2)}%"
+    share = max(abs(score.perplexity_reference / score.perplexity - 1) for score in scores)
     return Markdown(
-        f"The AWD-LSTM authors' convention, which divides by all rows, differs by at most {hair} here; "
-        "trials.csv has both."
+        "The AWD-LSTM authors' convention, which divides by all rows, differs by at most "
+        f"{significant(100 * share, 2)}% here; trials.csv has both."
     )
 
 
@@ -224,7 +230,7 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     parts = []
     decided = any(row.effect and row.effect.verdict != "not decided" for row in rows)
     if (still_open := having(None)) and decided:
-        parts.append(f"{_seeds(still_open)} do not decide {_named(still_open, 'other ')}")
+        parts.append(f"{_seeds(still_open)} do not decide about {_named(still_open, 'other ')}")
     elif still_open:
         contain = "interval of {} contains" if len(still_open) == 1 else "intervals of {} contain"
         contain = contain.format(_named(still_open))
@@ -241,15 +247,20 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     if len(partial) > _NAMED:
         parts.append(f"{len(partial)} changes have seeds that are not complete and no verdict")
     elif partial:
-        why = listed([f"{escape(row.variant)} ({row.incomplete})" for row in partial])
+        why = listed([f"{_quoted(row)} ({row.incomplete})" for row in partial])
         parts.append(f"there is no verdict on {why}")
     return parts
 
 
 def _named(rows: Sequence[AblationRow], which: str = "") -> str:
     if len(rows) <= _NAMED:
-        return listed([escape(row.variant) for row in rows])
+        return listed([_quoted(row) for row in rows])
     return f"{len(rows)} {which}changes"
+
+
+def _quoted(row: AblationRow) -> str:
+    """A name that nobody takes for words of the sentence: `no AR/TAR`. A code span's quotes are lost in plain text."""
+    return f"“{escape(row.variant)}”"
 
 
 def _seeds(rows: Sequence[AblationRow]) -> str:

@@ -16,17 +16,19 @@ def cost_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
     others = [escape(row.variant) for row in rows if row.is_other_budget]
     return {
         "cost_rows": [_cells(row) for row in rows],
+        "cost_ends": any(row.seeds > 1 for row in rows),
         "cost_devices": Markdown(listed([escape(device) for device in sorted(devices)])),
         "cost_other_budget": Markdown(listed(others)),
     }
 
 
 def _cells(row: CostRow) -> dict[str, object]:
+    ends = f" ({row.slowest:,.0f} to {row.fastest:,.0f})" if row.seeds > 1 else ""
     return {
         "variant": row.variant,
         "epochs": f"{row.epochs:.3g} of {row.planned}" + (" (another budget)" if row.is_other_budget else ""),
         "seconds": duration(row.train_seconds),
-        "speed": f"{row.tokens_per_second:,.0f}",
+        "speed": f"{row.tokens_per_second:,.0f}{ends}",
         "memory": f"{row.peak_memory_bytes / 2**20:,.0f} MiB",
         "seeds": row.seeds,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,8 @@ from orchestrator.timing import stage_epochs
 class CostRow:
     """Means over the complete seeds of one variant; `planned` are the most epochs that a trial of it may take.
 
-    `is_other_budget` where that, or the text it trains on, is not the baseline's.
+    `tokens_per_second` is of all seeds together, `slowest` and `fastest` are single ones'. `is_other_budget` where
+    the epochs, or the text it trains on, are not the baseline's.
     """
 
     variant: str
@@ -26,6 +27,8 @@ class CostRow:
     epochs: float
     train_seconds: float
     tokens_per_second: float
+    slowest: float
+    fastest: float
     peak_memory_bytes: float
     seeds: int
 
@@ -47,6 +50,7 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
     for variant, group in outcomes.items():
         records = [outcome.record for outcome in group if outcome.final and outcome.record]
         if records and not is_adaptive(group):
+            rates = [tokens_per_second([record]) for record in records]
             rows.append(
                 CostRow(
                     variant=variant,
@@ -54,7 +58,9 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
                     is_other_budget=budget(group) != budget(outcomes[baseline]),
                     epochs=float(np.mean([sum(stage.epochs for stage in record.stages) for record in records])),
                     train_seconds=float(np.mean([train_seconds(record) for record in records])),
-                    tokens_per_second=float(np.mean([tokens_per_second(record) for record in records])),
+                    tokens_per_second=tokens_per_second(records),
+                    slowest=min(rates),
+                    fastest=max(rates),
                     peak_memory_bytes=float(np.mean([record.peak_memory_bytes for record in records])),
                     seeds=len(records),
                 )
@@ -67,6 +73,10 @@ def train_seconds(record: Record) -> float:
     return sum(stage.train_seconds for stage in record.stages)
 
 
-def tokens_per_second(record: Record) -> float:
-    """Of the record's own stages: one that is cut out of a longer trial's has that one's speed as a whole."""
-    return sum(stage.tokens_per_second * stage.train_seconds for stage in record.stages) / train_seconds(record)
+def tokens_per_second(records: Sequence[Record]) -> float:
+    """All tokens over all seconds of training, so that it fits the time beside it; a mean of rates would not.
+
+    Of the records' own stages: one that is cut out of a longer trial's has that one's speed as a whole.
+    """
+    tokens = sum(stage.tokens_per_second * stage.train_seconds for record in records for stage in record.stages)
+    return tokens / sum(map(train_seconds, records))

@@ -84,7 +84,7 @@ def head_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[HeadRow]:
                     complete=len(records),
                     test_perplexity=_reach(opened(record.stages[-1].test).perplexity for record in records),
                     train_seconds=_reach(map(train_seconds, records)),
-                    tokens_per_second=_mean(map(tokens_per_second, records)),
+                    tokens_per_second=tokens_per_second(records),
                     peak_memory_bytes=_mean(record.peak_memory_bytes for record in records),
                     cost=records[0].head_cost,
                 )

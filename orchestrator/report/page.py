@@ -25,7 +25,7 @@ from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.picture_section import picture_section
 from orchestrator.report.plain import plain
 from orchestrator.report.provenance import provenance
-from orchestrator.report.search_section import search_section
+from orchestrator.report.search_section import search_section, trials_of_tuning
 from orchestrator.report.summary import summary, verdicts, write_summary
 from orchestrator.report.tables import (
     AblationRow,
@@ -117,7 +117,7 @@ def write_report(
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
     line = _published_line(published, baseline) if published_scale else None
-    told = answer.answer(rows, comparison, scale, baseline)
+    told = answer.answer(rows, comparison, scale, baseline, trials_of_tuning(searches, list(outcomes)))
     text = template("page.md.jinja").render(
         name=name,
         question=question,
@@ -175,6 +175,8 @@ def _tables(
     trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
     return {
         "rows": [_row_cells(row, baseline, margin) for row in rows],
+        "differences": any(row.effect for row in rows),
+        "intervals": any(row.interval_in_perplexity for row in rows),
         "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
         "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
         "trials": trials,

@@ -18,8 +18,6 @@ def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[
     records = [record for record in settled if record.status != "failed"]
     names = sorted({outcome.trial.spec.corpus.name for outcome in trials})
     seeds = sorted({outcome.trial.seed for outcome in trials})
-    # A trial whose stages lie in another one's record trained nothing itself.
-    own = {outcome.trial.key for outcome in trials if outcome.trial.reads_from is None}
     versions = sorted({f"{name} {version}" for record in records for name, version in record.versions.items()})
     facts: list[tuple[str, str]] = [
         ("Scale", scale),
@@ -41,7 +39,7 @@ def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[
         ("Numerics version", _some(map(str, sorted({record.numerics_version for record in records})))),
         ("Trial time", _trial_time(trials)),
         ("Wall time", _wall_time(trials)),
-        ("Mean speed", _mean_speed([record.tokens_per_second for record in records if record.key in own])),
+        ("Mean speed", _mean_speed(trials)),
         ("Peak memory of a trial", _peak_memory([record.peak_memory_bytes for record in records])),
     ]
     return [(label, escape(value)) for label, value in facts]
@@ -77,11 +75,15 @@ def _wall_time(trials: Iterable[Outcome]) -> str:
     if not starts:
         return NOTHING
     took = (max(ends) - min(starts)).total_seconds()
-    return f"{duration(took)} from the first start to the last end, {max(ends):%Y-%m-%d %H:%M} UTC"
+    return f"{duration(took)} from the first start to the last end ({max(ends):%Y-%m-%d %H:%M} UTC), pauses included"
 
 
-def _mean_speed(speeds: list[float]) -> str:
-    return f"{sum(speeds) / len(speeds):,.0f} tokens/s" if speeds else NOTHING
+def _mean_speed(trials: Iterable[Outcome]) -> str:
+    """All tokens over all seconds of training, of the stages that ended; one that several trials share counts once."""
+    stages = {stage.key: stage for outcome in trials if outcome.record for stage in outcome.record.stages}.values()
+    seconds = sum(stage.train_seconds for stage in stages)
+    tokens = sum(stage.tokens_per_second * stage.train_seconds for stage in stages)
+    return f"{tokens / seconds:,.0f} tokens/s, all tokens over all seconds of training" if seconds else NOTHING
 
 
 def _peak_memory(sizes: list[int]) -> str:

@@ -65,12 +65,19 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
         "search_rows": [_row_cells(row, searched) for row, searched in zip(rows, searches, strict=True)],
         "search_fixed": Markdown(listed([f"`{path}`" for path in not_searched(tasks[0])])),
         "search_edges": _edges(rows),
+        "search_hardly": _hardly(searches),
         "search_untuned": _untuned(searches),
         "search_best": [] if len(searches) > 1 or several else _best_cells(searches[0]),
         "search_objectives": [_OBJECTIVES[name] for name in getattr(searching, "objectives", ())],
         "search_front": _front_cells(searches[0]) if several else [],
         **_importance(searches[0]),
     }
+
+
+def trials_of_tuning(searches: Sequence[Searched], variants: Sequence[str]) -> list[int]:
+    """How many trials tuned each of these variants; a baseline that is still being tuned has the file's values."""
+    tuned = [one for one in searches if isinstance(one.task.searching, Tune) and one.ended and one.best is not None]
+    return [len(one.found) for one in tuned if one.task.variant in variants]
 
 
 def _how(searching: Searching, *, ended: bool) -> Markdown:
@@ -125,6 +132,18 @@ def _edges(rows: Sequence[SearchRow]) -> Markdown:
     return Markdown(
         f"**At the edge of its range**: {listed(places)}. The best value may lie outside, so that the search may have "
         "cut this short."
+    )
+
+
+def _hardly(searches: Sequence[Searched]) -> Markdown:
+    """Which variants' values are those of the one trial that came to its end."""
+    complete = {one.task.variant: sum(f.state == "complete" for f in one.found) for one in searches if one.ended}
+    names = [escape(variant) for variant, count in complete.items() if count == 1]
+    if not names:
+        return Markdown("")
+    return Markdown(
+        f"**Hardly chosen**: the values of {listed(names)}. Where a single trial is complete, its loss at the end is "
+        "compared with no other's."
     )
 
 

@@ -23,15 +23,17 @@ def where_section(
     from orchestrator.report import curves
 
     rows = sorted(table.rows, key=lambda row: order.index(row.variant))
-    by_class = [curves.FrequencyRow(row.variant, *_ends(row.by_class, outcomes[row.variant])) for row in rows]
+    there = [k for k, share in enumerate(table.shares) if share > 0]  # a class without a test token says nothing
+    classes, shares = [CLASSES[k] for k in there], [float(table.shares[k]) for k in there]
+    by_class = [curves.FrequencyRow(row.variant, *_ends(_of(row, there), outcomes[row.variant])) for row in rows]
     by_block = [curves.PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
-    cut = curves.draw_frequency(folder, by_class, CLASSES, table.shares.tolist(), baseline)
+    cut = curves.draw_frequency(folder, by_class, classes, shares, baseline)
     moved = curves.draw_position(folder, by_block, baseline)
     names = listed([escape(row.variant) for row in rows])
     return {
-        "where_rows": [_cells(row) for row in rows],
-        "where_classes": CLASSES,
-        "where_shares": [f"{100 * share:.1f}%" for share in table.shares],
+        "where_rows": [_cells(row.variant, _of(row, there)) for row in rows],
+        "where_classes": classes,
+        "where_shares": [f"{100 * share:.1f}%" for share in shares],
         "where_pieces": PIECES,
         "where_left_out": Markdown(listed([escape(variant) for variant in table.left_out])),
         "where_cut": cut,
@@ -41,6 +43,12 @@ def where_section(
     }
 
 
+def _of(row: WhereRow, classes: Sequence[int]) -> Differences:
+    """A variant's differences in these classes of words alone."""
+    found, places = row.by_class, list(classes)
+    return Differences(found.mean[places], found.low[places], found.high[places])
+
+
 def _ends(found: Differences, group: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
     """Means, and the lowest and highest seeds, which a single seed does not have."""
     nothing = [math.nan] * len(found.mean)
@@ -48,5 +56,5 @@ def _ends(found: Differences, group: Sequence[Outcome]) -> tuple[list[float], li
     return found.mean.tolist(), low, high
 
 
-def _cells(row: WhereRow) -> tuple[str, list[str]]:
-    return row.variant, [NOTHING if math.isnan(value) else signed(value, 3) for value in row.by_class.mean]
+def _cells(variant: str, by_class: Differences) -> tuple[str, list[str]]:
+    return variant, [NOTHING if math.isnan(value) else signed(value, 3) for value in by_class.mean]

@@ -39,7 +39,10 @@ SEED_DEVIATION = 0.003
 TEXT_DEVIATION = 0.001
 """Of a mean over the text: what another text of the same size does to a variant, beside what it does to all."""
 _PIECES = 4
-"""A block of the text is made of so many pieces, each like the one before it as far as the setting says."""
+"""A block of the text is made of so many pieces, each like the one before it as far as the setting says.
+
+Where the text dominates, neighbouring quarters of its 64 blocks correlate by 0.85, neighbouring blocks by 0.65.
+"""
 
 
 @dataclass(frozen=True)

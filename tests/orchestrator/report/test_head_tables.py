@@ -13,8 +13,11 @@ from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.outcomes import read_outcomes
 from orchestrator.records import Records
+from orchestrator.report.cost_section import cost_section
+from orchestrator.report.cost_tables import cost_table
 from orchestrator.report.csv_tables import measures_csv
 from orchestrator.report.head_tables import HeadRow, Reach, head_table, measure_table
+from orchestrator.report.provenance import provenance
 from orchestrator.trial import Trial
 from orchestrator.wording import value_in_words
 from tests.factories import CACHE, make_record, make_trial, settle
@@ -77,6 +80,24 @@ def test_what_is_not_complete_is_left_out_of_the_means_and_a_cache_altogether(tm
 
 def test_nothing_is_said_before_a_record_tells_how_many_words_there_are(tmp_path: Path) -> None:
     assert rows_of(tmp_path, [make_trial("softmax"), make_trial("ecoc", head=ECOC, model=UNTIED)]) == {}
+
+
+def test_a_speed_is_all_tokens_over_all_seconds_and_fits_the_time_beside_it(tmp_path: Path) -> None:
+    trials = [make_trial("softmax")] + [
+        make_trial("ecoc", seed, head=ECOC, model=UNTIED, finetune=None) for seed in (1, 2)
+    ]
+    for trial, seconds, rate in zip(trials, (100.0, 100.0, 300.0), (10_000.0, 9_000.0, 3_000.0), strict=True):
+        record = make_record(trial, 80.0, train_seconds=seconds)
+        stages = tuple(stage.model_copy(update={"tokens_per_second": rate}) for stage in record.stages)
+        write_record(tmp_path / trial.key, record.model_copy(update={"stages": stages}))
+    ecoc = rows_of(tmp_path, trials)["ecoc"]
+    assert ecoc.tokens_per_second * ecoc.train_seconds.mean == pytest.approx(900_000)  # each seed's tokens
+    outcomes = read_outcomes(trials, Records(tmp_path))
+    cost = cost_table(outcomes, "softmax")[1]
+    assert (cost.tokens_per_second, cost.slowest, cost.fastest) == (4_500.0, 3_000.0, 9_000.0)
+    assert cost_section(outcomes, "softmax")["cost_rows"][1]["speed"] == "4,500 (3,000 to 9,000)"  # type: ignore[index]
+    speed = dict(provenance(outcomes, "laptop"))["Mean speed"]
+    assert speed == "6,333 tokens/s, all tokens over all seconds of training"  # 2 stages of softmax, then 2 seeds
 
 
 def test_stages_that_another_trial_trained_on_from_count_as_ones_own(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert answer(write(tmp_path, trials)) == (
         "At scale laptop, test perplexity is higher with c (+20.0) and b (+10.0) and lower with d (−10.0) than with "
-        "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide e."
+        "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide about “e”."
     )
 
 
@@ -53,7 +53,7 @@ def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
 def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdefg")}
     assert answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **close))).endswith(
-        "; 2 seeds do not decide 5 other changes."
+        "; 2 seeds do not decide about 5 other changes."
     )
 
 
@@ -74,7 +74,7 @@ def test_one_noisy_variant_does_not_hide_the_others(tmp_path: Path, sweep: Sweep
 def test_what_has_no_larger_effect_than_the_margin(tmp_path: Path, sweep: Sweep) -> None:
     same = {"full": [60.0, 60.01, 60.02], "b": [60.01, 60.0, 60.03], "c": [70.0, 70.01, 70.02]}
     text = write(tmp_path, sweep(**same))
-    assert "; b has no effect larger than 0.5% of perplexity." in answer(text)
+    assert "; “b” has no effect larger than 0.5% of perplexity." in answer(text)
     assert "| **no effect larger than 0.5%** |" in text and "more seed" not in answer(text)
     text = write(tmp_path, sweep(**same), margin=1e-5)
     assert "| not decided (more than 100 more seeds would be needed) |" in text
@@ -86,7 +86,8 @@ def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) 
     text = write(tmp_path, trials)
     assert "**They cover the noise of the seeds alone**" in text
     assert (
-        "Losses of one seed number correlate by +0.80 over all variants; for each of them and the baseline it is not"
+        "Losses of trials that share a seed number correlate by +0.80 over all variants. Pairing by seed narrows no "
+        "interval, since a correlation above zero could not be established for all variants together and for each one"
         in text
     )
     for trial in trials:
@@ -97,19 +98,44 @@ def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) 
     )
 
 
-def test_the_convention_differs_by_a_share_where_perplexities_are_large(tmp_path: Path, sweep: Sweep) -> None:
+def test_seeds_that_surely_go_together_narrow_the_intervals(tmp_path: Path, sweep: Sweep) -> None:
+    own = [0.0, 0.2, 0.4, -0.5, 0.3, 0.0]
+    shared = [60.0, 62.0, 58.5, 61.0, 59.5, 63.0]
+    text = write(tmp_path, sweep(full=shared, b=[1.1 * a + b for a, b in zip(shared, own, strict=True)]))
+    assert re.search(
+        r"correlate by \+0\.\d\d over all variants\. Pairing by seed narrows the intervals as a correlation of 0\.\d\d "
+        "does: at least that is established for all variants together and for each one with the baseline",
+        text,
+    )
+
+
+def test_a_name_that_reads_like_a_sentences_own_words_is_quoted(tmp_path: Path, sweep: Sweep) -> None:
+    tests: dict[str, list[float | None]] = {"full": [60.0, 60.3], "b": [70.0, 70.3], "no [A]": [60.1, 60.2]}
+    text = write(tmp_path, sweep(**tests))
+    assert answer(text).endswith("; 2 seeds do not decide about “no \\[A\\]”.")
+    assert "do not decide about “no [A]”." in (tmp_path / "report/summary.json").read_text(encoding="utf-8")
+
+
+def test_several_looks_err_together(tmp_path: Path, sweep: Sweep) -> None:
+    assert (
+        "at 2 looks at most (after 2 and 3 seeds). Each look may err with probability 0.025 (Bonferroni), so that the "
+        "probability that one or more verdicts of this table are wrong is at most 0.05."
+    ) in write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3]), looks=(2, 3))
+
+
+def test_the_convention_differs_by_a_share_of_perplexity(tmp_path: Path, sweep: Sweep) -> None:
     def said(*tests: float) -> str:
         found = re.search(r"divides by all rows, (.*?);", write(tmp_path, sweep(full=list(tests))))
         return found.group(1) if found else ""
 
-    assert said(60.0, 60.3) == "differs by at most 0.029 here"
+    assert said(60.0, 60.3) == "differs by at most 0.046% here"
     assert said(60.0, 3e7) == "differs by at most 0.19% here"
 
 
 def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
     assert answer(text) == (
-        "At scale laptop, with one seed nothing is decided about b, since the seed noise is unknown."
+        "At scale laptop, with one seed nothing is decided about “b”, since the seed noise is unknown."
     )
     assert "| 70.00 | 1 | +10.00 | not decided (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
     assert "No interval is given: one seed: the seed noise is unknown." in text
@@ -118,7 +144,7 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
 def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0, 60.0], b=[70.0, 70.0], c=[60.0, 60.0]))
     assert answer(text) == (
-        "At scale laptop, c equals full in every seed; nothing is decided about b, "
+        "At scale laptop, “c” equals full in every seed; nothing is decided about “b”, "
         "since the seeds do not differ, so the seed noise cannot be estimated."
     )
 
@@ -127,7 +153,7 @@ def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep:
     trials = sweep(full=[60.0, 60.3], b=[70.0, None], c=[None, None])
     text = write(tmp_path, trials)
     assert answer(text) == (
-        "At scale laptop, there is no verdict on b (1 of 2 seeds missing) and c (2 of 2 seeds missing)."
+        "At scale laptop, there is no verdict on “b” (1 of 2 seeds missing) and “c” (2 of 2 seeds missing)."
     )
     assert "3 of 6 planned trials complete, 3 missing. An interim page" in text
     assert "not decided (1 of 2 seeds missing)" in text
@@ -146,6 +172,19 @@ def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Pat
         write(tmp_path, [*trials, lost], pictures=True)
     verdicts = {row.name: row.verdict for row in draw.call_args.args[1]}
     assert verdicts == {"b": "hurts", "c": "1 of 3 seeds diverged"}
+
+
+def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> None:
+    def explained(**variants: list[float | None]) -> list[bool]:
+        text = write(tmp_path, sweep(**variants))
+        assert "  " not in text.split("## Trials that are not complete")[0]
+        assert not re.search(r"\n{4}", text.split("## Learning curves")[0])
+        return [words in text for words in ("Perplexity is exact", "A difference is to", "The brackets are a 95%")]
+
+    assert explained(full=[None], b=[None]) == [False, False, False]
+    assert explained(full=[60.0, None], b=[70.0, 70.3]) == [True, False, False]
+    assert explained(full=[60.0], b=[70.0]) == [True, True, False]
+    assert explained(full=[60.0, 60.3], b=[70.0, 70.3]) == [True, True, True]
 
 
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.records import Records
+from orchestrator.report.search_section import trials_of_tuning
 from orchestrator.report.search_tables import not_searched, search_row
 from orchestrator.rounds import Searched, known, search_tasks
 from orchestrator.search.ledger import Found
 from orchestrator.search.task import SearchTask
 from tests.factories import make_trial, settle
-from tests.orchestrator.report.pages import render, write
+from tests.orchestrator.report.pages import answer, render, write
 from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find
 
 
@@ -98,11 +100,31 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
     assert "2 trials for each variant" in text
+    assert answer(text).startswith("At scale laptop, after 2 trials of tuning each, full reaches")
+    hardly = (
+        "**Hardly chosen**: the values of full, no weight-dropping, no AR and Adam. Where a single trial is complete"
+    )
+    assert hardly in text
     row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
     assert row.endswith("| dropout.weight |")
     assert {search_row(s.task, s.found, s.best).trials for s in searches} == {2}
     assert "| `optimizer.learning_rate`, of Adam | 0.0001 to 0.01, on a log scale |" in text
     assert "Not tuned" not in text
+
+
+def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_path: Path) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    records = Records(tmp_path / "runs")
+    for task in search_tasks(sweep):
+        second = None if task.variant == "Adam" else 4.1
+        find(records, task, (dict.fromkeys(task.space, 0.005), 4.0), (dict.fromkeys(task.space, 0.006), second))
+    searches = known(sweep, records).searches
+    assert "**Hardly chosen**: the values of Adam. Where" in page(tmp_path, *searches)
+    assert trials_of_tuning(searches, ["full", "Adam"]) == [2, 2]
+    under_way = replace(searches[0], found=searches[0].found[:1])
+    text = page(tmp_path, under_way)
+    assert "of tuning each" not in text and "Hardly chosen" not in text
+    assert trials_of_tuning(searches[:1], ["b"]) == []
 
 
 def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -100,6 +101,19 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
     text = write(tmp_path, trials)
     assert "| rare | +0.300 | +0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
     assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs")), "bare") is None
+
+
+def test_a_class_of_words_that_the_test_text_lacks_is_neither_in_the_table_nor_drawn(tmp_path: Path) -> None:
+    trials = [make_trial(variant, batch_size=n) for variant, n in (("full", 20), ("b", 7))]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+        write_tokens(tmp_path / "runs", trial, often=7)  # no word 1 to 9 times
+    with mock.patch("orchestrator.report.curves.draw_frequency", return_value=None) as draw:
+        text = write(tmp_path, trials, pictures=True)
+    assert "| Words that training has | never | 10–99 | 100–999 | 1,000–9,999 | 10,000+ |" in text
+    assert "| b | 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
+    _, (row,), labels, shares, _ = draw.call_args.args
+    assert len(labels) == len(shares) == len(row.nats) == 5 and all(share > 0.1 for share in shares)
 
 
 def test_a_variant_with_another_training_text_has_other_classes_of_words_and_is_named(tmp_path: Path) -> None:
