@@ -46,8 +46,10 @@ def plan(
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
+            from orchestrator.wording import counted
+
             written = write(now.trials, write_specs)
-            typer.echo(f"{len(written)} specs written to {write_specs}", err=as_json)
+            typer.echo(f"{counted(len(written), 'spec')} written to {write_specs}", err=as_json)
 
 
 def schema() -> None:
