@@ -12,12 +12,19 @@ import yaml
 from pydantic import ValidationError
 
 from lm.codebooks.commands import codebook
+from lm.command_group import CommandGroup
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, TrainSpec, explain
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
 app.add_typer(corpus_app, name="corpus", help="List, check and fetch corpora.")
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
@@ -150,7 +157,8 @@ def _print_record(record: Record, folder: Path) -> None:
 def _print_score(name: str, score: Score) -> None:
     print(
         f"{name}: perplexity {score.perplexity:.3f} (by the authors' convention {score.perplexity_reference:.3f}), "
-        f"{score.nats_per_token:.5f} nats, {score.predicted_tokens:,} tokens in {score.columns} columns"
+        f"{score.nats_per_token:.5f} nats, {score.predicted_tokens:,} tokens "
+        f"in {score.columns} column{'' if score.columns == 1 else 's'}"
     )
 
 

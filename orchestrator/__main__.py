@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from lm.command_group import CommandGroup
 from orchestrator.commands import runs
 from orchestrator.commands.export import export
 from orchestrator.commands.plan import plan, schema
@@ -16,6 +17,7 @@ from orchestrator.commands.sweep import sweep
 from orchestrator.commands.why import reproduce, why
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Run many trials of language models and report what they show.",
     # A shell completes a command, `orchestrator`, and not a module that another command is told to run.
     add_completion=Path(sys.argv[0]).name != "__main__.py",

@@ -23,6 +23,7 @@ from orchestrator.run import run_sweep as run_prepared
 from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
+from orchestrator.wording import counted
 
 
 @dataclass(frozen=True)
@@ -176,4 +177,4 @@ def _set_aside(prepared: Prepared) -> None:
         for stage in trial.spec.stages().values():
             (root / ".stages" / f"{trial_key(stage, facts.fingerprint(stage.corpus))}.json").unlink(missing_ok=True)
     if folders:
-        print(f"{len(folders)} trial folders moved to {aside_folder(root)}")
+        print(f"{counted(len(folders), 'trial folder')} moved to {aside_folder(root)}")

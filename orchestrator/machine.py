@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.sweep import PUBLISHED_SCALE, Sweep
@@ -54,14 +55,19 @@ def cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_machine(cpus: float, gpus: float) -> None:
-    """CannotStartError if this machine has no room for even one trial that asks for so much."""
+def check_machine(cpus: float, gpus: float, scales_without_gpu: Sequence[str]) -> None:
+    """CannotStartError if this machine has no room for even one trial that asks for so much.
+
+    The sweep file has these scales that ask for no GPU.
+    """
     if cpus > cpu_count():
         raise CannotStartError(f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}")
     if gpus and gpus > gpu_count():
+        others = " or ".join(f"--scale {name}" for name in scales_without_gpu)
+        without = f"take a scale without ({others})" if others else "write resources: {gpus: 0} for CPUs alone"
         raise CannotStartError(
             f"resources.gpus: a trial asks for {gpus:g} GPU, this machine has {gpu_count() or 'none'}; "
-            "take a scale without (--scale laptop), or --address of a cluster that has some"
+            f"{without}, or --address of a cluster that has some"
         )
 
 

@@ -14,7 +14,11 @@ def nearest(got: object, valid: Iterable[str]) -> str:
     names = [str(name) for name in valid]
     if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
         return f" (did you mean {' or '.join(map(repr, longer))}?)"
-    close = difflib.get_close_matches(str(got), names, n=1)
-    if close:
-        return f" (did you mean {close[0]!r}?)"
+    if (close := closest(got, names)) is not None:
+        return f" (did you mean {close!r}?)"
     return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
+
+
+def closest(got: object, valid: Iterable[str]) -> str | None:
+    """The valid name that was probably meant; None where none is close."""
+    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)

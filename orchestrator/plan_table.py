@@ -16,6 +16,7 @@ from orchestrator.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.sweep import ScaledSweep
 from orchestrator.terminal import plain_console, print_table
 from orchestrator.trial import Trial
+from orchestrator.wording import counted
 
 
 def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
@@ -65,7 +66,7 @@ def print_status(standing: SweepStanding) -> None:
     rows = map(_status_cells, standing.trials)
     print_table(headings, rows, right=("seed", "epoch", "validation perplexity", "best"))
     counts = ", ".join(f"{count} {state}" for state, count in standing.counts.items())
-    console.print(Text(f"{len(standing.trials)} trials: {counts}"))
+    console.print(Text(f"{counted(len(standing.trials), 'trial')}: {counts}"))
     if standing.best is not None:
         best = standing.best
         console.print(
@@ -87,14 +88,14 @@ def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
 def _product(sweep: ScaledSweep, trials: list[Trial]) -> str:
     variants = len({trial.variant for trial in trials})
     if len(sweep.looks) > 1:
-        return f"{variants} variants, {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more where undecided"
-    return f"{variants} variants x {len(sweep.seeds)} seeds"
+        return f"{counted(variants, 'variant')}, {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more where undecided"
+    return f"{counted(variants, 'variant')} x {counted(len(sweep.seeds), 'seed')}"
 
 
 def _summary(sweep: ScaledSweep, trials: list[Trial], states: Counter[str]) -> str:
     shared = sum(trial.starts_from is not None for trial in trials)
     parts = [
-        f"{len(trials)} trials ({_product(sweep, trials)})",
+        f"{counted(len(trials), 'trial')} ({_product(sweep, trials)})",
         f"{states['new'] + states['to resume'] + states['failed']} to train",
         f"{sum(trial.reads_from is not None for trial in trials)} read from another trial",
         f"{shared} going on from another's stages",

@@ -8,7 +8,7 @@ import yaml
 
 from lm.record import Record
 from orchestrator.spec_words import in_short
-from orchestrator.wording import duration
+from orchestrator.wording import counted, duration
 
 
 def record_text(record: Record) -> str:
@@ -32,8 +32,9 @@ def _lines(record: Record) -> Iterator[str]:
         ended = ", stopped early" if stage.stopped_early else ""
         average = f", averaging from epoch {stage.averaging_from_epoch}" if stage.averaging_from_epoch else ""
         yield (
-            f"  {stage.epochs} epochs, best {stage.best_epoch}{average}{ended}; {stage.steps} steps; "
-            f"{duration(stage.train_seconds)} training, {duration(stage.evaluation_seconds)} evaluation"
+            f"  {counted(stage.epochs, 'epoch')}, best {stage.best_epoch}{average}{ended}; "
+            f"{counted(stage.steps, 'step')}; {duration(stage.train_seconds)} training, "
+            f"{duration(stage.evaluation_seconds)} evaluation"
         )
         if stage.cache is not None:
             cache = stage.cache
@@ -52,7 +53,8 @@ def _lines(record: Record) -> Iterator[str]:
         f"{corpus.test_tokens:,} test tokens, {corpus.vocabulary_size:,} words ({corpus.vocabulary_rule})"
     )
     yield f"fingerprint: {corpus.fingerprint}"
-    yield f"device: {record.device}, {record.threads} threads, peak memory {record.peak_memory_bytes / 2**20:,.0f} MiB"
+    threads = counted(record.threads, "thread")
+    yield f"device: {record.device}, {threads}, peak memory {record.peak_memory_bytes / 2**20:,.0f} MiB"
     yield f"versions: {', '.join(f'{name} {version}' for name, version in record.versions.items()) or 'unknown'}"
     yield f"commit: {record.commit or 'unknown'}; numerics version {record.numerics_version}"
     yield "spec:"

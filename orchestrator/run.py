@@ -93,7 +93,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         stall_seconds=_stall_seconds(sweep, options),
     )
     if (missing or now.searching) and options.address is None:
-        check_machine(grant.cpus, grant.gpus)
+        check_machine(grant.cpus, grant.gpus, sweep.scales_without_gpu)
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
         _check_columns(variant, spec, load(spec.corpus).facts)
     for folder in (options.runs, options.reports):

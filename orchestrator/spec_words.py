@@ -8,6 +8,7 @@ from typing import Any
 from lm.record import Record
 from lm.spec import TrainSpec
 from orchestrator.plan import differences
+from orchestrator.wording import counted
 
 
 def in_short(spec: TrainSpec) -> str:
@@ -18,7 +19,7 @@ def in_short(spec: TrainSpec) -> str:
         f"{model.cell} {model.layers}x{model.hidden_size}",
         spec.head.kind,
         spec.optimizer.kind,
-        f"{sum((spec.epochs, *(leg.epochs for leg in spec.legs)))} epochs",
+        counted(sum((spec.epochs, *(leg.epochs for leg in spec.legs))), "epoch"),
         *([f"{len(spec.legs) + 1} legs"] if spec.legs else []),
         *(["fine-tuned"] if spec.finetune is not None else []),
         *(["cache"] if spec.cache is not None else []),

@@ -139,7 +139,8 @@ def _standing(trial: Trial, trials: list[Trial], records: Records) -> TrialStand
         epochs=sum(stage_epochs(trial.spec).values()),
         valid_perplexity=None if last is None else last.valid_perplexity,
         best_valid_perplexity=min((point.valid_perplexity for point in curve), default=None),
-        last_epoch_at=_written_at(folder / "curve.parquet"),
+        # A copy of the folder has the times of its copying.
+        last_epoch_at=_written_at(folder / "curve.parquet") if record is None else record.finished_at,
         finished_at=None if record is None else record.finished_at,
     )
 

@@ -105,19 +105,31 @@ class TrainSpec(Part):
 
 
 def explain(error: ValidationError, data: object) -> list[str]:
-    """What is wrong with the data of a spec, a line each: dotted key, rule, what was got; the nearest known key."""
+    """What is wrong with the data of a spec, a line each: dotted key, rule, what was got; the nearest known key.
+
+    A key that is there under another name, misspelt, is not missing as well.
+    """
     schema = TrainSpec.model_json_schema()
     known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
-    lines = []
+    told: list[tuple[str, str, str]] = []
+    misspelt = set()
     for found in error.errors():
-        place = _place(found["loc"], data)
-        line = f"{found['msg']}, got {found['input']!r}"
-        if found["type"] == "value_error":  # a rule over several values, which names them and what it got
+        place, kind = _place(found["loc"], data), found["type"]
+        line = f"{found['msg'].replace('a valid tuple', 'a list')}, got {found['input']!r}"
+        if kind == "value_error":  # a rule over several values, which names them and what it got
             line = str(found["ctx"]["error"])
-        if found["type"] == "extra_forbidden":
+        elif kind == "missing":
+            line = "missing key"
+        elif kind == "extra_forbidden":
             near = difflib.get_close_matches(place[-1], known, n=1)
             line = "unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
-        lines.append(": ".join(filter(None, (".".join(place), line))))
+            misspelt |= {".".join((*place[:-1], name)) for name in near}
+        told.append((".".join(place), kind, line))
+    lines = [
+        ": ".join(filter(None, (place, line)))
+        for place, kind, line in told
+        if kind != "missing" or place not in misspelt
+    ]
     return list(dict.fromkeys(lines))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import RunsFolder, ScaleName, SweepFile, opened, refused, wrong
+from orchestrator.commands.shared import ScaleName, SweepFile, WrittenRuns, opened, refused, wrong
 
 
 def export(
@@ -16,11 +16,12 @@ def export(
         str, typer.Option(metavar="URL", help="an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard")
     ],
     scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
+    runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
     from orchestrator.records import Records
     from orchestrator.rounds import known
+    from orchestrator.wording import counted
 
     sweep = opened(file, scale)
     if sweep.searching is None:
@@ -33,4 +34,4 @@ def export(
 
         write(studies, optuna)
     for name, (_, found) in studies.items():
-        typer.echo(f"{name}: {len(found)} trials")
+        typer.echo(f"{name}: {counted(len(found), 'trial')}")

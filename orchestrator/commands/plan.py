@@ -46,11 +46,12 @@ def plan(
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
+            from orchestrator.wording import counted
+
             written = write(now.trials, write_specs)
             train = f"python -m lm train {write_specs}/KEY.yaml --threads {max(1, int(sweep.resources.cpus))}"
-            typer.echo(
-                f"{len(written)} specs written to {write_specs}; as this sweep would train one: {train}", err=as_json
-            )
+            how = f"as this sweep would train one: {train}"
+            typer.echo(f"{counted(len(written), 'spec')} written to {write_specs}; {how}", err=as_json)
 
 
 def schema() -> None:

@@ -10,8 +10,8 @@ import typer
 from orchestrator.commands.shared import (
     AsJson,
     Key,
-    RunsFolder,
     ScaleName,
+    WrittenRuns,
     opened,
     print_json,
     refused,
@@ -31,13 +31,14 @@ def list_runs(
         typer.Option("--sweep", metavar="FILE", help="only this sweep's trials", autocompletion=sweep_files),
     ] = None,
     scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
+    runs: WrittenRuns = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """List every trial that has settled: its key, what it is, how it ended, its size on disk, and when."""
     from orchestrator.api import load_records
     from orchestrator.disk import size_of
     from orchestrator.terminal import print_table
+    from orchestrator.wording import counted
 
     variants = None if file is None else _variants(file, scale, runs.resolve(), silent=as_json)
     with refused(ValueError, OSError):
@@ -65,11 +66,11 @@ def list_runs(
     headings = ("key", "trial", "status", "test perplexity", "size", "finished at")
     print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
     total = sum(row["bytes"] for row in rows)
-    typer.echo(f"{len(rows)} trials, {total / 2**20:,.1f} MiB")
+    typer.echo(f"{counted(len(rows), 'trial')}, {total / 2**20:,.1f} MiB")
 
 
 @app.command()
-def show(key: Key, runs: RunsFolder = Path("runs"), as_json: AsJson = False) -> None:
+def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) -> None:
     """Show everything that a trial's record holds; --json prints the record as it is."""
     from orchestrator.find_trial import record_of
 
@@ -84,7 +85,7 @@ def show(key: Key, runs: RunsFolder = Path("runs"), as_json: AsJson = False) -> 
 
 
 @app.command()
-def diff(key: Key, other: Key, runs: RunsFolder = Path("runs")) -> None:
+def diff(key: Key, other: Key, runs: WrittenRuns = Path("runs")) -> None:
     """Compare two trials: what their specs have otherwise, what they read, where they ran."""
     from orchestrator.find_trial import record_of
     from orchestrator.spec_words import record_differences
@@ -96,7 +97,7 @@ def diff(key: Key, other: Key, runs: RunsFolder = Path("runs")) -> None:
 
 @app.command()
 def gc(
-    runs: RunsFolder = Path("runs"),
+    runs: WrittenRuns = Path("runs"),
     keep_weights: Annotated[bool, typer.Option("--keep-weights", help="leave weights/ where they are")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go; remove nothing")] = False,
 ) -> None:

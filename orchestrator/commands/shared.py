@@ -45,6 +45,16 @@ def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
     return [variant.name for variant in scaled.variants] if of_variants else list(sweep.scale_names)
 
 
+def _written(context: typer.Context, runs: Path) -> Path:
+    from orchestrator.nearest import closest
+
+    if not context.resilient_parsing and runs != Path("runs") and not runs.is_dir():
+        near = closest(runs.name, (path.name for path in runs.parent.glob("*") if path.is_dir()))
+        hint = "" if near is None else f" (did you mean {str(runs.parent / near)!r}?)"
+        wrong(f"--runs: no folder {str(runs)!r}{hint}")
+    return runs
+
+
 SweepFile = Annotated[
     Path,
     typer.Argument(metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=sweep_files),
@@ -55,6 +65,8 @@ ScaleName = Annotated[
 ]
 ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
+WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_written)]
+"""Of a command that only reads: a folder that is named is there; the default one may not have been written yet."""
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts; its keys stay as they are")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as much of it as tells it from others")]
 

@@ -10,8 +10,8 @@ import typer
 
 from orchestrator.commands.shared import (
     AsJson,
-    RunsFolder,
     ScaleName,
+    WrittenRuns,
     opened,
     print_json,
     refused,
@@ -25,7 +25,7 @@ def status(
         typer.Argument(metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=sweep_files),
     ] = None,
     scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
+    runs: WrittenRuns = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""

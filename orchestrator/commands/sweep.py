@@ -96,6 +96,7 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
     from orchestrator.api import select, to_train
     from orchestrator.records import Records
     from orchestrator.standing import search_standing
+    from orchestrator.wording import counted
 
     with refused(ValueError, OSError):
         waiting, searches = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)
@@ -104,6 +105,6 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
     for searched in searches:
         typer.echo(search_standing(searched).in_words())
     more = ", and what the searches ask for and find" if searches else ""
-    typer.echo(f"{len(waiting)} trials would be trained{more}; nothing was written")
+    typer.echo(f"{counted(len(waiting), 'trial')} would be trained{more}; nothing was written")
     if fresh:
         typer.echo(f"their folders would be moved to {runs / '.old'}")

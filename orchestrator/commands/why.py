@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.shared import Key, RunsFolder, ScaleName, opened, refused, variants_of, wrong
+from orchestrator.commands.shared import Key, ScaleName, WrittenRuns, opened, refused, variants_of, wrong
 
 if TYPE_CHECKING:
     from lm.record import Evaluation
@@ -30,7 +30,7 @@ def why(
     variant: Variant = None,
     seed: Seed = None,
     scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
+    runs: WrittenRuns = Path("runs"),
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
     """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
@@ -41,6 +41,8 @@ def why(
         record, curve = read_record(runs / key), read_curve(runs / key)
     if record is None:
         typer.echo(f"{key} has no record: it was stopped or still runs")
+    elif record.status == "complete":
+        typer.echo(f"{key} is complete: there is nothing to explain")
     else:
         typer.echo(f"{key} {record.status}" + ("" if record.reason is None else f": {record.reason}"))
         if record.divergence is not None:
@@ -60,7 +62,7 @@ def why(
 def reproduce(
     key: Key,
     epochs: Annotated[int | None, typer.Option(min=1, help="only the first so many [default: all]")] = None,
-    runs: RunsFolder = Path("runs"),
+    runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Train a trial again from its record alone, in a temporary folder, and compare the curves: PASS or FAIL.
 
@@ -71,12 +73,15 @@ def reproduce(
     from orchestrator.find_trial import record_of
     from orchestrator.reproduce import circumstances, obstacles
     from orchestrator.reproduce import reproduce as reproduce_trial
+    from orchestrator.wording import counted
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)
         curve = read_curve(runs / record.key)
         if (obstacle := next(obstacles(record, curve), None)) is not None:
             wrong(obstacle)
+    if epochs is not None and epochs > len(curve):
+        wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
     os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads
     for line in circumstances(record):
         typer.echo(f"otherwise than in the record: {line}", err=True)
@@ -91,8 +96,8 @@ def reproduce(
     if found.difference is not None:
         typer.echo(f"FAIL ({how}): {found.difference}")
         raise typer.Exit(1)
-    stages = f" and the scores of {found.stages} stages" if found.stages else ""
-    typer.echo(f"PASS: {found.epochs} epochs{stages} the same {how}")
+    stages = f" and the scores of {counted(found.stages, 'stage')}" if found.stages else ""
+    typer.echo(f"PASS: {counted(found.epochs, 'epoch')}{stages} the same {how}")
 
 
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:

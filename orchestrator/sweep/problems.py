@@ -105,6 +105,8 @@ def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
             return Problem(path, f"should be {context['expected']}, got {shown(got)}{nearest(got, names)}")
         case "model_type" | "model_attributes_type" | "dict_type":
             return Problem(path, f"should be a mapping, got {shown(got)}")
+        case "tuple_type":
+            return Problem(path, f"should be a list, got {shown(got)}")
         case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
             return Problem(path, f"should be {PATTERNS[context['pattern']]}, got {shown(got)}")
         case "too_short":

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from lm.data import vocabulary_size_of
 from lm.spec import Part, TrainSpec, vocabulary_misfits
+from orchestrator.nearest import closest
 from orchestrator.published import check_reference
 from orchestrator.sweep.joint import group_problems, overlaps, within
 from orchestrator.sweep.lines import Document, read_lines, read_text
@@ -37,7 +38,7 @@ def read_sweep(path: FilePath) -> Sweep:
     try:
         text = read_text(path)
     except OSError as error:
-        raise SweepError([f"{path}: cannot be read: {error.strerror}"]) from error
+        raise SweepError([f"{path}: cannot be read: {error.strerror}{_meant(path, error)}"]) from error
     except ValueError as error:
         raise SweepError([f"{path}: {error}"]) from error
     document = read_lines(text)
@@ -50,6 +51,16 @@ def read_sweep(path: FilePath) -> Sweep:
         lines = _placed(problems, document, path)
         raise SweepError(lines or [f"{path}:1: empty: a sweep file needs name, question, base and seeds"])
     return sweep
+
+
+def _meant(path: FilePath, error: OSError) -> str:
+    """A hint at the sweep file that has almost this name, beside the one asked for or in `sweeps/`."""
+    if not isinstance(error, FileNotFoundError):
+        return ""
+    folders = (FilePath("sweeps"), path.parent)  # the same name in both is the one beside what was asked for
+    files = {found.stem: found for folder in folders for found in folder.glob("*.yaml")}
+    near = closest(path.stem, files)
+    return "" if near is None else f" (did you mean {str(files[near])!r}?)"
 
 
 def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
@@ -129,6 +140,8 @@ def _mend(kept: dict[str, Any], wrong: Iterable[Problem]) -> set[str]:
         elif path:
             depth = {"components": 2, "groups": 2, "variants": 2, "scales": 4}.get(str(path[0]), 1)
             _drop(kept, path[:depth])
+    if "base" not in kept:
+        broken |= set(TrainSpec.model_fields)
     for key, value in _STAND_IN.items():
         kept.setdefault(key, copy.deepcopy(value))
     for key, value in _STAND_IN["base"].items():
@@ -210,7 +223,8 @@ def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: 
         sound = sound and not wrong
         if wrong or any(within(key, path) or within(path, key) for key in change.overrides for path in doubtful):
             continue
-        same = seen.get(effective(spec))
+        # Of a wrong base nobody knows what it is meant to be, and so not what is the same as it.
+        same = None if doubtful and change.overrides else seen.get(effective(spec))
         sound = sound and same is None
         if same == sweep.baseline:
             yield Problem(change.place, _nothing(change, base))

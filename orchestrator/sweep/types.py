@@ -12,7 +12,7 @@ from lm.spec import Part, TrainSpec
 from orchestrator.nearest import nearest
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.sweep.override import override
-from orchestrator.sweep.problems import SLUG, Path, SweepError
+from orchestrator.sweep.problems import SLUG, Path, SweepError, shown
 from orchestrator.sweep.searches import Name, Search, Tune
 
 PUBLISHED_SCALE = "paper"
@@ -23,6 +23,12 @@ def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
     if twice is not None:
         raise ValueError(f"seeds must be distinct, got {twice} twice")
     return seeds
+
+
+def _a_list(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"should be a list such as [1, 2, 3], or {{min, max, until: decided}}, got {shown(value)}")
+    return value
 
 
 def _one_or_many(value: object) -> object:
@@ -37,7 +43,10 @@ def _whole_or_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
 
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
 Seeds = Annotated[
-    tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...], Field(min_length=1), AfterValidator(_distinct)
+    tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...],
+    Field(min_length=1),
+    AfterValidator(_distinct),
+    BeforeValidator(_a_list),
 ]
 References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
 
@@ -148,6 +157,7 @@ class ScaledSweep:
 
     At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in. `looks`
     are the numbers of seeds at which it is decided who gets more of `seeds`, never for more than `most_trials`.
+    `scales_without_gpu` are the file's scales whose trials ask for none.
     """
 
     name: str
@@ -164,6 +174,7 @@ class ScaledSweep:
     margin: float
     searching: Search | Tune | None
     resources: Resources
+    scales_without_gpu: tuple[str, ...]
 
     @property
     def baseline(self) -> Variant:
@@ -206,8 +217,11 @@ class Sweep(Part):
     def scale(self, name: str) -> Scale:
         """A scale's replacements; SweepError for one that the file does not have."""
         if name not in self.scale_names:
-            raise SweepError([f"unknown scale {name!r}{nearest(name, self.scale_names)}"])
+            raise SweepError([f"--scale: unknown scale {name!r}{nearest(name, self.scale_names)}"])
         return self.scales.get(name, Scale())
+
+    def _resources(self, scale_name: str) -> Resources:
+        return self.scale(scale_name).resources or self.resources
 
     @property
     def ablation(self) -> Ablation:
@@ -289,7 +303,8 @@ class Sweep(Part):
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
             margin=self.margin,
             searching=self.searching(scale_name),
-            resources=scale.resources or self.resources,
+            resources=self._resources(scale_name),
+            scales_without_gpu=tuple(name for name in self.scale_names if self._resources(name).gpus == 0),
         )
 
 

@@ -132,10 +132,41 @@ def test_a_wrong_spec_exits_with_2_and_what_is_wrong(tmp_path: Path, text: str, 
     assert not (tmp_path / "run" / "record.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "{corpus: {name: ptb}, epocs: 1, optimizer: {kind: sgd, learning_rate: 1.0}}",
+            ["epocs: unknown key (did you mean 'epochs'?)"],
+        ),
+        ("{corpus: {name: ptb}, optimizer: {kind: sgd, learning_rate: 1.0}}", ["epochs: missing key"]),
+        (
+            "{corpus: {name: ptb}, epochs: 1, optimizer: {kind: sgd, learning_rat: 1.0}, dropout: {wieght: 0.5}}",
+            [
+                "dropout.wieght: unknown key (did you mean 'weight'?)",
+                "optimizer.learning_rat: unknown key (did you mean 'learning_rate'?)",
+            ],
+        ),
+        (
+            "{corpus: {name: ptb}, optimizer: {kind: sgd, learning_rate: 1.0, epocs: 1}}",
+            ["epochs: missing key", "optimizer.epocs: unknown key (did you mean 'epochs'?)"],
+        ),
+    ],
+)
+def test_a_misspelt_key_is_told_once_and_a_missing_one_in_short(tmp_path: Path, text: str, said: list[str]) -> None:
+    spec_file = tmp_path / "spec.yaml"
+    spec_file.write_text(text)
+    result = invoke("train", spec_file, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert sorted(result.stderr.splitlines()) == [f"{spec_file}: {line}" for line in said]
+
+
 def test_a_wrong_command_line_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:
     spec_file = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder))
     assert invoke("train", tmp_path / "none.yaml").exit_code == 2
     assert invoke("train", spec_file, "--thread", "1").exit_code == 2
+    steps = invoke("measure", spec_file, "--steps", "-3")
+    assert steps.exit_code == 2 and "'--steps': " in steps.stderr and "-3" in steps.stderr
     for device in ("tpu", "cuda:99"):
         refused = invoke("train", spec_file, "--out", tmp_path / "run", "--device", device)
         assert refused.exit_code == 2 and f"device {device}: not auto, cpu or cuda" in refused.stderr
@@ -190,7 +221,7 @@ def test_evaluate_repeats_the_scores(corpus_folder: Path, tmp_path: Path) -> Non
     assert [line.split(":")[0] for line in lines] == ["valid", "test"]
     assert f"perplexity {before.stages[1].valid.perplexity:.3f} " in lines[0]
     assert f"perplexity {before.stages[1].test.perplexity:.3f} " in lines[1]
-    assert f"{before.stages[1].test.predicted_tokens:,} tokens in 1 columns" in lines[1]
+    assert f"{before.stages[1].test.predicted_tokens:,} tokens in 1 column" in lines[1]
     assert settled(tmp_path) == before
 
 

@@ -33,7 +33,7 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
         ["schema"],
         ["plan", ABLATION, "--scale", "paper"],
         ["plan", "no.yaml"],
-        ["status", ABLATION, "--runs", "none"],
+        ["status", ABLATION],
         ["report", "--compare", "none", "none"],
     ],
 )
@@ -99,7 +99,7 @@ def test_what_is_wrong_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
     assert "none.yaml: cannot be read: No such file" in err
     code, out, err = invoke("plan", ABLATION, "--scale", "labtop")
     assert (code, out) == (2, "")
-    assert "unknown scale 'labtop' (did you mean 'laptop'?)" in err
+    assert "--scale: unknown scale 'labtop' (did you mean 'laptop'?)" in err
     assert invoke("plan")[0] == 2
     assert invoke("paln")[0] == 2
     assert invoke("plan", ABLATION, "--scael", "x")[0] == 2
@@ -111,13 +111,14 @@ def test_a_head_that_cannot_name_every_word_is_told_before_anything_starts(tmp_p
     wrong.write_text(
         edited("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", f"{{model.tied: false, head: {head}}}")
     )
-    for command in ("plan", "sweep", "report", "status"):
+    for command in ("plan", "sweep", "report"):
         code, out, err = invoke(command, str(wrong), "--scale", "paper", "--runs", str(tmp_path / "runs"))
         assert (code, out) == (2, "")
         assert err.strip() == (
             f"{wrong}:14: variants.neural cache.head: head.codebook.bits 13 cannot name 10,000 words: "
             "at least 14 are needed (at scale paper)"
         )
+    assert invoke("status", str(wrong), "--scale", "paper") == (2, "", err)
     assert not (tmp_path / "runs").exists()
 
 
@@ -146,6 +147,21 @@ def test_the_schema_completes_the_base_and_leaves_changes_open() -> None:
     assert schema["$defs"]["Component"]["properties"]["off"]["additionalProperties"] is True
     (variant,) = schema["properties"]["variants"]["patternProperties"].values()
     assert variant["additionalProperties"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sweep", ABLATION, "--jobs", "-1"), ("'--jobs': ", "-1")),
+        (("plan", ABLATION, "--steps", "0"), ("'--steps': ", "0")),
+        (("plan", ABLATION, "--steps", "few"), ("'--steps': ", "few")),
+    ],
+)
+def test_a_value_out_of_range_is_told_with_what_was_got(arguments: tuple[str, ...], said: tuple[str, ...]) -> None:
+    code, out, err = invoke(*arguments)
+    assert (code, out) == (2, "")
+    assert all(part in err for part in said), err
+    assert err.count("Error: ") == 1
 
 
 def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

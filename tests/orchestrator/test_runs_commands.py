@@ -39,7 +39,38 @@ def test_list_shows_what_is_on_disk(place: Path) -> None:
     }  # fmt: skip
     assert (row["key"], row["variant"]) == (full.key, "full, seed 1")
     assert row["bytes"] == sum(path.stat().st_size for path in (place / "runs" / full.key).rglob("*") if path.is_file())
-    assert command("runs", "list", "--runs", "none")[1].endswith("0 trials, 0.0 MiB\n")
+
+
+def test_the_default_folder_may_not_have_been_written_yet(place: Path) -> None:
+    assert command("runs", "list")[1].endswith("0 trials, 0.0 MiB\n")
+    assert command("runs", "gc")[1] == "0 bytes freed\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("runs", "list"),
+        ("runs", "show", "a"),
+        ("runs", "diff", "a", "b"),
+        ("runs", "gc", "--dry-run"),
+        ("status",),
+        ("status", "toy.yaml"),
+        ("why", "a"),
+        ("reproduce", "a"),
+        ("export", "toy.yaml", "--optuna", "sqlite:///optuna.db"),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_that_is_named_and_not_there_is_told(place: Path, line: tuple[str, ...]) -> None:
+    (place / "my runs").mkdir()
+    assert command(*line, "--runs", "my-runs") == (2, "", "--runs: no folder 'my-runs' (did you mean 'my runs'?)\n")
+    assert command(*line, "--runs", "nowhere/at/all") == (2, "", "--runs: no folder 'nowhere/at/all'\n")
+    assert not (place / "optuna.db").exists()
+
+
+@pytest.mark.parametrize("line", [("plan",), ("sweep", "--dry-run"), ("report",)], ids=" ".join)
+def test_what_writes_or_plans_takes_a_folder_that_is_to_come(place: Path, line: tuple[str, ...]) -> None:
+    assert command(line[0], "toy.yaml", "--scale", "paper", "--runs", "new", *line[1:])[0] == 0
 
 
 def test_show_and_diff_take_a_part_of_a_key(place: Path) -> None:

@@ -17,7 +17,7 @@ from orchestrator.api import select
 from orchestrator.hold import holding
 from orchestrator.records import Records
 from orchestrator.sweep import SweepError
-from tests.orchestrator.places import command, make_place, process, settle, start, trials
+from tests.orchestrator.places import SWEEP, command, make_place, process, settle, start, trials
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ print(fresh.report)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert said[-1] == "reports/toy/paper/report.md"
-    assert [line for line in said if "moved" in line] == [f"1 trial folders moved to {place}/runs/.old"]
+    assert [line for line in said if "moved" in line] == [f"1 trial folder moved to {place}/runs/.old"]
     assert "3 of 4 planned trials complete" in (place / "reports/toy/paper/report.md").read_text(), "of the whole sweep"
     full = trials()["full"]
     old, new = (read_record(place / "runs" / folder) for folder in (f".old/{full.key}-1", full.key))
@@ -60,6 +60,30 @@ def test_inline_refuses_what_only_ray_can_do(place: Path, option: tuple[str, str
     code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", *option)
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith("--executor inline: ")
+
+
+@pytest.mark.parametrize(
+    ("resources", "advice"),
+    [
+        ("resources: {gpus: 1}\n", "write resources: {gpus: 0} for CPUs alone"),
+        ("  slow: {resources: {gpus: 0}}\nresources: {gpus: 1}\n", "take a scale without (--scale slow)"),
+        (
+            "  slow: {resources: {gpus: 0}}\n  short: {resources: {}}\nresources: {gpus: 1}\n",
+            "take a scale without (--scale slow or --scale short)",
+        ),
+    ],
+)
+def test_without_a_gpu_only_a_scale_of_the_file_is_advised(
+    place: Path, monkeypatch: pytest.MonkeyPatch, resources: str, advice: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (place / "toy.yaml").write_text(SWEEP + resources)
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper")
+    assert (code, err) == (
+        2,
+        "resources.gpus: a trial asks for 1 GPU, this machine has none; "
+        f"{advice}, or --address of a cluster that has some\n",
+    )
 
 
 def test_a_bucket_that_is_not_reached_is_told_in_a_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,17 @@ def test_why_shows_the_reason_the_traceback_and_the_curves_end(place: Path) -> N
     ]  # fmt: skip
 
 
+def test_why_of_a_complete_trial_has_nothing_to_explain(place: Path) -> None:
+    full = trials()["full"]
+    settle(full)
+    code, out, _ = command("why", full.key)
+    assert code == 0
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        f"{full.key} is complete", "train epoch 1", "train epoch 2", "finetune-1 epoch 3",
+    ]  # fmt: skip
+    assert out.splitlines()[0].endswith(": there is nothing to explain")
+
+
 def test_why_of_a_trial_that_runs_or_diverged(place: Path) -> None:
     full = trials()["full"]
     wild = full.spec.model_copy(
@@ -78,11 +89,22 @@ def test_a_trial_is_reproduced_bit_for_bit_in_part_and_whole(place: Path) -> Non
     before = {path: path.stat().st_mtime_ns for path in place.glob("runs/*/*")}
     code, out, err = command("reproduce", full.key[:8], "--epochs", "1")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "PASS: 1 epochs the same bit for bit"
+    assert out.splitlines()[-1] == "PASS: 1 epoch the same bit for bit"
     assert command("reproduce", cached.key)[1].splitlines()[-1] == (
         "PASS: 3 epochs and the scores of 3 stages the same bit for bit"
     )
     assert {path: path.stat().st_mtime_ns for path in place.glob("runs/*/*")} == before
+
+
+def test_more_epochs_than_the_record_has_are_refused(place: Path) -> None:
+    full = trials()["full"]
+    settle(full)
+    code, out, err = command("reproduce", full.key, "--epochs", "100")
+    assert (code, out) == (2, "")
+    assert err == f"--epochs: the record of {full.key} has 3 epochs, got 100\n"
+    assert command("reproduce", full.key, "--epochs", "3")[1].splitlines()[-1] == (
+        "PASS: 3 epochs and the scores of 2 stages the same bit for bit"
+    )
 
 
 def altered(point: Evaluation, **changes: object) -> Evaluation:

@@ -25,6 +25,9 @@ WRONG = {
     "seed twice": ("seeds: [1, 2]", "seeds: [1, 2, 1]", "15: seeds: seeds must be distinct, got 1 twice"),
     "no seeds": ("seeds: [1, 2]", "seeds: []", "15: seeds: should not be empty, got []"),
     "seed no integer": ("seeds: [1, 2]", "seeds:\n  - 1\n  - two", "17: seeds.1: should be a valid integer, got 'two'"),
+    "seeds no list": ("seeds: [1, 2]", "seeds: 3", "15: seeds: should be a list such as [1, 2, 3], or {min, max, until: decided}, got 3"),
+    "a scale's seeds no list": ("seeds: [7]", "seeds: 7", "23: scales.tiny.seeds: should be a list such as [1, 2, 3], or {min, max, until: decided}, got 7"),
+    "no list": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: 3}", "16: groups.g: should be a list, got 3"),
     "negative seed": ("seeds: [7]", "seeds: [-7]", "23: scales.tiny.seeds.0: should be greater than or equal to 0, got -7"),
     "unknown key of a part": ("{weight: 0.5,", "{wieght: 0.5,", "6: base.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
     "value of a part": ("{weight: 0.5,", "{weight: 1.5,", "6: base.dropout.weight: should be less than 1, got 1.5"),
@@ -32,7 +35,7 @@ WRONG = {
     "no kind": ("{kind: nt_asgd, ", "{", "7: base.optimizer: missing key 'kind' (one of sgd, sgd_halving, sgd_decay, sgd_plateau, nt_asgd, adam)"),
     "key of another kind": ("clip: 0.25", "momentum: 0.9", "7: base.optimizer.momentum: unknown key 'momentum' (valid here: learning_rate, weight_decay, clip, kind, nonmonotone_interval, trigger)"),
     "enumerated value": ("{layers: 2,", "{cell: lsmt, layers: 2,", "5: base.model.cell: should be 'lstm' or 'gru', got 'lsmt' (did you mean 'lstm'?)"),
-    "union of types": ("hidden_size: 16", "hidden_size: big", "5: base.model.hidden_size: should be a valid integer or a valid tuple, got 'big'"),
+    "union of types": ("hidden_size: 16", "hidden_size: big", "5: base.model.hidden_size: should be a valid integer or a list, got 'big'"),
     "sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9]", "5: base.model: a tied model's last layer must have the embedding's size: 9 is not embedding_size = 8"),
     "hidden sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9, 8]", "5: base.model.hidden_size: hidden_size lists 3 sizes for layers = 2"),
     "experts, not one count a layer": (CHANGE, "{head: {kind: mixture, experts: [0, 2]}}", "14: variants.neural cache.head: head.experts lists 2 counts; the embedding and 2 layers need 3"),
@@ -111,6 +114,34 @@ def test_a_misspelt_key_is_not_missing_as_well(tmp_path: Path) -> None:
     assert line == "2: qestion: unknown key 'qestion' (did you mean 'question'?)"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("{weight: 0.5,", "{wieght: 0.5,", "6: base.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
+        (
+            "{epochs: 1,",
+            "{epochs: 1, dropout: {wieght: 0.5},",
+            "18: scales.tiny.base.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)",
+        ),
+        ("base:\n", "bas:\n", "3: bas: unknown key 'bas' (did you mean 'base'?)"),
+    ],
+    ids=["base", "a scale's base", "the base itself"],
+)
+def test_a_typo_in_the_base_does_not_make_a_change_look_like_none(
+    old: str, new: str, line: str, tmp_path: Path
+) -> None:
+    text = edited(old, new).replace(", dropout.input: 0.1}", "}")
+    assert errors_of(tmp_path, text) == [line]
+
+
+def test_a_typo_in_the_base_does_not_hide_a_change_without_overrides(tmp_path: Path) -> None:
+    text = edited("{weight: 0.5,", "{wieght: 0.5,").replace(CHANGE, "{}")
+    assert [line.split(": ")[1] for line in errors_of(tmp_path, text)] == [
+        "base.dropout.wieght",
+        "variants.neural cache",
+    ]
+
+
 def test_text_that_is_no_yaml_is_one_error_at_its_line(tmp_path: Path) -> None:
     (line,) = errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [1, 2"))
     assert line.startswith("16: not YAML: ")
@@ -138,6 +169,32 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(SweepError, match="not UTF-8 text"):
         read_sweep(tmp_path / "bytes.yaml")
+
+
+@pytest.mark.parametrize("asked", ["{}/awd_ablatoin.yaml", "{}/awd_ablation", "awd_ablation", "awd_ablation.yml"])
+def test_a_misspelt_file_is_told_with_the_nearest(asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("elsewhere" if asked.startswith("{}") else "sweeps")
+    folder.mkdir()
+    for name in ("adam", "awd_ablation"):
+        (folder / f"{name}.yaml").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SweepError) as caught:
+        read_sweep(Path(asked.format("elsewhere")))
+    meant = folder.relative_to(tmp_path) / "awd_ablation.yaml"
+    assert str(caught.value).endswith(f": cannot be read: No such file or directory (did you mean '{meant}'?)")
+
+
+def test_a_file_like_no_other_is_told_without_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "toy.yaml").write_text(GOOD)
+    with pytest.raises(SweepError, match=r"No such file or directory$"):
+        read_sweep(tmp_path / "xxxxxxxx.yaml")
+    with pytest.raises(SweepError, match=r"Is a directory$"):
+        read_sweep(tmp_path)
+
+
+def test_a_published_table_without_its_folder_is_told_with_the_whole_path(tmp_path: Path) -> None:
+    (line,) = errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [1, 2]\npublished: [x.y]"))
+    assert line == f"16: published: no file 'x': there is no folder {tmp_path / 'published'}"
 
 
 def test_all_errors_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:

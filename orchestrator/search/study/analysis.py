@@ -9,7 +9,7 @@ from typing import Literal
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found
 from orchestrator.search.study.dimensions import distribution
@@ -60,7 +60,7 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) 
             storage = optuna.storages.RDBStorage(url)
         except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
             rule = "should be the URL of a database that can be opened, such as sqlite:///optuna.db"
-            raise ValueError(f"--optuna: {rule}, got one with a {type(error).__name__}") from error
+            raise ValueError(f"--optuna: {rule}; {_what_was_got(error)}") from error
         for name, (task, found) in studies.items():
             if name in optuna.get_all_study_names(storage):
                 optuna.delete_study(study_name=name, storage=storage)
@@ -69,6 +69,17 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) 
             study.set_metric_names([*task.objectives])
             study.add_trials([_frozen(task, trial, trial.objectives) for trial in found])
         storage.engine.dispose()
+
+
+def _what_was_got(error: Exception) -> str:
+    """What a URL is that leads to no storage; the libraries' own words may repeat its password."""
+    match error:
+        case ImportError() | NoSuchModuleError():
+            return "there is no driver here for the kind of database that was got"
+        case ArgumentError():
+            return "what was got is no URL"
+        case _:
+            return "the database that was got cannot be opened"
 
 
 def _frozen(task: SearchTask, trial: Found, values: Sequence[float] | None) -> FrozenTrial:

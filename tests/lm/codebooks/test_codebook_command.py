@@ -83,7 +83,8 @@ def test_what_is_refused_in_one_line(corpus_folder: Path, tmp_path: Path) -> Non
     file = {"kind": "file", "path": str(vectors), "sha256": "0" * 64}
     for asked, said in (
         (question(corpus_folder, kind="random", bits=4), "bits 4 cannot name 24 words: at least 5 are needed"),
-        (question(corpus_folder, kind="random", bit=40), "bits: Field required"),
+        (question(corpus_folder, kind="random", bit=40), "codebook.bit: unknown key (did you mean 'bits'?)"),
+        (question(corpus_folder, kind="random"), "codebook.bits: missing key"),
         (question(corpus_folder, kind="randon", bits=40), "codebook: Input tag 'randon'"),
         (question(corpus_folder, kind="simhash", bits=40, embeddings=file), "the spec says 0000"),
         (question(Path("nowhere"), kind="identity"), "nowhere"),

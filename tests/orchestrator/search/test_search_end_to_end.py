@@ -189,9 +189,14 @@ def test_export_says_what_is_wrong(place: Path) -> None:
     plain = CliRunner().invoke(app, ["export", "plain.yaml", "--optuna", "sqlite:///optuna.db", "--scale", "paper"])
     assert plain.exit_code == 2
     assert "neither searches nor tunes at scale paper" in plain.output
-    bad = CliRunner().invoke(
-        app, ["export", "tiny.yaml", "--optuna", "nothing://me:secret@host/db", "--scale", "paper"]
-    )
-    assert bad.exit_code == 2
-    assert "--optuna: should be the URL of a database" in bad.output
-    assert "secret" not in bad.output
+    for url, said in (
+        ("nothing://me:secret@host/db", "there is no driver here for the kind of database that was got"),
+        ("secret", "what was got is no URL"),
+        ("sqlite:////secret/optuna.db", "the database that was got cannot be opened"),
+    ):
+        bad = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
+        assert bad.exit_code == 2
+        assert f"--optuna: should be the URL of a database that can be opened, such as sqlite:///optuna.db; {said}" in (
+            bad.output
+        )
+        assert "secret" not in bad.output
