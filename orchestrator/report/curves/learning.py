@@ -120,7 +120,7 @@ def event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
     """The legend of the events that the variants have."""
     shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed)}
     shape = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
-    kinds = (("o", "averaging begins"), ("D", "fine-tuning begins"))
+    kinds = (("o", "averaging begins"), ("P", "other values begin"), ("D", "fine-tuning begins"))
     return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in shapes]  # type: ignore[arg-type]
 
 

@@ -165,10 +165,10 @@ def lowest_perplexity(variant: VariantCurves) -> float:
 
 
 def events(seed: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, str]]:
-    """Where averaging began in training (circle), and the first epoch of every fine-tuning (diamond)."""
+    """Where averaging began in training (circle), and the first epoch of every leg (plus) and fine-tuning (diamond)."""
     averaging = next((point for point in seed if point.averaging), None)
     if averaging is not None and not averaging.stage.startswith("finetune"):
         yield averaging, "o"
     for before, after in pairwise(seed):
         if after.stage != before.stage:
-            yield after, "D"
+            yield after, "D" if after.stage.startswith("finetune") else "P"

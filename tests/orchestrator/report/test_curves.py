@@ -133,6 +133,14 @@ def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_p
     assert [height for _, height, _, _ in drawn] == pytest.approx([seed[k].valid_perplexity for k in (8, 12)] * 2)
 
 
+def test_a_leg_is_no_fine_tuning() -> None:
+    seed = [
+        dataclasses.replace(point, stage=stage)
+        for point, stage in zip(flat(60.0, 3), ("train", "train-2", "finetune-1"), strict=True)
+    ]
+    assert [(point.stage, marker) for point, marker in series.events(seed)] == [("train-2", "P"), ("finetune-1", "D")]
+
+
 def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tmp_path: Path) -> None:
     many = [VariantCurves("full", True, True, (flat(60.0),))]
     many += [VariantCurves(f"v{k}", False, True, (flat(60.0 + k / 4),)) for k in range(39)]
