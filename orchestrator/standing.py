@@ -44,7 +44,10 @@ class TrialStanding:
 
 @dataclass(frozen=True)
 class SearchStanding:
-    """How far a search has come: trials asked for, how many it will be at most (None: time decides), their states."""
+    """How far a search has come: trials asked for, how many it will be at most (None: time decides), their states.
+
+    `best_values` is None for a schedule, whose values change.
+    """
 
     variant: str
     asked: int
@@ -58,9 +61,9 @@ class SearchStanding:
         of = "" if self.trials is None else f" of {self.trials}"
         states = ", ".join(f"{count} {state}" for state, count in self.counts.items())
         best = ""
-        if self.best_valid_perplexity is not None and self.best_values is not None:
-            values = ", ".join(f"{key} {value_in_words(value)}" for key, value in self.best_values.items())
-            best = f"; best {self.best_valid_perplexity:.2f} validation perplexity, with {values}"
+        if self.best_valid_perplexity is not None:
+            values = ", ".join(f"{key} {value_in_words(value)}" for key, value in (self.best_values or {}).items())
+            best = f"; best {self.best_valid_perplexity:.2f} validation perplexity{', with ' if values else ''}{values}"
         return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}"
 
 
@@ -87,7 +90,7 @@ def search_standing(searched: Searched) -> SearchStanding:
         trials=searched.task.trials,
         counts=dict(Counter(found.state for found in searched.found)),
         best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
-        best_values=None if best is None else dict(best.values),
+        best_values=None if best is None or searched.task.population else dict(best.values),
     )
 
 

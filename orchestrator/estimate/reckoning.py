@@ -131,10 +131,11 @@ def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
         task, wanted = searched.task, searched.task.trials
         ended = sum(found.state != "running" for found in searched.found)
         more = 0 if wanted is None else wanted - ended
-        spec = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
-        example = replace(trials[0], change="", spec=spec, opens_test=False, reads_from=None, starts_from=None)
+        example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
+        each = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
         trials += [
-            replace(example, variant=f"search for {task.variant}", key=f"{task.variant} {n}") for n in range(more)
+            replace(example, variant=f"search for {task.variant}", spec=each, key=f"{task.variant} {n}")
+            for n in range(more)
         ]
         if task.variant == BEST_FOUND:
             trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {seed}") for seed in sweep.seeds]

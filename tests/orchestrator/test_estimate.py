@@ -15,15 +15,23 @@ from lm.spec import Adam, Dropout, Finetune, TrainSpec
 from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate import Measuring, estimate, print_estimate
 from orchestrator.estimate.projection import measured_spec
-from orchestrator.estimate.reckoning import _detectable, checkpoint_bytes, disk_bytes, makespan, trial_seconds
+from orchestrator.estimate.reckoning import (
+    _detectable,
+    _most_trials,
+    checkpoint_bytes,
+    disk_bytes,
+    makespan,
+    trial_seconds,
+)
 from orchestrator.noise import text_variance
 from orchestrator.outcomes import read_outcomes
 from orchestrator.plan import plan
 from orchestrator.records import Records
-from orchestrator.rounds import Known
+from orchestrator.rounds import Known, known
 from orchestrator.sweep import ScaledSweep, Sweep
 from tests.factories import CORPUS, FULL, make_trial, settle, write_tokens
 from tests.lm.tiny import tiny_spec, write_corpus
+from tests.orchestrator.test_rounds import SEARCH, at_paper
 
 MEASURED = Measured(
     train_tokens_per_second=1000.0,
@@ -169,3 +177,13 @@ def test_before_the_baseline_has_losses_the_other_variants_tell_what_can_be_show
     without = _detectable(sweep, read_outcomes(trials, records))
     assert early is not None and without is not None
     assert early.text_error_nats is None and without.text_error_nats is None
+
+
+def test_a_member_of_a_population_costs_its_generation_and_what_it_finds_all_epochs(tmp_path: Path) -> None:
+    population = "scheduler: {kind: population, population: 4, interval_epochs: 1}"
+    sweep = at_paper(tmp_path, SEARCH.replace("trials: 2", population))
+    epochs: dict[str, list[int]] = {}
+    for trial in _most_trials(sweep, known(sweep, Records(tmp_path))):
+        epochs.setdefault(trial.variant, []).append(trial.spec.epochs)
+    whole = sweep.baseline.spec.epochs
+    assert epochs == {"full": [whole] * 2, "search for best found": [1] * 4 * whole, "best found": [whole] * 2}
