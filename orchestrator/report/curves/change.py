@@ -15,7 +15,31 @@ from orchestrator.wording import signed, significant
 NEVER_CUT = 0.05
 """A change of so many nats is shown however small the others are."""
 _LINEAR = 0.6
-_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 1e3, 1e4, 1e6, 1e9)
+_RATIOS = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.33,
+    0.5,
+    0.75,
+    1,
+    1.5,
+    2,
+    3,
+    5,
+    10,
+    20,
+    50,
+    100,
+    1e3,
+    1e4,
+    1e6,
+    1e9,
+    1e14,
+    1e20,
+)
 
 
 def per_cent(nats: float) -> float:
@@ -74,7 +98,8 @@ def dress(axis: Axis, shown: tuple[float, float], most: int = 7) -> None:
 
 
 def _short(value: float) -> str:
-    text = f"{round(value, 6) + 0.0:,.6g}".replace("-", "\u2212")
+    exact = f"{value:.0e}".replace("e+0", "e").replace("e+", "e") if value >= 1e5 else f"{round(value, 6) + 0.0:,.6g}"
+    text = exact.replace("-", "\u2212")
     return f"+{text}" if value > 1e-9 else text
 
 
