@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -70,23 +68,6 @@ class Report:
     verdicts: dict[str, str]
 
 
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Keep Python from looking for cyclic garbage.
-
-    The curves of a large sweep and the drawing libraries' modules are a million objects, hardly any of them garbage:
-    to walk through them again and again took an eighth to a sixth of a report's time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@_no_collections()
 def write_report(
     *,
     name: str,
