@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from orchestrator import statistics
 from orchestrator.noise import Array, Losses
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import LEVEL_OF_ERROR, MARGIN, Comparison
+from orchestrator.timing import stage_epochs
 from orchestrator.wording import counted
+
+OTHER_BUDGET = "another budget"
 
 
 def compare_variants(
@@ -24,7 +28,8 @@ def compare_variants(
     so that all of them together err no more often than one look would.
 
     A variant with a seed that diverged, failed or is unfinished is not compared, since the seeds that survive are
-    not a fair sample, nor one that is scored on another text. Adaptive variants are left out.
+    not a fair sample, nor one that is scored on another text. Adaptive variants are left out. One of another budget
+    has an interval and no verdict: nobody can tell what is the change's and what the budget's.
     """
     base = outcomes[baseline]
     if not all(outcome.final for outcome in base) or is_adaptive(base):
@@ -37,7 +42,14 @@ def compare_variants(
         and all(outcome.final for outcome in group)
         and texts(group) == texts(base)
     }
-    return statistics.compare(losses_on_test(base), whole, 1 - LEVEL_OF_ERROR / looks, margin)
+    found = statistics.compare(losses_on_test(base), whole, 1 - LEVEL_OF_ERROR / looks, margin)
+    others = {name: effect for name, effect in found.effects.items() if budget(outcomes[name]) != budget(base)}
+    judged = {
+        name: replace(effect, verdict="not decided", reason=OTHER_BUDGET, further=None)
+        for name, effect in others.items()
+        if effect.reason is None
+    }
+    return replace(found, effects={**found.effects, **judged})
 
 
 def losses_on_test(group: Sequence[Outcome]) -> Losses:
@@ -57,6 +69,17 @@ def texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
     """The test texts that the complete seeds are scored on, with the columns they were cut into."""
     records = [outcome.record for outcome in group if outcome.final and outcome.record]
     return {(record.corpus.fingerprint, opened(record.stages[-1].test).columns) for record in records}
+
+
+def planned_epochs(group: tuple[Outcome, ...]) -> int:
+    """The most epochs that a trial of the variant may take, over all stages."""
+    return sum(stage_epochs(group[0].trial.spec).values())
+
+
+def budget(group: tuple[Outcome, ...]) -> tuple[int, int | None, int]:
+    """What a trial of the variant may train on: epochs, and the stretch of the training text, its length and start."""
+    corpus = group[0].trial.spec.corpus
+    return planned_epochs(group), corpus.train_tokens, corpus.train_start
 
 
 def is_adaptive(group: Sequence[Outcome]) -> bool:

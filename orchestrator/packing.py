@@ -41,7 +41,7 @@ def granted_gpus(resources: Resources, specs: Iterable[TrainSpec], address: str 
         return 0.0
     if not specs:
         return 1.0
-    measuring = Measuring("cuda", max(1, int(resources.cpus)))
+    measuring = Measuring("cuda", resources.threads)
     return 1.0 / gpu_share(max(measuring.of(spec).peak_memory_bytes for spec in specs), total)
 
 

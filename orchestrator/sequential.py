@@ -17,8 +17,8 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
     """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
     Every look is judged at its own share of the error (see `compare_variants`). A variant of which nothing more can
-    be learnt gets no more seeds: it is decided, equal to the baseline in every seed, adaptive, or has a trial that
-    diverged or failed. The baseline has as many seeds as the variant with the most.
+    be learnt gets no more seeds: it is decided, equal to the baseline in every seed, adaptive, of another budget and so
+    without a verdict, or has a trial that diverged or failed. The baseline has as many as the variant with the most.
     """
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
     trials = _plan(sweep, counts)
@@ -44,4 +44,4 @@ def _is_undecided(name: str, outcomes: Mapping[str, tuple[Outcome, ...]], compar
     if comparison is None or is_adaptive(outcomes[name]) or name not in comparison.effects:
         return False
     effect = comparison.effects[name]
-    return effect.verdict == "not decided" and effect.interval is not None
+    return effect.verdict == "not decided" and effect.interval is not None and effect.reason is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -93,12 +92,9 @@ class Clock:
 def stage_epochs(spec: TrainSpec) -> dict[str, int]:
     """The most epochs of every stage, in order."""
     tuned = 0 if spec.finetune is None else spec.finetune.epochs
-    trained = (spec.epochs, *(leg.epochs for leg in spec.legs))
-    later = itertools.repeat(tuned)
-    return {
-        name: 0 if name == "cache" else epochs
-        for name, epochs in zip(spec.stages(), itertools.chain(trained, later), strict=False)
-    }
+    most = {name: spec.during(name).epochs for name in spec.stages()}
+    most |= {name: tuned for name in most if name.startswith("finetune")}
+    return most | ({"cache": 0} if spec.cache is not None else {})
 
 
 def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:

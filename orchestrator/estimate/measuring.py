@@ -38,7 +38,7 @@ class Measuring:
     def granted(cls, resources: Resources, steps: int = 8, *, anew: bool = False) -> Measuring:
         """As a trial of such resources would run: on a GPU where it asks for one, a thread a whole CPU."""
         on_gpu = has_gpu() if resources.gpus == "auto" else resources.gpus > 0
-        return cls("cuda" if on_gpu else "cpu", max(1, int(resources.cpus)), steps, anew=anew)
+        return cls("cuda" if on_gpu else "cpu", resources.threads, steps, anew=anew)
 
     def of(self, spec: TrainSpec) -> Measured:
         """What a trial of this spec costs; CannotStartError with the last line of what went wrong."""

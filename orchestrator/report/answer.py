@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lm.record import opened
+from orchestrator.comparison import OTHER_BUDGET
 from orchestrator.noise import BLOCKS, WAVES, Correlation
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.power import MOST_FURTHER, Further
-from orchestrator.report.tables import OTHER_BUDGET, AblationRow
+from orchestrator.report.tables import AblationRow
 from orchestrator.statistics import (
     IDENTICAL,
     LEVEL_OF_ERROR,

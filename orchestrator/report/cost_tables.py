@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm.record import Record
-from orchestrator.comparison import is_adaptive
+from orchestrator.comparison import budget, is_adaptive, planned_epochs
 from orchestrator.outcomes import Outcome
-from orchestrator.timing import stage_epochs
 
 
 @dataclass(frozen=True)
@@ -31,17 +30,6 @@ class CostRow:
     fastest: float
     peak_memory_bytes: float
     seeds: int
-
-
-def planned_epochs(group: tuple[Outcome, ...]) -> int:
-    """The most epochs that a trial of the variant may take, over all stages."""
-    return sum(stage_epochs(group[0].trial.spec).values())
-
-
-def budget(group: tuple[Outcome, ...]) -> tuple[int, int | None, int]:
-    """What a trial of the variant may train on: epochs, and the stretch of the training text, its length and start."""
-    corpus = group[0].trial.spec.corpus
-    return planned_epochs(group), corpus.train_tokens, corpus.train_start
 
 
 def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[CostRow]:

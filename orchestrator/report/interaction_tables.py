@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from orchestrator.comparison import is_adaptive, losses_on_test
+from orchestrator.comparison import OTHER_BUDGET, budget, is_adaptive, losses_on_test
 from orchestrator.outcomes import Outcome
-from orchestrator.report.cost_tables import budget
-from orchestrator.report.tables import OTHER_BUDGET
 from orchestrator.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
 from orchestrator.wording import listed

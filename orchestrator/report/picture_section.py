@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.comparison import is_adaptive
+from orchestrator.comparison import OTHER_BUDGET, is_adaptive
 from orchestrator.outcomes import Outcome
 from orchestrator.report.answer import level_in_words, verdict_in_words
-from orchestrator.report.tables import OTHER_BUDGET, RECALLED, AblationRow, PublishedNumber
+from orchestrator.report.tables import RECALLED, AblationRow, PublishedNumber
 from orchestrator.report.where_section import where_section
 from orchestrator.statistics import Comparison
 from orchestrator.wording import Markdown, escape, listed
@@ -53,13 +53,13 @@ def _forest_row(
     base = next(other for other in rows if other.variant == baseline)
     pair, interval = [row.published_test, base.published_test], row.effect.interval
     numbers = [number for number in pair if number is not None]
+    verdict = verdict_in_words(row.effect.verdict, comparison.margin)
     return ForestRow(
         name=row.variant,
         nats=row.effect.nats,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        verdict=row.incomplete
-        or (OTHER_BUDGET if row.other_budget else verdict_in_words(row.effect.verdict, comparison.margin)),
+        verdict=row.incomplete or (OTHER_BUDGET if row.effect.reason == OTHER_BUDGET else verdict),
         published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == len(pair) else None,
         recalled=any(number.certainty == RECALLED for number in numbers),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,12 +12,10 @@ from lm.record import Score, StageResult, opened
 from orchestrator import statistics
 from orchestrator.comparison import incomplete_seeds, is_adaptive, nats_on_test
 from orchestrator.outcomes import Outcome
-from orchestrator.report.cost_tables import budget
 from orchestrator.statistics import Comparison, Effect, Interval
 
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""
-OTHER_BUDGET = "another budget"
 
 
 class PublishedNumber(Protocol):
@@ -74,15 +72,12 @@ class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
-    `other_budget` where its trials may take more or fewer epochs than the baseline's, or of another text, so that there
-    is an interval and no verdict: nobody can tell what is the change's and what the budget's. `incomplete`
-    says which seeds are not complete, and is empty where all are.
+    `incomplete` says which seeds are not complete, and is empty where all are.
     """
 
     variant: str
     change: str
     adaptive: bool
-    other_budget: bool
     parameters: int
     seeds: int
     complete: int
@@ -131,9 +126,6 @@ def ablation_table(
     rows = []
     for variant, group in outcomes.items():
         effect = None if variant == baseline or is_adaptive(group) else _effect(variant, group, comparison)
-        other_budget = budget(group) != budget(outcomes[baseline])
-        if other_budget and effect is not None and effect.reason is None:
-            effect = replace(effect, verdict="not decided", reason=OTHER_BUDGET, further=None)
         change, interval = _in_perplexity(effect, comparison)
         final = [outcome.final for outcome in group if outcome.final]
         paper = published.get(variant)
@@ -142,7 +134,6 @@ def ablation_table(
                 variant=variant,
                 change=group[0].trial.change,
                 adaptive=is_adaptive(group),
-                other_budget=other_budget,
                 parameters=group[0].trial.parameters,
                 seeds=len(group),
                 complete=len(final),

@@ -13,7 +13,8 @@ from orchestrator.nearest import nearest
 from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key
 from orchestrator.sweep.searches import Change, Choice, PopulationBased, Search, Searched, Searching, Tune
-from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, UntilDecided
+from orchestrator.sweep.seeds import UntilDecided
+from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep
 
 _NEVER = {
     "seed": "the seed is never searched over: replicates are listed under 'seeds'",

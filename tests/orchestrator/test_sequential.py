@@ -12,7 +12,7 @@ import pytest
 from orchestrator.records import Records
 from orchestrator.sequential import trials_by_look
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.types import UntilDecided
+from orchestrator.sweep.seeds import UntilDecided
 from orchestrator.trial import Trial
 from tests.factories import settle
 from tests.orchestrator.sweep_texts import read_text
@@ -91,6 +91,12 @@ def test_no_round_begins_beyond_the_total(tmp_path: Path) -> None:
 def test_a_variant_that_does_not_complete_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path, status: str) -> None:
     got = run(tmp_path / "runs", toy, ONE_CLOSE, **{"no input dropout": status})
     assert got["no input dropout"] == 2
+
+
+def test_another_budget_gets_no_verdict_and_so_no_more_seeds(tmp_path: Path) -> None:
+    shorter = read_text(tmp_path, TEXT.replace("seeds:", "variants: {shorter: {epochs: 3}}\nseeds:")).at("paper")
+    got = run(tmp_path / "runs", shorter, ONE_CLOSE | {"shorter": 100.0})
+    assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6, "shorter": 2}
 
 
 def test_a_round_under_way_is_not_judged(toy: ScaledSweep, tmp_path: Path) -> None:

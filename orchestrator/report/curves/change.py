@@ -15,31 +15,8 @@ from orchestrator.wording import signed, significant
 NEVER_CUT = 0.05
 """A change of so many nats is shown however small the others are."""
 _LINEAR = 0.6
-_RATIOS = (
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.33,
-    0.5,
-    0.75,
-    1,
-    1.5,
-    2,
-    3,
-    5,
-    10,
-    20,
-    50,
-    100,
-    1e3,
-    1e4,
-    1e6,
-    1e9,
-    1e14,
-    1e20,
-)
+_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+_IMMENSE = (1e3, 1e4, 1e6, 1e9, 1e14, 1e20)
 
 
 def per_cent(nats: float) -> float:
@@ -81,7 +58,7 @@ def ticks(low: float, high: float, most: int = 7) -> list[float]:
 
 def _rounds(low: float, high: float, most: int) -> list[float]:
     if per_cent(high) - per_cent(low) > 100 * _LINEAR:
-        return [math.log(ratio) for ratio in _RATIOS]
+        return [math.log(ratio) for ratio in _RATIOS + _IMMENSE]
     for parts in range(most, most + 4):
         percents = MaxNLocator(nbins=parts, steps=[1, 2, 2.5, 5, 10]).tick_values(per_cent(low), per_cent(high))
         inside = [math.log1p(value / 100) for value in percents if per_cent(low) <= value <= per_cent(high)]
