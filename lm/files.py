@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
@@ -68,9 +65,3 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table as Parquet atomically."""
-    with atomic(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")

@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 from lm.costs import HeadCost
-from lm.files import atomic, write_table, write_text
+from lm.files import atomic, write_text
 from lm.spec import Part, TrainSpec, trial_key
+from lm.tables import write_table
 
 Split = Literal["valid", "test"]
 
@@ -36,7 +37,7 @@ def perplexity(nats_per_token: float) -> float:
     return math.inf if nats_per_token >= 700.0 else math.exp(nats_per_token)
 
 
-@dataclass(slots=True)  # not frozen: a report reads half a million, which would take nine times as long to make
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """One point of a learning curve: the state of a trial at the end of an epoch.
 
@@ -220,24 +221,40 @@ def read_record(folder: Path) -> Record | None:
 
 def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
     """Write the learning curve as Parquet."""
-    rows = [dataclasses.asdict(point) for point in curve]
-    write_table(folder / "curve.parquet", pa.Table.from_pylist(rows, schema=CURVE_SCHEMA))
+    write_table(folder / "curve.parquet", curve_table(curve))
+
+
+def curve_table(curve: Iterable[Evaluation]) -> pa.Table:
+    """A learning curve as a table, a row an evaluation."""
+    return pa.Table.from_pylist([dataclasses.asdict(point) for point in curve], schema=CURVE_SCHEMA)
 
 
 def read_curve(folder: Path) -> list[Evaluation]:
     """The learning curve of a trial's folder; empty where none was written. ValueError names one that is damaged."""
+    return evaluations(read_curve_table(folder))
+
+
+def evaluations(table: pa.Table) -> list[Evaluation]:
+    """The rows of a learning curve."""
+    *columns, terms = (table[name].to_pylist() for name in CURVE_SCHEMA.names)
+    return [Evaluation(*row) for row in zip(*columns, map(dict, terms), strict=True)]
+
+
+def read_curve_table(folder: Path) -> pa.Table:
+    """As `read_curve`, by column: nothing is made for each evaluation."""
     path = folder / "curve.parquet"
     if not path.exists():
-        return []
+        return pa.Table.from_batches([], CURVE_SCHEMA)  # Arrow imports pandas to make an empty array
     try:
         with pq.ParquetFile(path) as file:
-            columns = file.read(use_threads=False).to_pydict()
-        terms = columns.pop("terms", None) or [()] * len(columns["epoch"])
-        if columns.keys() != set(_NUMBERS):
-            raise ValueError(f"columns {sorted(columns)}")
-        return [Evaluation(*row) for row in zip(*(columns[name] for name in _NUMBERS), map(dict, terms), strict=True)]
-    except (ValueError, KeyError) as error:  # no Parquet, other columns
+            table = file.read(use_threads=False)
+        if "terms" not in table.column_names:  # written before heads had terms of their own
+            table = table.append_column(_TERMS, pa.array([[]] * len(table), _TERMS.type))
+        if not table.schema.equals(CURVE_SCHEMA) or any(column.null_count for column in table.columns):
+            raise ValueError(f"columns {', '.join(map(str, table.schema))}")
+    except ValueError as error:  # no Parquet, other columns
         raise ValueError(f"{path}: not a curve of this version: {error}; {_MOVED_AWAY}") from error
+    return table
 
 
 def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
@@ -277,4 +294,4 @@ _ARROW = {
     "dict[str, float]": pa.map_(pa.string(), pa.float64()),
 }
 CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
-_NUMBERS = tuple(name for name in CURVE_SCHEMA.names if name != "terms")
+_TERMS = CURVE_SCHEMA.field("terms")

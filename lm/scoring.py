@@ -14,10 +14,10 @@ from lm.cache import CacheValues, score_with_cache
 from lm.checkpoint import load_weights
 from lm.data.batches import columns
 from lm.evaluate import TokenNats, token_nats
-from lm.files import write_table
 from lm.record import CacheResult, Divergence, Score, Split, StageResult, token_nats_path, weights_path
 from lm.resume import TrialState
 from lm.stage import DivergedError, Stage
+from lm.tables import write_table
 
 
 def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:

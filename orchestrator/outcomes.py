@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lm.record import Evaluation, Record, StageResult, opened
+import pyarrow as pa
+
+from lm.record import Record, StageResult, opened
 from orchestrator.records import Records
 from orchestrator.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trial import Trial
@@ -18,7 +20,8 @@ Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
 class Outcome:
     """A planned trial and where it stands; `reason` says why it is not complete, None where it is.
 
-    `losses` are those on test by token, None unless the trial is complete and has them.
+    `curve` has a row an evaluation (`lm.record.CURVE_SCHEMA`), none where no epoch has ended. `losses` are those on
+    test by token, None unless the trial is complete and has them.
 
     `unfinished` is a trial that was stopped or still runs, `missing` one that has finished no epoch, or is
     trained and not yet scored on test.
@@ -28,7 +31,7 @@ class Outcome:
     status: Status
     reason: str | None
     record: Record | None
-    curve: tuple[Evaluation, ...]
+    curve: pa.Table
     losses: TokenLosses | None = None
 
     @property
@@ -52,7 +55,7 @@ def flat(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[Outcome]:
 
 
 def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Outcome:
-    record, curve = records.find(trial), tuple(records.curve(trial))
+    record, curve = records.find(trial), records.curve_table(trial)
     if record is not None and record.status == "complete" and not record.tested:
         return Outcome(trial, "missing", "test not opened yet", None, curve)
     if record is not None and record.status == "complete":
@@ -62,11 +65,11 @@ def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Ou
     if record is not None:
         return Outcome(trial, record.status, _why(record), record, curve)
     if curve:
-        last = curve[-1]
-        return Outcome(trial, "unfinished", f"stands after epoch {last.epoch}, stage {last.stage}", None, curve)
+        epoch, stage = (curve[name][-1].as_py() for name in ("epoch", "stage"))
+        return Outcome(trial, "unfinished", f"stands after epoch {epoch}, stage {stage}", None, curve)
     old = records.of_other_numerics(trial)
     why = "no epoch finished yet" if old is None else f"only of numerics version {old.numerics_version} ({old.key})"
-    return Outcome(trial, "missing", why, None, ())
+    return Outcome(trial, "missing", why, None, curve)
 
 
 def _why(record: Record) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from lm.record import Evaluation, Record, read_curve, read_record, token_nats_path
+import pyarrow as pa
+
+from lm.record import Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
 from orchestrator.trial import Trial
 
@@ -43,9 +45,14 @@ class Records:
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
-        folder = self.folder(self._holder(trial) or trial.reads_from or trial.key)
+        return evaluations(self.curve_table(trial))
+
+    def curve_table(self, trial: Trial) -> pa.Table:
+        """As `curve`, by column (`lm.record.CURVE_SCHEMA`)."""
+        table = read_curve_table(self.folder(self._holder(trial) or trial.reads_from or trial.key))
         stages = trial.spec.stages()
-        return [point for point in read_curve(folder) if point.stage in stages]
+        own = [stage in stages for stage in table["stage"].to_pylist()]
+        return table if all(own) else table.filter(own)
 
     def test_losses(self, trial: Trial) -> Path:
         """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""

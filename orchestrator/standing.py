@@ -17,7 +17,7 @@ from orchestrator.rounds import Known, Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import stage_epochs
 from orchestrator.trial import Trial
-from orchestrator.wording import value_in_words
+from orchestrator.values import value_in_words
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from orchestrator.curve import numbers_of
 from orchestrator.noise import BLOCKS, Array
 
 _EDGES = (1, 10, 100, 1_000, 10_000)
@@ -65,4 +66,4 @@ class TokenLossReader:
             raise
         except (ValueError, OSError) as error:
             raise ValueError(f"{path}: not losses by token: {error}") from error
-        return np.asarray(table[name].to_numpy())
+        return numbers_of(table, name)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from lm.costs import HeadCost
-from lm.files import write_table
 from lm.record import (
     CacheResult,
     CorpusFacts,
@@ -25,6 +24,7 @@ from lm.record import (
     write_record,
 )
 from lm.spec import NUMERICS_VERSION, Cache, Dropout, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
+from lm.tables import write_table
 from orchestrator.noise import Array, Losses
 from orchestrator.trial import Trial
 

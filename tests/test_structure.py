@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py"))
 DOORS = {
     "ray": "schedule",
-    "matplotlib": "report/curves",
+    "matplotlib": "pictures/drawing",
     "mlflow": "tracking",
     "optuna": "search/study",
     "bokeh": "report/html_page",
@@ -60,11 +60,11 @@ def test_each_tool_has_one_door(path: Path) -> None:
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
     heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("schedule") else set())
-    assert inside.startswith(("report/curves", "report/html_page/hovering")) or not tops(path, at_load=True) & heavy
+    assert inside.startswith(("pictures/drawing", "report/html_page/hovering")) or not tops(path, at_load=True) & heavy
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)
 def test_the_driver_takes_only_torch_free_parts_of_lm(path: Path) -> None:
-    free = {"lm.command_group", "lm.spec", "lm.costs", "lm.record", "lm.data", "lm.files", "lm.checkout", "lm.measured"}
-    taken = {".".join(name.split(".")[:2]) for name in imports(path, at_load=True) if name.startswith("lm.")}
+    free = {"command_group", "spec", "costs", "record", "data", "files", "tables", "checkout", "measured"}
+    taken = {name.split(".")[1] for name in imports(path, at_load=True) if name.startswith("lm.")}
     assert taken <= free

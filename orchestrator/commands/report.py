@@ -71,6 +71,9 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 
 
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None) -> None:
+    from orchestrator.pictures import prepare
+
+    prepare()
     from orchestrator.records import Records
     from orchestrator.report_sweep import report_sweep
     from orchestrator.rounds import known

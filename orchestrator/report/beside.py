@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lm.files import write_table, write_text
+from lm.files import write_text
+from lm.tables import write_table
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report import csv_tables
-from orchestrator.report.curve_table import curve_table
+from orchestrator.report.curve_table import curves_of
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.latex import table_tex
 from orchestrator.report.tables import AblationRow
@@ -33,7 +34,7 @@ def write_tables(
         write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions))
     write_text(folder / "table.tex", table_tex(rows, baseline, margin, f"{caption}, {_corpora_and_seeds(outcomes)}"))
     if any(outcome.curve for outcome in flat(outcomes)):
-        write_table(folder / "curves.parquet", curve_table(flat(outcomes)))
+        write_table(folder / "curves.parquet", curves_of(flat(outcomes)))
 
 
 def _corpora_and_seeds(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:

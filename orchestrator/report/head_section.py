@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from lm.costs import HeadCost
 from orchestrator.comparison import incomplete_seeds, is_adaptive
 from orchestrator.outcomes import Outcome, flat
+from orchestrator.pictures import HeadPoint, Heads, Pictures
 from orchestrator.report.head_tables import HeadRow, MeasureRow, head_table, measure_table
 from orchestrator.wording import NOTHING, Markdown, escape, listed, significant
 
@@ -15,23 +15,23 @@ _LARGEST_SHOWN = 1e6
 """A measure's exp from here on says no more than that it is large."""
 
 
-def head_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, folder: Path) -> dict[str, object]:
+def head_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, pictures: Pictures) -> dict[str, object]:
     """The values for the page; draws `heads.svg` where the sweep compares heads."""
     rows, measures = head_table(outcomes), measure_table(outcomes)
-    cut = None
     drawn = [row for row in rows if row.complete == row.seeds]
     if drawn:
-        # matplotlib takes most of a second to import, and only a report needs it.
-        from orchestrator.report.curves import draw_heads
-
-        cut = draw_heads(folder, drawn, baseline)
+        points = [
+            HeadPoint(row.variant, row.kind, row.decoder_parameters, row.test_perplexity, row.train_seconds)
+            for row in drawn
+        ]
+        pictures.draw("heads_cut", Heads(points, baseline))
     names = listed([escape(row.variant) for row in drawn])
     devices = {o.record.device for o in flat(outcomes) if o.final and o.record and not is_adaptive([o])}
     return {
         "head_rows": [_head_cells(row) for row in rows],
         "heads_alt": Markdown(f"Test perplexity against decoder parameters and training time of {names}"),
         "heads_drawn": bool(drawn),
-        "heads_cut": cut,
+        "heads_cut": None,
         "heads_bars": any(row.seeds > 1 for row in drawn),
         "heads_baseline": any(row.variant == baseline for row in drawn),
         "heads_left_out": Markdown(listed(_left_out(outcomes, {row.variant for row in drawn}))),

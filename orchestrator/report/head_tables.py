@@ -12,20 +12,12 @@ from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.comparison import is_adaptive
 from orchestrator.outcomes import Outcome, flat
+from orchestrator.pictures import Reach
 from orchestrator.report.cost_tables import tokens_per_second, train_seconds
-from orchestrator.wording import value_in_words
+from orchestrator.values import value_in_words
 
 NATS = "_nats_per_token"
 """How the name of a measure ends that is a loss."""
-
-
-@dataclass(frozen=True)
-class Reach:
-    """The mean over the complete seeds, the lowest and the highest of them."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ import yaml
 from lm.files import write_text
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.pictures import Pictures
 from orchestrator.records import Records
 from orchestrator.report import answer, tables
 from orchestrator.report.beside import write_tables
 from orchestrator.report.cost_section import cost_section
 from orchestrator.report.head_section import head_section
-from orchestrator.report.html_page import write_html
+from orchestrator.report.html_page import hovered_curves, write_html
 from orchestrator.report.interaction_section import interaction_section
 from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.picture_section import picture_section
@@ -99,34 +100,39 @@ def write_report(
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
     line = _published_line(published, baseline) if published_scale else None
     told = answer.answer(rows, comparison, scale, baseline, trials_of_tuning(searches, list(outcomes)))
-    text = template("page.md.jinja").render(
-        name=name,
-        question=question,
-        scale=scale,
-        baseline=baseline,
-        answer=told,
-        equal_variants=[Markdown(listed([escape(n) for n in names])) for names in equal_variants(outcomes, baseline)],
-        published_scale=published_scale,
-        published_note=_published_note(rows, published_note, published_scale),
-        published_notes=_published_notes(rows) if published_scale else [],
-        provenance=provenance(outcomes, scale),
-        command=fenced(command, "sh"),
-        curves=any(outcome.curve for outcome in flat(outcomes)),
-        margin=f"{100 * margin:.3g}%",
-        **_sentences(outcomes, comparison, baseline, looks),
-        **_tables(outcomes, rows, baseline, margin),
-        **interaction_section(interactions, ablation),
-        **picture_section(outcomes, rows, comparison, baseline, folder, line),
-        **head_section(outcomes, baseline, folder),
-        **search_section(searches),
-        **cost_section(outcomes, baseline),
-        **_specs(outcomes, baseline),
-    )
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
-    write_tables(folder, outcomes, rows, interactions.rows, baseline, margin, caption)
+    with Pictures(folder) as pictures:
+        cells: Cells = {
+            "name": name,
+            "question": question,
+            "scale": scale,
+            "baseline": baseline,
+            "answer": told,
+            "equal_variants": [
+                Markdown(listed([escape(n) for n in names])) for names in equal_variants(outcomes, baseline)
+            ],
+            "published_scale": published_scale,
+            "published_note": _published_note(rows, published_note, published_scale),
+            "published_notes": _published_notes(rows) if published_scale else [],
+            "provenance": provenance(outcomes, scale),
+            "command": fenced(command, "sh"),
+            "curves": any(outcome.curve for outcome in flat(outcomes)),
+            "margin": f"{100 * margin:.3g}%",
+            **picture_section(outcomes, rows, comparison, baseline, pictures, line),
+            **head_section(outcomes, baseline, pictures),
+            **_sentences(outcomes, comparison, baseline, looks),
+            **_tables(outcomes, rows, baseline, margin),
+            **interaction_section(interactions, ablation),
+            **search_section(searches),
+            **cost_section(outcomes, baseline),
+            **_specs(outcomes, baseline),
+        }
+        write_tables(folder, outcomes, rows, interactions.rows, baseline, margin, caption)
+        hovered = hovered_curves(outcomes, baseline)
+        text = template("page.md.jinja").render(cells | pictures.sentences())
     report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
     write_summary(folder, summary(name, question, scale, baseline, margin, report.answer, report.verdicts, outcomes))
-    write_html(folder, text, outcomes, baseline)
+    write_html(folder, text, hovered)
     write_text(report.page, text)
     return report
 

@@ -57,7 +57,9 @@ def _trial_time(trials: Iterable[Outcome]) -> str:
         count += 1
         stages |= {stage.key: stage.train_seconds + stage.evaluation_seconds for stage in record.stages}
         if record.status != "complete" and outcome.curve:
-            beyond += max(0.0, outcome.curve[-1].seconds - sum(stage.train_seconds for stage in record.stages))
+            beyond += max(
+                0.0, outcome.curve["seconds"][-1].as_py() - sum(stage.train_seconds for stage in record.stages)
+            )
     total = sum(stages.values()) + beyond
     return f"{duration(total)} for {counted(count, 'settled trial')}, shared stages counted once"
 

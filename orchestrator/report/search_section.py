@@ -23,6 +23,7 @@ from orchestrator.sweep.searches import (
     Tune,
 )
 from orchestrator.sweep.searches import Searched as SearchedValue
+from orchestrator.values import value_in_words
 from orchestrator.wording import (
     NOTHING,
     Markdown,
@@ -31,7 +32,6 @@ from orchestrator.wording import (
     escape,
     listed,
     number,
-    value_in_words,
 )
 
 _ENDS: dict[State, str] = {

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from orchestrator.outcomes import Outcome
+from orchestrator.pictures import Frequency, FrequencyRow, Pictures, Position, PositionRow
 from orchestrator.report.where_tables import PIECES, Differences, WhereRow, where_table
 from orchestrator.token_losses import CLASSES
 from orchestrator.wording import NOTHING, Markdown, escape, listed, signed
 
 
 def where_section(
-    outcomes: Mapping[str, tuple[Outcome, ...]], order: Sequence[str], baseline: str, folder: Path
+    outcomes: Mapping[str, tuple[Outcome, ...]], order: Sequence[str], baseline: str, pictures: Pictures
 ) -> dict[str, object]:
     """The values for the page; draws `frequency` and `position`, variants in this order."""
     table = where_table(outcomes, baseline)
     if table is None:
         return {"where_rows": []}
-    # matplotlib takes most of a second to import, and only a report needs it.
-    from orchestrator.report import curves
-
     rows = sorted(table.rows, key=lambda row: order.index(row.variant))
     there = [k for k, share in enumerate(table.shares) if share > 0]  # a class without a test token says nothing
     classes, shares = [CLASSES[k] for k in there], [float(table.shares[k]) for k in there]
-    by_class = [curves.FrequencyRow(row.variant, *_ends(_of(row, there), outcomes[row.variant])) for row in rows]
-    by_block = [curves.PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
-    cut = curves.draw_frequency(folder, by_class, classes, shares, baseline)
-    moved = curves.draw_position(folder, by_block, baseline)
+    by_class = [FrequencyRow(row.variant, *_ends(_of(row, there), outcomes[row.variant])) for row in rows]
+    by_block = [PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
+    pictures.draw("where_cut", Frequency(by_class, classes, shares, baseline))
+    pictures.draw("where_moved", Position(by_block, baseline))
     names = listed([escape(row.variant) for row in rows])
     return {
         "where_rows": [_cells(row.variant, _of(row, there)) for row in rows],
@@ -36,8 +33,8 @@ def where_section(
         "where_shares": [f"{100 * share:.1f}%" for share in shares],
         "where_pieces": PIECES,
         "where_left_out": Markdown(listed([escape(variant) for variant in table.left_out])),
-        "where_cut": cut,
-        "where_moved": moved,
+        "where_cut": None,
+        "where_moved": None,
         "frequency_alt": Markdown(f"Difference in loss by how often the training text has the word, of {names}"),
         "position_alt": Markdown(f"Difference in loss along the test text, of {names}"),
     }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lm.spec import TrainSpec, trial_key
 from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.searches import Change, Choice, Integer, Objective, PopulationBased, Search, Searched, Searching
-from orchestrator.wording import value_in_words
+from orchestrator.values import value_in_words
 
 Draw = Callable[[str, Searched], Any]
 """Gives a dimension, by its dotted key, a value: a number, or the name of a choice's option."""

@@ -18,13 +18,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lm.files import write_table
 from lm.record import token_nats_path, write_curve, write_record
+from lm.tables import write_table
 from orchestrator.records import Records
 from orchestrator.report import write_report
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trial import Trial
 from tests.factories import FULL, make_curve, make_record, make_trial
+
+# Who draws is started before all that a report needs is imported.
+_AS_THE_COMMAND = (
+    "from orchestrator import pictures; pictures.prepare(); from tests.benchmarks import report; report.main()"
+)
 
 
 def trials_of(variants: int, seeds: int, epochs: int) -> list[Trial]:
@@ -90,7 +95,7 @@ def main() -> None:
         settle_all(runs, trials, asked.tokens)
         sizes = [f"--{name}={getattr(asked, name)}" for name in ("variants", "seeds", "epochs", "tokens")]
         began = time.perf_counter()
-        command = [sys.executable, "-m", "tests.benchmarks.report", *sizes, "--runs", str(runs), "--only-write"]
+        command = [sys.executable, "-c", _AS_THE_COMMAND, *sizes, "--runs", str(runs), "--only-write"]
         subprocess.run(command, check=True)
         took, used = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = used.ru_utime + used.ru_stime

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -14,20 +15,29 @@ from lm.files import write_text
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.html_page.body import html_body
 
+if TYPE_CHECKING:
+    from orchestrator.report.html_page.hovering import Hovered
+
 _HERE = Path(__file__).parent
 
 
-def write_html(folder: Path, text: str, outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> None:
+def hovered_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Hovered | None:
+    """The learning curves that the page lets a reader hover, None where there are none."""
+    if not any(outcome.curve for outcome in flat(outcomes)):
+        return None
+    from orchestrator.report.html_page import hovering  # Bokeh takes most of a second to import
+
+    return hovering.hovered_curves(outcomes, baseline)
+
+
+def write_html(folder: Path, text: str, hovered: Hovered | None) -> None:
     """Write `report.html` into `folder`, which holds the pictures that `text`, the Markdown of the page, names.
 
     The page's policy names the scripts that may run by their hashes, so that nothing else does, whatever a name holds.
     """
-    hovered, scripts = None, [(_HERE / "page.js").read_text(encoding="utf-8")]
-    if any(outcome.curve for outcome in flat(outcomes)):
-        from orchestrator.report.html_page import hovering  # Bokeh takes most of a second to import
-
-        if (hovered := hovering.hovered_curves(outcomes, baseline)) is not None:
-            scripts.insert(0, hovering.library())
+    scripts = [(_HERE / "page.js").read_text(encoding="utf-8")]
+    if hovered is not None:
+        scripts.insert(0, hovered.library)
     made = html_body(text, folder)
     page = _environment().get_template("page.html.jinja")
     rendered = page.render(

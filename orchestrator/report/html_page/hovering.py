@@ -19,8 +19,9 @@ from bokeh.resources import Resources
 from numpy.typing import NDArray
 
 from orchestrator.comparison import is_adaptive
+from orchestrator.curve import curve_of
 from orchestrator.outcomes import Outcome
-from orchestrator.report.colours import COLOURS, GREY
+from orchestrator.pictures.colours import COLOURS, GREY
 from orchestrator.wording import counted
 
 MOST_TRIALS = 120
@@ -52,6 +53,7 @@ class Hovered:
     json: str
     listed: list[Listed]
     note: str
+    library: str
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,11 @@ def hovered_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -
     item = _with_fixed_ids(json_item(plot))
     text = json.dumps(item, separators=(",", ":"), ensure_ascii=True)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Hovered(safe, listed, _note(means_only, step, len(groups)))
+    return Hovered(safe, listed, _note(means_only, step, len(groups)), _library())
 
 
 @cache
-def library() -> str:
+def _library() -> str:
     """Bokeh's own script, whole."""
     return str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
 
@@ -109,9 +111,9 @@ def _lines(variant: str, group: Sequence[Outcome], means_only: bool) -> list[_Li
 
 def _points(outcome: Outcome) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Epochs and validation perplexities, not a number where a loss was lost."""
-    nats = np.array([point.valid_nats_per_token for point in outcome.curve], dtype=np.float64)
-    epochs = np.array([point.epoch for point in outcome.curve], dtype=np.int32)
-    return epochs, np.exp(np.where(nats < _LOST_NATS, nats, np.nan))
+    curve = curve_of(outcome.curve)
+    nats = curve.valid_nats_per_token
+    return curve.epoch.astype(np.int32), np.exp(np.where(nats < _LOST_NATS, nats, np.nan))
 
 
 def _thinned(line: _Line, step: int) -> _Line:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 from markdown_it import MarkdownIt
 
+from orchestrator.pictures.shown import Picture
 from orchestrator.records import Records
 from orchestrator.report import write_report
 from orchestrator.sweep.designs import Ablation
@@ -17,18 +19,25 @@ from orchestrator.trial import Trial
 from tests.orchestrator.report.test_tables import Number, Paper
 
 PAPERS = {"full": Paper(Number(60.0, "recalled"), Number(57.3)), "b": Paper(Number(71.1), Number(68.9))}
-DRAWINGS = (
-    "draw_forest",
-    "draw_frequency",
-    "draw_heads",
-    "draw_overview",
-    "draw_position",
-    "draw_variants",
-)
 HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z ```"
 
 
-def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: object) -> str:
+class NoArtist:
+    """Draws nothing, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Picture] = []
+
+    def draw(self, folder: Path, picture: Picture) -> Future[str | None]:
+        self.asked.append(picture)
+        drawn: Future[str | None] = Future()
+        drawn.set_result(None)
+        return drawn
+
+
+def write(
+    tmp: Path, trials: list[Trial], *, pictures: bool = False, artist: NoArtist | None = None, **how: object
+) -> str:
     """The page's text. Pictures have their own tests, and take a second each."""
     settings: dict[str, object] = {
         "name": "awd_ablation",
@@ -45,9 +54,8 @@ def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, **how: obje
         "command": "python -m orchestrator report sweeps/awd_ablation.yaml",
         **how,
     }
-    with contextlib.ExitStack() as stack:
-        for drawing in () if pictures else DRAWINGS:
-            stack.enter_context(mock.patch(f"orchestrator.report.curves.{drawing}", return_value=None))
+    nobody = mock.patch("orchestrator.pictures.artist._artist", return_value=artist or NoArtist())
+    with contextlib.nullcontext() if pictures else nobody:
         path = write_report(**settings).page  # type: ignore[arg-type]
     assert path == settings["folder"] / "report.md"  # type: ignore[operator]
     text = path.read_text(encoding="utf-8")

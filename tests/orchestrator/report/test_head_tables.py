@@ -12,14 +12,15 @@ import pytest
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.outcomes import read_outcomes
+from orchestrator.pictures import Reach
 from orchestrator.records import Records
 from orchestrator.report.cost_section import cost_section
 from orchestrator.report.cost_tables import cost_table
 from orchestrator.report.csv_tables import measures_csv
-from orchestrator.report.head_tables import HeadRow, Reach, head_table, measure_table
+from orchestrator.report.head_tables import HeadRow, head_table, measure_table
 from orchestrator.report.provenance import provenance
 from orchestrator.trial import Trial
-from orchestrator.wording import value_in_words
+from orchestrator.values import value_in_words
 from tests.factories import CACHE, make_record, make_trial, settle
 
 UNTIED = Model(layers=2, embedding_size=100, hidden_size=200, tied=False)

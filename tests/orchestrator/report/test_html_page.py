@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lm.record import curve_table
 from orchestrator.outcomes import Outcome
 from orchestrator.report.html_page import hovering
 from orchestrator.report.html_page.body import html_body
@@ -162,7 +163,7 @@ def test_a_page_without_curves_needs_no_library(tmp_path: Path) -> None:
 
 def outcome(variant: str, seed: int, perplexity: float = 60.0, **how: Any) -> Outcome:
     trial = make_trial(variant, seed, **how)
-    return Outcome(trial, "unfinished", "", None, tuple(make_curve(trial.spec, perplexity, noise=seed)))
+    return Outcome(trial, "unfinished", "", None, curve_table(make_curve(trial.spec, perplexity, noise=seed)))
 
 
 def drawn(found: hovering.Hovered | None) -> list[dict[str, Any]]:

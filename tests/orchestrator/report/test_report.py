@@ -6,13 +6,13 @@ import html
 import re
 from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
+from orchestrator.pictures import Forest, Overview
 from orchestrator.trial import Trial
 from tests.factories import CACHE, begin, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import HOSTILE, answer, render, write
+from tests.orchestrator.report.pages import HOSTILE, NoArtist, answer, render, write
 from tests.orchestrator.report.test_tables import Number, Paper
 
 Sweep = Callable[..., list[Trial]]
@@ -168,9 +168,10 @@ def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Pat
     trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.2, 70.1], c=[90.0, 90.2])
     lost = make_trial("c", 3, batch_size=22)
     settle(tmp_path / "runs", lost, 1.0, status="diverged", reason="not finite")
-    with mock.patch("orchestrator.report.curves.draw_forest", return_value=None) as draw:
-        write(tmp_path, [*trials, lost], pictures=True)
-    verdicts = {row.name: row.verdict for row in draw.call_args.args[1]}
+    artist = NoArtist()
+    write(tmp_path, [*trials, lost], artist=artist)
+    (forest,) = (picture for picture in artist.asked if isinstance(picture, Forest))
+    verdicts = {row.name: row.verdict for row in forest.rows}
     assert verdicts == {"b": "hurts", "c": "1 of 3 seeds diverged"}
 
 
@@ -265,10 +266,10 @@ def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_differ
 def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3])
     for certainty, line in (("seed", 57.0), ("code", 57.0), ("recalled", None)):
-        with mock.patch("orchestrator.report.curves.draw_overview", return_value=None) as drawing:
-            papers = {"full": Paper(Number(57.0, certainty), None)}
-            write(tmp_path, trials, published=papers, published_scale=True, pictures=True)
-        assert drawing.call_args.args[2] == line
+        artist = NoArtist()
+        papers = {"full": Paper(Number(57.0, certainty), None)}
+        write(tmp_path, trials, published=papers, published_scale=True, artist=artist)
+        assert [picture.published for picture in artist.asked if isinstance(picture, Overview)] == [line]
 
 
 def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,11 +13,12 @@ import yaml
 from lm.record import write_record
 from lm.spec import Dropout, EcocHead
 from orchestrator.outcomes import read_outcomes
+from orchestrator.pictures import Frequency
 from orchestrator.records import Records
 from orchestrator.report.where_tables import where_table
 from orchestrator.spec_words import overrides
 from tests.factories import FULL, make_record, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import write
+from tests.orchestrator.report.pages import NoArtist, write
 
 
 def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:
@@ -108,12 +108,13 @@ def test_a_class_of_words_that_the_test_text_lacks_is_neither_in_the_table_nor_d
     for trial in trials:
         settle(tmp_path / "runs", trial, 60.0)
         write_tokens(tmp_path / "runs", trial, often=7)  # no word 1 to 9 times
-    with mock.patch("orchestrator.report.curves.draw_frequency", return_value=None) as draw:
-        text = write(tmp_path, trials, pictures=True)
+    artist = NoArtist()
+    text = write(tmp_path, trials, artist=artist)
     assert "| Words that training has | never | 10–99 | 100–999 | 1,000–9,999 | 10,000+ |" in text
     assert "| b | 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
-    _, (row,), labels, shares, _ = draw.call_args.args
-    assert len(labels) == len(shares) == len(row.nats) == 5 and all(share > 0.1 for share in shares)
+    (drawn,) = (picture for picture in artist.asked if isinstance(picture, Frequency))
+    assert len(drawn.labels) == len(drawn.shares) == len(drawn.rows[0].nats) == 5
+    assert all(share > 0.1 for share in drawn.shares)
 
 
 def test_a_variant_with_another_training_text_has_other_classes_of_words_and_is_named(tmp_path: Path) -> None:

@@ -7,15 +7,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
-from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.record import Evaluation, perplexity
-from orchestrator.report.curves.look import figure_of
+from orchestrator.curve import Curve
+from orchestrator.pictures.drawing.look import figure_of
+from orchestrator.pictures.shown import VariantCurves
 from orchestrator.wording import listed
 
 # Lines that a colour-blind reader, or a page in grey, still tells apart.
@@ -25,21 +24,6 @@ _OVERFLOW = 600.0
 _FINEST = 300
 _NEAR = 0.25
 """No variant is cut off for lying so many nats above the best."""
-
-
-@dataclass(frozen=True)
-class VariantCurves:
-    """A variant's curves, one a seed; `baseline` marks the one that the others are seen against.
-
-    Unless `complete`, seeds are missing or ended early, and the picture gives no figure for the variant.
-    `seed_numbers` are the seeds of `seeds`, in the same order; without them the seeds are not told apart by name.
-    """
-
-    name: str
-    baseline: bool
-    complete: bool
-    seeds: tuple[tuple[Evaluation, ...], ...]
-    seed_numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,9 +64,9 @@ def drawable(variants: Sequence[VariantCurves]) -> list[VariantCurves]:
     for variant in variants:
         numbers = variant.seed_numbers or (None,) * len(variant.seeds)
         seeds = [
-            (number, points)
+            (number, finite)
             for number, seed in zip(numbers, variant.seeds, strict=True)
-            if (points := tuple(point for point in seed if not math.isnan(point.valid_nats_per_token)))
+            if (finite := seed.at(~np.isnan(seed.valid_nats_per_token)))
         ]
         if seeds:
             names = tuple(number for number, _ in seeds if number is not None)
@@ -92,15 +76,13 @@ def drawable(variants: Sequence[VariantCurves]) -> list[VariantCurves]:
     return kept
 
 
-def points(seed: Sequence[Evaluation], across: Across) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def points(seed: Curve, across: Across) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Where the evaluations lie, and their perplexities; one that overflows is drawn as high as can be."""
-    places, nats = (
-        np.fromiter(map(attrgetter(name), seed), float, len(seed)) for name in (across, "valid_nats_per_token")
-    )
-    return places, np.exp(np.minimum(nats, _OVERFLOW))
+    places = np.asarray(getattr(seed, across), dtype=np.float64)
+    return places, np.exp(np.minimum(seed.valid_nats_per_token, _OVERFLOW))
 
 
-def band(seeds: Sequence[Sequence[Evaluation]], across: Across) -> Band | None:
+def band(seeds: Sequence[Curve], across: Across) -> Band | None:
     """Mean and range over seeds of what all of them have: an early end must not bend the mean. None if that is nothing.
 
     Seeds are evaluated at the same epochs but not at the same seconds; between these, losses are interpolated. More
@@ -128,25 +110,26 @@ def window(variants: Sequence[VariantCurves], published: float | None) -> Window
     The first epochs of a language model lie in the thousands, and a ruined variant far above the others: both would
     flatten all that a reader wants to see.
     """
-    early = max(seed[-1].epoch for variant in variants for seed in variant.seeds) / 4
-    values = [point.valid_nats_per_token for variant in variants for seed in variant.seeds for point in seed]
-    low = min([*values, _OVERFLOW, *([math.log(published)] if published else [])])
+    early = max(seed.epoch[-1] for variant in variants for seed in variant.seeds) / 4
+    values = np.concatenate([seed.valid_nats_per_token for variant in variants for seed in variant.seeds])
+    low = min(float(values.min()), _OVERFLOW, *([math.log(published)] if published else []))
     excess = {variant.name: math.log(lowest_perplexity(variant)) - low for variant in variants}
     far = max(_NEAR, min(3 * np.quantile(list(excess.values()), 0.75), 10 * np.median(list(excess.values()))))
     settled = [low]
     for variant in variants:
         for seed in variant.seeds if excess[variant.name] <= far else ():
-            settled += [point.valid_nats_per_token for point in seed if point.epoch > early]
-            settled.append(min(point.valid_nats_per_token for point in seed))
+            nats = seed.valid_nats_per_token
+            settled += [float(nats[seed.epoch > early].max(initial=low)), float(nats.min())]
     high = max(min(max(settled), low + math.log(8.0)), math.log(published) if published else low)
     margin = max(0.04 * (high - low), 0.005)
     low, high = low - margin, high + margin
-    return Window(math.exp(low), math.exp(high), sum(value > high for value in values), perplexity(max(values)))
+    highest = float(values.max())
+    return Window(math.exp(low), math.exp(high), int((values > high).sum()), _perplexity(highest))
 
 
 def is_above(variant: VariantCurves, shown: Window) -> bool:
     """Whether no point of the variant can be seen."""
-    return all(point.valid_perplexity > shown.high for seed in variant.seeds for point in seed)
+    return all((seed.valid_nats_per_token > math.log(shown.high)).all() for seed in variant.seeds)
 
 
 def cut_sentence(shown: Window, unseen: Sequence[str]) -> str | None:
@@ -160,15 +143,17 @@ def cut_sentence(shown: Window, unseen: Sequence[str]) -> str | None:
 
 def lowest_perplexity(variant: VariantCurves) -> float:
     """The lowest point of each seed, mean over seeds."""
-    lowest = [min(point.valid_nats_per_token for point in seed) for seed in variant.seeds]
-    return float(np.mean([math.exp(min(nats, _OVERFLOW)) for nats in lowest]))
+    return float(np.mean([points(seed, "epoch")[1].min() for seed in variant.seeds]))
 
 
-def events(seed: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, str]]:
-    """Where averaging began in training (circle), and the first epoch of every leg (plus) and fine-tuning (diamond)."""
-    averaging = next((point for point in seed if point.averaging), None)
-    if averaging is not None and not averaging.stage.startswith("finetune"):
-        yield averaging, "o"
-    for before, after in pairwise(seed):
-        if after.stage != before.stage:
-            yield after, "D" if after.stage.startswith("finetune") else "P"
+def events(seed: Curve) -> Iterator[tuple[int, str]]:
+    """The places where averaging began in training (circle), and of every leg (plus) and fine-tuning (diamond)."""
+    fine_tuning = np.char.startswith(seed.stage, "finetune")
+    if (averaging := np.flatnonzero(seed.averaging)).size and not fine_tuning[averaging[0]]:
+        yield int(averaging[0]), "o"
+    for place in np.flatnonzero(seed.stage[1:] != seed.stage[:-1]) + 1:
+        yield int(place), "D" if fine_tuning[place] else "P"
+
+
+def _perplexity(nats: float) -> float:
+    return math.inf if nats >= 700.0 else math.exp(nats)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,42 +13,17 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.report.colours import GREY, HELPS, HURTS
-from orchestrator.report.curves import change
-from orchestrator.report.curves.grid import MOST_PANELS, columns, grid
-from orchestrator.report.curves.look import look, plain, save
-from orchestrator.report.curves.series import Line
+from orchestrator.pictures.colours import GREY, HELPS, HURTS
+from orchestrator.pictures.drawing import change
+from orchestrator.pictures.drawing.grid import MOST_PANELS, columns, grid
+from orchestrator.pictures.drawing.look import look, plain, save
+from orchestrator.pictures.drawing.series import Line
+from orchestrator.pictures.shown import FrequencyRow, PositionRow
 from orchestrator.wording import NOTHING, counted, listed
 
 _PALE = 0.4
 _MEAN = Line("#555555", (0, (4, 2)), 1.2)
 Shown = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class FrequencyRow:
-    """A variant's difference to the baseline, nats per token, by how often the training text has the word.
-
-    `low` and `high` are the variant's lowest and highest seed; nan where there is one seed, or no token.
-    """
-
-    name: str
-    nats: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-
-
-@dataclass(frozen=True)
-class PositionRow:
-    """A variant's difference to the baseline, nats per token, in consecutive pieces of the test text.
-
-    `low` and `high` are the variant's lowest and highest seed, nan where there is one seed.
-    """
-
-    name: str
-    nats: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
 
 
 def draw_frequency(

@@ -14,26 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from lm.spec import Head
-from orchestrator.report.curves import draw_heads
-from orchestrator.report.curves.heads import MARKERS, MOST_NAMED, _heights
-from orchestrator.report.curves.labels import label_points
-from orchestrator.report.head_tables import HeadRow, Reach
+from orchestrator.pictures.drawing import draw_heads
+from orchestrator.pictures.drawing.heads import MARKERS, MOST_NAMED, _heights
+from orchestrator.pictures.drawing.labels import label_points
+from orchestrator.pictures.shown import HeadPoint, Reach
 
 
-def row(name: str, test: float, parameters: int = 10_000, seconds: float = 100.0, kind: str = "softmax") -> HeadRow:
-    return HeadRow(
-        variant=name,
-        kind=kind,
-        head=kind,
-        decoder_parameters=parameters,
-        seeds=2,
-        complete=2,
-        test_perplexity=Reach(test, 0.98 * test, 1.03 * test),
-        train_seconds=Reach(seconds, 0.9 * seconds, 1.1 * seconds),
-        tokens_per_second=1e4,
-        peak_memory_bytes=3e8,
-        cost=None,
-    )
+def row(name: str, test: float, parameters: int = 10_000, seconds: float = 100.0, kind: str = "softmax") -> HeadPoint:
+    times = Reach(seconds, 0.9 * seconds, 1.1 * seconds)
+    return HeadPoint(name, kind, parameters, Reach(test, 0.98 * test, 1.03 * test), times)
 
 
 HEADS = [
@@ -70,7 +59,7 @@ def test_every_kind_of_head_has_a_shape_and_a_colour_of_its_own() -> None:
     ],
     ids=["one", "no parameters", "some parameters", "extremes", "names", "crowd"],
 )
-def test_any_heads_can_be_drawn(tmp_path: Path, rows: list[HeadRow]) -> None:
+def test_any_heads_can_be_drawn(tmp_path: Path, rows: list[HeadPoint]) -> None:
     draw_heads(tmp_path, rows, "softmax")
     assert (tmp_path / "heads.svg").stat().st_size > 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -13,9 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.report.colours import COLOURS, GREY, HELPS, HURTS
-from orchestrator.report.curves import change
-from orchestrator.report.curves.look import look, plain, save, wrapped
+from orchestrator.pictures.colours import COLOURS, GREY, HELPS, HURTS
+from orchestrator.pictures.drawing import change
+from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, width_of, wrapped
+from orchestrator.pictures.shown import ForestRow, in_order
 from orchestrator.wording import NOTHING, decimals_for, listed, signed
 
 _DARK = "#555555"
@@ -31,23 +31,7 @@ _MARKS = {
 }
 _WIDTH = 7.4
 _ROW = 0.34
-
-
-@dataclass(frozen=True)
-class ForestRow:
-    """A variant's difference to the baseline, nats per token, with a simultaneous interval where there is one.
-
-    `verdict` as the page says it: hurts, helps, no effect ..., not decided ...; anything else is drawn as no verdict.
-    `published_nats` is the difference in the papers, None where they give none.
-    """
-
-    name: str
-    nats: float
-    low: float | None
-    high: float | None
-    verdict: str
-    published_nats: float | None
-    recalled: bool
+_ABOVE = 0.42
 
 
 def draw_forest(folder: Path, rows: Sequence[ForestRow], margin_nats: float, baseline: str, level: str) -> str | None:
@@ -61,24 +45,21 @@ def draw_forest(folder: Path, rows: Sequence[ForestRow], margin_nats: float, bas
     shown = change.range_of([value for value in values if value is not None], at_least=1.6 * margin_nats)
     cut: list[str] = []
     with look():
-        figure = Figure(figsize=(_WIDTH, _ROW * len(ordered) + 1.7), layout="constrained")
+        keys = _keys(ordered, margin_nats, level)
+        below = 0.48 + legend_height(len(keys), 2)
+        figure = Figure(figsize=(_WIDTH, _ROW * len(ordered) + _ABOVE + below))
         axes = figure.add_subplot()
+        sides = (width_of([wrapped(row.name, 26) for row in ordered], 8.5), width_of(map(_figures, ordered), 8))
+        place(figure, sides[0] + 0.16, sides[1] + 0.16, _ABOVE, below)
         _dress(axes, shown, ordered, margin_nats)
         for height, row in zip(range(len(ordered) - 1, -1, -1), ordered, strict=True):
             cut += _draw_row(axes, row, float(height), shown)
         axes.set_xlabel(
             f"← lower      change of test perplexity against {plain(baseline, 24)}      higher →", fontsize=9
         )
-        keys = _keys(ordered, margin_nats, level)
-        figure.legend(handles=keys, loc="outside lower center", ncols=2, fontsize=8, handlelength=1.6)
+        figure.legend(handles=keys, loc="lower center", ncols=2, fontsize=8, handlelength=1.6, borderaxespad=0.2)
         save(figure, folder, "forest")
     return f"Arrows lead out of the picture: to {listed(cut)}." if cut else None
-
-
-def in_order(rows: Sequence[ForestRow]) -> list[ForestRow]:
-    """From the highest difference to the lowest; rows without a figure last."""
-    figures = sorted((row for row in rows if not math.isnan(row.nats)), key=lambda row: (-row.nats, row.name))
-    return figures + sorted((row for row in rows if math.isnan(row.nats)), key=lambda row: row.name)
 
 
 def _dress(axes: Axes, shown: tuple[float, float], rows: Sequence[ForestRow], margin: float) -> None:

@@ -10,15 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from orchestrator.report.colours import COLOURS, GREY
-from orchestrator.report.curves.grid import MOST_PANELS, grid
-from orchestrator.report.curves.learning import draw_event, dress, event_keys
-from orchestrator.report.curves.look import look, save
-from orchestrator.report.curves.series import (
+from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.drawing.grid import MOST_PANELS, grid
+from orchestrator.pictures.drawing.learning import draw_event, dress, event_keys
+from orchestrator.pictures.drawing.look import look, save
+from orchestrator.pictures.drawing.series import (
     DASHES,
     Band,
     Line,
-    VariantCurves,
     Window,
     band,
     drawable,
@@ -27,6 +26,7 @@ from orchestrator.report.curves.series import (
     points,
     window,
 )
+from orchestrator.pictures.shown import VariantCurves
 from orchestrator.wording import counted
 
 _MOST_POINTS = 30_000
@@ -46,7 +46,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
     behind = band(baseline.seeds, "epoch") if baseline is not None else None
     step = math.ceil(sum(len(seed) for variant in seen for seed in variant.seeds) / _MOST_POINTS)
     numbers = sorted({number for variant in seen for number in variant.seed_numbers})
-    last = max(point.epoch for variant in seen for seed in variant.seeds for point in seed[-1:])
+    last = max(seed.epoch[-1] for variant in seen for seed in variant.seeds)
     with look():
         keys = _keys(seen, numbers, behind is not None)
         labels = ("epoch", "validation perplexity\n(log scale)")
@@ -74,10 +74,8 @@ def _draw_panel(axes: Axes, variant: VariantCurves, behind: Band | None, numbers
         places, heights = points(seed, "epoch")
         marker = "." if len(seed) == 1 else ""
         kept = sorted({*range(0, len(seed), step), len(seed) - 1})
-        drawn = [places[k] for k in kept], [heights[k] for k in kept]
-        axes.plot(*drawn, color=one.colour, linestyle=one.dash, linewidth=one.width, marker=marker)
-        for point, shape in events(seed):
-            where = seed.index(point)
+        axes.plot(places[kept], heights[kept], color=one.colour, linestyle=one.dash, linewidth=one.width, marker=marker)
+        for where, shape in events(seed):
             draw_event(axes, places[where], heights[where], shape, one.colour)
 
 

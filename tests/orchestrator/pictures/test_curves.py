@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from lm.record import Evaluation
-from orchestrator.report.curves import VariantCurves, draw_overview, draw_variants, learning, panels, series
+from lm.record import Evaluation, curve_table
+from orchestrator.curve import Curve, curve_of
+from orchestrator.pictures.drawing import draw_overview, draw_variants, learning, panels, series
+from orchestrator.pictures.shown import VariantCurves
 from tests.factories import FULL, make_curve
 
 
@@ -24,16 +26,17 @@ def variant(name: str, *lasts: float, epochs: int | None = None, complete: bool 
     seeds = [make_curve(FULL, last, noise=k) for k, last in enumerate(lasts)]
     if epochs is not None:
         seeds[-1] = seeds[-1][:epochs]
-    return VariantCurves(name, name == "full", complete, tuple(map(tuple, seeds)))
+    return VariantCurves(name, name == "full", complete, tuple(map(curve, seeds)))
 
 
-def flat(perplexity: float, epochs: int = 8) -> tuple[Evaluation, ...]:
-    point = make_curve(FULL, perplexity, epochs=1)[0]
-    nats = math.log(perplexity)
-    return tuple(
-        dataclasses.replace(point, epoch=epoch, seconds=10.0 * epoch, valid_nats_per_token=nats)
-        for epoch in range(1, epochs + 1)
-    )
+def curve(points: Sequence[Evaluation]) -> Curve:
+    return curve_of(curve_table(points))
+
+
+def flat(perplexity: float, epochs: int = 8) -> Curve:
+    epoch = np.arange(1, epochs + 1)
+    nats = np.full(epochs, math.log(perplexity))
+    return Curve(epoch, 10.0 * epoch, nats, np.zeros(epochs, dtype=bool), np.full(epochs, "train"))
 
 
 def test_the_same_curves_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
@@ -82,8 +85,8 @@ def test_a_variant_that_is_never_seen_is_named(tmp_path: Path) -> None:
     assert written == [("lost", "above the picture")]
 
 
-def seconds_apart(seed: Sequence[Evaluation], factor: float) -> tuple[Evaluation, ...]:
-    return tuple(dataclasses.replace(point, seconds=point.seconds * factor) for point in seed)
+def seconds_apart(seed: Curve, factor: float) -> Curve:
+    return dataclasses.replace(seed, seconds=seed.seconds * factor)
 
 
 def test_one_ruin_among_many_does_not_set_the_range(tmp_path: Path) -> None:
@@ -100,15 +103,14 @@ def test_the_mean_ends_where_the_first_seed_ends() -> None:
     band = series.band(full.seeds, "epoch")
     assert band is not None
     assert band.across.tolist() == [1, 2, 3, 4, 5]
-    first, second = (seed[2].valid_nats_per_token for seed in full.seeds)
+    first, second = (float(seed.valid_nats_per_token[2]) for seed in full.seeds)
     assert band.mean[2] == pytest.approx(math.exp((first + second) / 2))
     assert (band.low[2], band.high[2]) == pytest.approx(tuple(sorted((math.exp(first), math.exp(second)))))
 
 
 def test_seconds_are_averaged_where_all_seeds_have_them() -> None:
-    steep = tuple(
-        dataclasses.replace(point, valid_nats_per_token=5.0 - 0.1 * point.epoch) for point in flat(60.0, epochs=8)
-    )
+    level = flat(60.0, epochs=8)
+    steep = dataclasses.replace(level, valid_nats_per_token=5.0 - 0.1 * level.epoch)
     band = series.band([steep, seconds_apart(steep, 2.0)], "seconds")
     assert band is not None
     assert (band.across[0], band.across[-1]) == (20.0, 80.0)
@@ -125,20 +127,17 @@ def test_seeds_that_share_no_second_have_no_mean_but_can_be_drawn(tmp_path: Path
 
 def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_path: Path) -> None:
     seed = make_curve(FULL, 60.0)
-    assert [(point.epoch, marker) for point, marker in series.events(seed)] == [(9, "o"), (13, "D")]
+    assert list(series.events(curve(seed))) == [(8, "o"), (12, "D")]
     with mock.patch.object(learning, "draw_event", side_effect=learning.draw_event) as draw_event:
-        draw_overview(tmp_path, [VariantCurves("full", True, True, (tuple(seed),))], None)
+        draw_overview(tmp_path, [VariantCurves("full", True, True, (curve(seed),))], None)
     drawn = [call.args[1:] for call in draw_event.call_args_list]
     assert [(across, marker) for across, _, marker, _ in drawn] == [(9, "o"), (13, "D"), (90, "o"), (130, "D")]
     assert [height for _, height, _, _ in drawn] == pytest.approx([seed[k].valid_perplexity for k in (8, 12)] * 2)
 
 
 def test_a_leg_is_no_fine_tuning() -> None:
-    seed = [
-        dataclasses.replace(point, stage=stage)
-        for point, stage in zip(flat(60.0, 3), ("train", "train-2", "finetune-1"), strict=True)
-    ]
-    assert [(point.stage, marker) for point, marker in series.events(seed)] == [("train-2", "P"), ("finetune-1", "D")]
+    seed = dataclasses.replace(flat(60.0, 3), stage=np.array(["train", "train-2", "finetune-1"]))
+    assert list(series.events(seed)) == [(1, "P"), (2, "D")]
 
 
 def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tmp_path: Path) -> None:
@@ -186,8 +185,9 @@ def test_a_seed_looks_the_same_in_every_panel(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ill", [math.nan, math.inf, 1e6])
 def test_losses_that_are_no_number_or_overflow_are_drawn_as_far_as_they_go(tmp_path: Path, ill: float) -> None:
     good = flat(60.0)
-    bad = (*good[:3], dataclasses.replace(good[3], valid_nats_per_token=ill))
-    all_bad = tuple(dataclasses.replace(point, valid_nats_per_token=ill) for point in good)
+    bad = flat(60.0, epochs=4)
+    bad.valid_nats_per_token[3] = ill
+    all_bad = dataclasses.replace(good, valid_nats_per_token=np.full(8, ill))
     variants = [
         VariantCurves("full", True, True, (good, bad), (1, 2)),
         VariantCurves("lost", False, False, (all_bad,), (1,)),
@@ -218,7 +218,7 @@ def test_names_are_literal_text(tmp_path: Path) -> None:
 def test_neither_pyplot_nor_a_report_without_pictures_is_imported() -> None:
     code = (
         "import sys; import orchestrator.report.page; assert 'matplotlib' not in sys.modules; "
-        "import orchestrator.report.curves; assert 'matplotlib.pyplot' not in sys.modules; "
+        "import orchestrator.pictures.drawing; assert 'matplotlib.pyplot' not in sys.modules; "
         "assert not {'torch', 'ray', 'mlflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
@@ -13,6 +13,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 from lm.files import atomic
@@ -39,6 +41,24 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         figure.set_layout_engine(None)  # with an engine of any kind, even "none", it is drawn twice
     with atomic(folder / f"{name}.svg") as path:
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def place(figure: Figure, left: float, right: float, above: float, below: float) -> None:
+    """Leave so many inches around all panels. By hand: to find them itself, matplotlib measures every letter twice."""
+    width, height = figure.get_size_inches()
+    figure.subplots_adjust(left / width, below / height, 1 - right / width, 1 - above / height)
+
+
+def width_of(texts: Iterable[str], size: float) -> float:
+    """The inches that the longest line of some texts takes, in letters of so many points."""
+    letters = FontProperties(size=size)
+    lines = [line for text in texts for line in text.splitlines()]
+    return max(text_to_path.get_text_width_height_descent(line, letters, ismath=False)[0] for line in lines) / 72
+
+
+def legend_height(entries: int, columns: int, title: bool = False) -> float:
+    """The inches that a legend of small letters takes."""
+    return 0.165 * (math.ceil(entries / columns) + title) + 0.12 if entries else 0.0
 
 
 def ticks(low: float, high: float) -> list[float]:

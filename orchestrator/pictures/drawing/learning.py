@@ -14,13 +14,12 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.report.colours import COLOURS, GREY
-from orchestrator.report.curves.look import look, plain, save, ticks
-from orchestrator.report.curves.series import (
+from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, ticks, width_of
+from orchestrator.pictures.drawing.series import (
     DASHES,
     Across,
     Line,
-    VariantCurves,
     Window,
     band,
     cut_sentence,
@@ -31,6 +30,7 @@ from orchestrator.report.curves.series import (
     points,
     window,
 )
+from orchestrator.pictures.shown import VariantCurves
 from orchestrator.wording import listed, number
 
 MOST_COLOURED = 8
@@ -54,10 +54,13 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
     shown = window(seen, published)
     ordered = sorted(seen, key=lowest_perplexity, reverse=True)
     lines = _lines(ordered, _told_apart(ordered, shown))
-    size, unit = _unit(max(seed[-1].seconds for variant in seen for seed in variant.seeds))
+    size, unit = _unit(max(seed.seconds[-1] for variant in seen for seed in variant.seeds))
     with look():
-        figure = Figure(figsize=(8.6, 4.3 + 0.11 * len(lines)), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
+        keys, handles = _keys(ordered, published), _handles(ordered, lines)
+        above, below = 0.1 + legend_height(len(keys), 5), 0.5 + legend_height(len(handles), 2, title=True)
+        figure = Figure(figsize=(8.6, 2.9 + above + below))
+        left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.06})
+        place(figure, 0.36 + width_of([f"{tick:g}" for tick in ticks(shown.low, shown.high)], 9), 0.12, above, below)
         _draw_panel(left, ordered, lines, "epoch")
         _draw_panel(right, ordered, lines, "seconds")
         for axes in (left, right):
@@ -73,15 +76,11 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
             FixedLocator([size * tick for tick in MaxNLocator(6).tick_values(0, right.get_xlim()[1] / size)])
         )
         left.set_ylabel("validation perplexity (log scale)")
-        keys = _keys(ordered, published)
         if keys:
-            figure.legend(handles=keys, loc="outside upper center", ncols=5, fontsize=8)
-        handles = [_handle(variant, lines) for variant in ordered if variant.name in lines]
-        if len(lines) < len(ordered):
-            label = f"{len(ordered) - len(lines)} other variants"
-            handles.append(Line2D([], [], color=_PALE, linewidth=0.8, label=label))
+            figure.legend(handles=keys, loc="upper center", ncols=5, fontsize=8, borderaxespad=0.2)
         title = "lowest point, mean over seeds"
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, title=title, fontsize=8, handlelength=3)
+        how = {"ncols": 2, "fontsize": 8, "handlelength": 3, "borderaxespad": 0.2}
+        figure.legend(handles=handles, loc="lower center", title=title, **how)
         save(figure, folder, "overview")
     sentences = [cut_sentence(shown, [variant.name for variant in seen if is_above(variant, shown)])]
     if len(lines) < len(ordered):
@@ -158,8 +157,7 @@ def _draw_panel(axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str
             places, heights = points(seed, across)
             if middle is None or (several and len(ordered) <= _FEW):
                 axes.plot(places, heights, color=one.colour, linewidth=0.6, alpha=0.55)
-            for point, marker in events(seed):
-                k = seed.index(point)
+            for k, marker in events(seed):
                 height = heights[k]
                 if middle is not None and middle.across[0] <= places[k] <= middle.across[-1]:
                     height = float(np.exp(np.interp(places[k], middle.across, np.log(middle.mean))))
@@ -224,6 +222,14 @@ def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Li
         label = f"published, {name}: {published:g}"
         keys.append(Line2D([], [], color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label))
     return keys
+
+
+def _handles(ordered: Sequence[VariantCurves], lines: Mapping[str, Line]) -> list[Line2D]:
+    handles = [_handle(variant, lines) for variant in ordered if variant.name in lines]
+    if len(lines) < len(ordered):
+        label = f"{len(ordered) - len(lines)} other variants"
+        handles.append(Line2D([], [], color=_PALE, linewidth=0.8, label=label))
+    return handles
 
 
 def _handle(variant: VariantCurves, lines: Mapping[str, Line]) -> Line2D:

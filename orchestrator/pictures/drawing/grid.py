@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from orchestrator.report.curves.look import wrapped
+from orchestrator.pictures.drawing.look import wrapped
 
 MOST_PANELS = 24
 _WIDTH, _RIGHT, _BELOW, _BETWEEN = 8.6, 0.12, 0.55, 0.16

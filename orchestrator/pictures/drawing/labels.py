@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
-from orchestrator.report.colours import GREY
-from orchestrator.report.head_tables import Reach
+from orchestrator.pictures.colours import GREY
+from orchestrator.pictures.shown import Reach
 
 _LABEL_SIZE = 8
 _NEAR = 9.0

@@ -12,18 +12,9 @@ import matplotlib as mpl
 import pytest
 from matplotlib.axes import Axes
 
-from orchestrator.report.colours import HELPS, HURTS
-from orchestrator.report.curves import (
-    ForestRow,
-    FrequencyRow,
-    PositionRow,
-    change,
-    draw_forest,
-    draw_frequency,
-    draw_position,
-    forest,
-    look,
-)
+from orchestrator.pictures.colours import HELPS, HURTS
+from orchestrator.pictures.drawing import change, draw_forest, draw_frequency, draw_position, forest, look
+from orchestrator.pictures.shown import ForestRow, FrequencyRow, PositionRow
 
 MARGIN = 0.005
 LABELS = ("0", "1–9", "10–99", "100–999", "1,000–9,999", "10,000+")

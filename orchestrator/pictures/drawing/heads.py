@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.report.colours import COLOURS, GREY
-from orchestrator.report.curves.labels import label_points
-from orchestrator.report.curves.look import figure_of, look, plain, save, ticks
-from orchestrator.report.head_tables import HeadRow, Reach
+from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.drawing.labels import label_points
+from orchestrator.pictures.drawing.look import figure_of, look, plain, save, ticks
+from orchestrator.pictures.shown import HeadPoint, Reach
 from orchestrator.wording import listed
 
 MOST_NAMED = 7
@@ -34,14 +34,14 @@ _TALLEST = 8.0
 _RING = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "markeredgecolor": "black", "linestyle": "none"}
 
 
-def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | None:
+def draw_heads(folder: Path, rows: Sequence[HeadPoint], baseline: str) -> str | None:
     """Write `heads.svg`: two panels, a point a variant, a bar from its lowest seed to its highest.
 
     Returns a sentence on the variants that lie above the picture, None where there are none.
     """
     ranked = sorted(rows, key=lambda row: row.test_perplexity.mean)
     numbered = len(ranked) > MOST_NAMED
-    labels = [str(rank) if numbered else plain(row.variant, 30) for rank, row in enumerate(ranked, 1)]
+    labels = [str(rank) if numbered else plain(row.name, 30) for rank, row in enumerate(ranked, 1)]
     heights = _heights(ranked)
     above = [row for row, height in zip(ranked, heights, strict=True) if height.mean < row.test_perplexity.mean]
     with look():
@@ -64,11 +64,11 @@ def draw_heads(folder: Path, rows: Sequence[HeadRow], baseline: str) -> str | No
         label_points(left, labels, list(zip(parameters, heights, strict=True)))
         label_points(right, labels, [(row.train_seconds, height) for row, height in zip(ranked, heights, strict=True)])
         save(figure, folder, "heads")
-    names = listed([f"{row.variant} ({figure_of(row.test_perplexity.mean)})" for row in above])
+    names = listed([f"{row.name} ({figure_of(row.test_perplexity.mean)})" for row in above])
     return f"Above the top of the picture, where arrows point: {names}." if above else None
 
 
-def _heights(rows: Sequence[HeadRow]) -> list[Reach]:
+def _heights(rows: Sequence[HeadPoint]) -> list[Reach]:
     """Where the rows stand: at their perplexity, but a few that lie far above the others at the top, below an arrow."""
     highest = _TALLEST * min(row.test_perplexity.mean for row in rows)
     inside = [row.test_perplexity for row in rows if row.test_perplexity.mean <= highest]
@@ -80,13 +80,13 @@ def _heights(rows: Sequence[HeadRow]) -> list[Reach]:
     return [row.test_perplexity if row.test_perplexity.mean <= highest else edge for row in rows]
 
 
-def _draw_point(axes: Axes, row: HeadRow, place: Reach, here: Reach, baseline: str) -> None:
+def _draw_point(axes: Axes, row: HeadPoint, place: Reach, here: Reach, baseline: str) -> None:
     marker, colour = MARKERS[row.kind]
     bar = {"color": colour, "linewidth": 1.3, "solid_capstyle": "butt", "zorder": 2}
     axes.plot([place.mean, place.mean], [here.low, here.high], **bar)  # type: ignore[arg-type]
     axes.plot([place.low, place.high], [here.mean, here.mean], **bar)  # type: ignore[arg-type]
     cut = here.mean < row.test_perplexity.mean
-    if row.variant == baseline:
+    if row.name == baseline:
         axes.plot(place.mean, here.mean, **_RING)  # type: ignore[arg-type]
         if not cut:
             axes.axhline(here.mean, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
@@ -101,18 +101,18 @@ def _shape(marker: str, colour: str) -> dict[str, object]:
     return {"marker": marker, "markersize": 7.5, "markerfacecolor": colour, "linestyle": "none", **edge}
 
 
-def _keys(rows: Sequence[HeadRow], labels: Sequence[str] | None, baseline: str) -> list[Line2D]:
+def _keys(rows: Sequence[HeadPoint], labels: Sequence[str] | None, baseline: str) -> list[Line2D]:
     """The legend: numbers with their names, or the kinds of head; and how the baseline is marked."""
     keys = [
-        Line2D([], [], label=f"baseline: {plain(row.variant, 24)}", **_RING)  # type: ignore[arg-type]
+        Line2D([], [], label=f"baseline: {plain(row.name, 24)}", **_RING)  # type: ignore[arg-type]
         for row in rows
-        if row.variant == baseline
+        if row.name == baseline
     ]
     if labels is None:
         kinds = [kind for kind in MARKERS if any(row.kind == kind for row in rows)]
         named = [(kind, kind) for kind in kinds if len(kinds) > 1]
     else:
-        named = [(row.kind, f"{label}  {plain(row.variant, 30)}") for row, label in zip(rows, labels, strict=True)]
+        named = [(row.kind, f"{label}  {plain(row.name, 30)}") for row, label in zip(rows, labels, strict=True)]
     return keys + [Line2D([], [], label=label, **_shape(*MARKERS[kind])) for kind, label in named]  # type: ignore[arg-type]
 
 
