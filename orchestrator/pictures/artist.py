@@ -46,9 +46,9 @@ class _Artist:
     """
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(path for path in sys.path if path)
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # where we find modules, and nowhere else: -P
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.pictures.drawing"],
+            [sys.executable, "-P", "-m", "orchestrator.pictures.drawing"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": paths},
