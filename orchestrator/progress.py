@@ -69,6 +69,8 @@ class Progress:
                 refresh_per_second=_FRAMES_A_SECOND,
             )
             self._live.start()
+        elif self._counts["waiting"]:
+            self._say(self.summary())  # workers take some seconds to start, and say nothing meanwhile
         return self
 
     def __exit__(

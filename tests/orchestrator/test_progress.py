@@ -55,7 +55,8 @@ def test_plain_lines_at_start_while_it_runs_and_at_the_end() -> None:
         progress.settled(one, record(one))
         progress.started(two)
         progress.settled(two, record(two, "failed", "Traceback\n  ...\nCorpusError: no such folder"))
-    said = lines(out)
+    first, *said = lines(out)
+    assert first == "0 done, 2 waiting; time left: unknown"
     assert said[0] == "without [weight]-drop, seed 1: started"
     assert said[1] == "without [weight]-drop, seed 1: train, epoch 1/3, validation perplexity 735.10, 700 tokens/s"
     ended = "without [weight]-drop, seed 1: complete, perplexity 90.00 validation, 80.00 test"
