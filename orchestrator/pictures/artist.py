@@ -46,7 +46,9 @@ class _Artist:
     """
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # where we find modules, and nowhere else: -P
+        paths = os.pathsep.join(
+            path or str(Path.cwd()) for path in sys.path
+        )  # where we find modules, and nowhere else: -P
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "orchestrator.pictures.drawing"],
             stdin=subprocess.PIPE,

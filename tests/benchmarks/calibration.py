@@ -59,10 +59,10 @@ class Setting:
     variants: int = VARIANTS
 
 
-def _one(ratio: float, place: int) -> Callable[[np.random.Generator, int], Array]:
+def _some(ratio: float, *places: int) -> Callable[[np.random.Generator, int], Array]:
     def ratios(rng: np.random.Generator, count: int) -> Array:
         found = np.ones(count)
-        found[place] = ratio
+        found[list(places)] = ratio
         return found
 
     return ratios
@@ -76,11 +76,12 @@ SETTINGS = (
     Setting("normal, one deviation"),
     Setting("deviations differ up to 4-fold", _spread(4.0)),
     Setting("deviations differ up to 10-fold", _spread(10.0)),
-    Setting("one variant has 5 times the noise", _one(5.0, 3)),
-    Setting("one variant has 20 times the noise", _one(20.0, 3)),
-    Setting("the baseline has 3 times the noise", _one(3.0, 0)),
-    Setting("the baseline has 20 times the noise", _one(20.0, 0)),
-    Setting("the baseline has a third of the noise", _one(1 / 3, 0)),
+    Setting("one variant has 5 times the noise", _some(5.0, 3)),
+    Setting("one variant has 20 times the noise", _some(20.0, 3)),
+    Setting("three variants have 50 times the noise", _some(50.0, 2, 4, 6)),
+    Setting("the baseline has 3 times the noise", _some(3.0, 0)),
+    Setting("the baseline has 20 times the noise", _some(20.0, 0)),
+    Setting("the baseline has a third of the noise", _some(1 / 3, 0)),
     Setting("heavy tails (t, 3 degrees)", heavy=True),
     Setting("heavy tails, up to 4-fold", _spread(4.0), heavy=True),
     Setting("correlated tokens", text_correlation=0.8),
@@ -88,10 +89,10 @@ SETTINGS = (
     Setting("seeds correlate (0.7)", seed_correlation=0.7),
     Setting("seeds of five variants correlate (0.9)", seed_correlation=0.9, correlated=5),
     Setting("a baseline and one variant", variants=2),
-    Setting("the same, one has 5 times the noise", _one(5.0, 1), variants=2),
+    Setting("the same, one has 5 times the noise", _some(5.0, 1), variants=2),
     Setting("a baseline and three variants", variants=4),
-    Setting("the same, one has 5 times the noise", _one(5.0, 1), variants=4),
-    Setting("the same, the baseline has 5 times", _one(5.0, 0), variants=4),
+    Setting("the same, one has 5 times the noise", _some(5.0, 1), variants=4),
+    Setting("the same, the baseline has 5 times", _some(5.0, 0), variants=4),
 )
 
 
