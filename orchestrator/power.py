@@ -20,7 +20,7 @@ MOST_FURTHER = 100
 
 @dataclass(frozen=True)
 class Further:
-    """How many more seeds, of variant and baseline alike, would decide; None for more than `MOST_FURTHER`.
+    """How many more seeds, of each group alike, would decide; None for more than `MOST_FURTHER`.
 
     No number would where another test text could turn the difference: the text is `short` where that is so at the
     lower limit of its noise too, `perhaps short` where it is so at the noise as it is estimated.
@@ -31,23 +31,29 @@ class Further:
 
 
 def further_seeds(
-    nats: float, pair: Sequence[tuple[Deviation, int]], text: tuple[float, float], errors: Errors, margin_nats: float
+    nats: float,
+    groups: Sequence[tuple[float, Deviation, int]],
+    text: tuple[float, float],
+    errors: Errors,
+    margin_nats: float,
 ) -> Further:
     """The fewest further seeds after which a verdict comes with probability `WANTED`, were the estimates the truth.
 
-    `pair` is the variant's and the baseline's deviation and number of seeds; `text` the text's standard error, and the
-    share of its variance that belongs to single seeds; `errors` what the comparison may err.
+    `groups` are the weight of each in the difference, its deviation and its number of seeds; `text` the text's standard
+    error, and the share of its variance that belongs to single seeds; `errors` what the comparison may err.
     A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
     seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
     noisy as the other, so many decide less often. The noise of the text is not known well: its lower limit is that of
     95%.
     """
     more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
-    parts = [(known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for known, n in pair]
+    parts = [
+        (weight**2 * known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for weight, known, n in groups
+    ]
     seeds_M = sum(variance_M for variance_M, _ in parts)
     degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
     text_error, share = text
-    fewest = min(n for _, n in pair)
+    fewest = min(n for _, _, n in groups)
 
     def enough_M(whole: float) -> NDArray[np.bool_]:
         """Whether so many seeds are enough, if the text's variance is `whole` times what it is estimated to be."""

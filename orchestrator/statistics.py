@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Literal
 
@@ -54,7 +54,8 @@ class Contrast:
 
     Without an interval `reason` says why. The standard errors are those of seeds, from averaged deviations also where
     a lone comparison decides the interval, and of the text, None where losses by token are not at hand;
-    `of_single_seeds` is the share of its variance that more seeds lessen.
+    `of_single_seeds` is the share of its variance that more seeds lessen. `further` is what would decide it, None where
+    it is decided or has no interval.
     """
 
     nats: float | None
@@ -63,6 +64,7 @@ class Contrast:
     seed_error: float | None = None
     text_error: float | None = None
     of_single_seeds: float = 0.0
+    further: Further | None = None
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,14 @@ class Comparison:
 
 
 def contrasts(
-    groups: Mapping[str, Losses], coefficients: Mapping[str, Mapping[str, float]], level: float = 1 - LEVEL_OF_ERROR
+    groups: Mapping[str, Losses],
+    coefficients: Mapping[str, Mapping[str, float]],
+    level: float = 1 - LEVEL_OF_ERROR,
+    margin: float = 0.0,
 ) -> Contrasts:
     """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives each one's weights by group.
+
+    A contrast is decided where its interval excludes zero or lies within the `margin`, a share of perplexity.
 
     The intervals cover all true contrasts together with probability `level`. Each adds the two noises of its groups
     (`orchestrator.noise`) in quadrature, each times its own t (Zou and Donner 2008, "Construction of confidence limits
@@ -162,7 +169,13 @@ def contrasts(
     noise = Noise(every, _together(weighed, known, judged), has_text)
     errors = Errors.of(level, len(judged))
     for name, weights in judged.items():
-        found[name] = _judged(float(found[name].nats or 0.0), weights, weighed, noise, errors)
+        contrast = _judged(float(found[name].nats or 0.0), weights, weighed, noise, errors)
+        if _verdict(contrast.interval, margin) == "not decided":
+            parts = [(weight, noise.deviations[group], weighed[group].nats.size) for group, weight in weights.items()]
+            text = contrast.text_error or 0.0, contrast.of_single_seeds
+            further = further_seeds(contrast.nats or 0.0, parts, text, errors, math.log1p(margin))
+            contrast = replace(contrast, further=further)
+        found[name] = contrast
     return Contrasts(found, noise, len(judged), level)
 
 
@@ -178,19 +191,20 @@ def compare(
     """
     names = {name: f"variant {name}" for name in variants}  # no variant's name can be the baseline's here
     groups = {"": baseline} | {names[name]: losses for name, losses in variants.items()}
-    result = contrasts(groups, {name: {names[name]: 1.0, "": -1.0} for name in variants}, level)
+    result = contrasts(groups, {name: {names[name]: 1.0, "": -1.0} for name in variants}, level, margin)
     effects = {}
     for name, contrast in result.found.items():
         assert contrast.nats is not None, "no group is missing"
         verdict = _verdict(contrast.interval, margin)
-        further = None
-        if verdict == "not decided" and contrast.interval is not None and result.noise is not None:
-            pair = [(result.noise.deviations[group], groups[group].nats.size) for group in (names[name], "")]
-            text = contrast.text_error or 0.0, contrast.of_single_seeds
-            further = further_seeds(contrast.nats, pair, text, Errors.of(level, result.intervals), math.log1p(margin))
         reason = IDENTICAL if contrast.reason == NO_DIFFERENCE else contrast.reason
         effects[name] = Effect(
-            contrast.nats, contrast.interval, verdict, reason, contrast.seed_error, contrast.text_error, further
+            contrast.nats,
+            contrast.interval,
+            verdict,
+            reason,
+            contrast.seed_error,
+            contrast.text_error,
+            contrast.further,
         )
     return Comparison(float(baseline.nats.mean()), effects, result.noise, result.intervals, level, margin)
 

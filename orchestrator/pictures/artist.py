@@ -46,9 +46,8 @@ class _Artist:
     """
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(
-            path or str(Path.cwd()) for path in sys.path
-        )  # where we find modules, and nowhere else: -P
+        # It finds modules where we do, and nowhere else (-P).
+        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "orchestrator.pictures.drawing"],
             stdin=subprocess.PIPE,

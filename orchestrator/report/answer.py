@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
+
+import numpy as np
 
 from lm.record import opened
-from orchestrator.comparison import OTHER_BUDGET
-from orchestrator.noise import BLOCKS, WAVES, Correlation
+from orchestrator.comparison import OTHER_BUDGET, is_adaptive
+from orchestrator.curve import curve_of
+from orchestrator.noise import BLOCKS, WAVES, Correlation, Deviation
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.power import MOST_FURTHER, Further
+from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.tables import AblationRow
 from orchestrator.statistics import (
     IDENTICAL,
@@ -16,7 +21,7 @@ from orchestrator.statistics import (
     NO_NOISE,
     ONE_SEED,
     Comparison,
-    Verdict,
+    Effect,
     perplexity_change,
     rate_interval,
 )
@@ -24,18 +29,33 @@ from orchestrator.wording import Markdown, counted, difference_decimals, escape,
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
+_NOISY = 10.0
+_SAME_SIZE = 0.1
+"""Models that differ by less than this share of their parameters are of one size."""
 _LISTED = 8
 """So many variants of one verdict are listed; of more, their number and the range of their differences."""
 
 
 def answer(
-    rows: Sequence[AblationRow], comparison: Comparison | None, scale: str, baseline: str, tuning: Sequence[int] = ()
+    rows: Sequence[AblationRow],
+    comparison: Comparison | None,
+    scale: str,
+    baseline: str,
+    tuning: Sequence[int] = (),
+    hardly_chosen: Sequence[str] = (),
+    interactions: Sequence[InteractionRow] = (),
 ) -> Markdown:
-    """One sentence that the numbers support, and nothing more; `tuning` is how many trials tuned each variant."""
-    sentence, tuned = _answer(rows, comparison, baseline), ""
+    """One sentence that the numbers support, and nothing more.
+
+    `tuning` is how many trials tuned each variant, `hardly_chosen` are those whose values one complete trial chose.
+    """
+    sentence, tuned = "; ".join([_answer(rows, comparison, baseline), *_contrasts(interactions)]), ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)
-        tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each, "
+        named = listed([f"“{escape(name)}”" for name in hardly_chosen])
+        alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
+        tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each"
+        tuned += f" (of those of {alone} a single one ran to its end), " if alone else ", "
     return Markdown(f"At scale {escape(scale)}, {tuned}{sentence}.")
 
 
@@ -76,17 +96,23 @@ def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
         return Markdown("adaptive, not compared")
     if row.effect is None:
         why = "no seed is complete" if row.complete == 0 else f"{escape(baseline)} is not complete"
-        return Markdown(f"not decided ({why})")
-    verdict = verdict_in_words(row.effect.verdict, margin)
+        return Markdown(f"no verdict ({why})")
+    verdict = verdict_in_words(row.effect, margin)
     if row.effect.verdict != "not decided":
         return Markdown(f"**{verdict}**")
-    why = row.effect.reason or _what_would_decide(row.effect.further)
+    why = row.effect.reason or what_would_decide(row.effect.further)
     return Markdown(f"{verdict} ({why})" if why else verdict)
 
 
-def verdict_in_words(verdict: Verdict, margin: float) -> str:
-    """A verdict with its margin: `no effect larger than 0.5%`."""
-    return f"no effect larger than {100 * margin:.3g}%" if verdict == "equivalent" else verdict
+def verdict_in_words(effect: Effect, margin: float) -> str:
+    """A verdict with its margin, `no effect larger than 0.5%`; `no verdict` where there is a reason for none."""
+    if effect.reason is not None:
+        return "no verdict"
+    return _no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
+
+
+def _no_effect(margin: float) -> str:
+    return f"no effect larger than {100 * margin:.3g}%"
 
 
 def level_in_words(comparison: Comparison | None) -> str:
@@ -106,13 +132,18 @@ def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markd
     )
 
 
-def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
-    """What the intervals cover and assume, in figures; why there are none where there are none."""
+def noise_sentence(comparison: Comparison | None, baseline: str, searched: bool) -> Markdown:
+    """What the intervals cover and assume, in figures; why there are none where there are none.
+
+    `searched`: some variant has values that a search found.
+    """
     noise, intervals = (comparison.noise, comparison.intervals) if comparison else (None, 0)
     if noise is None:
         return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
     own = [known.own for known in noise.deviations.values()]
-    low, high = map(_percent, (min(own), max(own)))
+    ends = dict.fromkeys(map(_percent, (min(own), max(own))))
+    shared = f", their level shared out over {intervals} compared variants (Šidák)" if intervals > 1 else ""
+    found = " The values that a search found are taken as given: what another search would find is in no interval."
     covered = (
         "They cover two noises, that of another training run (the seeds) and that of another test text (the "
         f"{WAVES} slowest cosine waves of a difference along {BLOCKS} blocks of it; Lazarus et al. 2018)."
@@ -121,12 +152,24 @@ def noise_sentence(comparison: Comparison | None, baseline: str) -> Markdown:
         f"losses by token, or the text has fewer than {BLOCKS} tokens."
     )
     return Markdown(
-        f"The intervals are Student's t, their level shared out over {counted(intervals, 'compared variant')} "
-        f"(Šidák). {covered} Seeds are taken as normal; a variant's deviation is its own, averaged with that of the "
-        "others, which count as one more seed (Smyth 2004); but no interval takes the seeds' noise as less than a lone "
-        "comparison would from the deviations of its own variants (after Welch 1938, with fewer degrees of freedom). "
-        f"The own deviations lie between {low} and {high} of "
-        f"perplexity.{_pairing(noise.correlation)}"
+        f"The intervals are Student's t{shared}. {covered}{found * searched} Seeds are taken as normal; a variant's "
+        "deviation is its own, averaged with that of the others, which count as one more seed (Smyth 2004); but "
+        "no interval takes the seeds' noise as less than a lone comparison would from the deviations of its own "
+        "variants (after Welch 1938, with fewer degrees of freedom). The own deviations are "
+        f"{' to '.join(ends)} of perplexity.{_noisiest(noise.deviations)}{_pairing(noise.correlation)}"
+    )
+
+
+def _noisiest(deviations: Mapping[str, Deviation]) -> str:
+    """Who widens the intervals of all, where somebody does."""
+    own = {name: known.own for name, known in deviations.items()}
+    most, middle = max(own, key=lambda name: own[name]), median(own.values())
+    if own[most] < _NOISY * middle:
+        return ""
+    who = "the baseline" if most == "" else escape(most.removeprefix("variant "))
+    return (
+        f" One of them, that of {who}, is more than {_NOISY:g} times the middle one and widens all intervals: with few "
+        "seeds nobody can tell a quiet variant from a noisy one whose seeds happen to lie close."
     )
 
 
@@ -160,6 +203,37 @@ def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown
     )
 
 
+def averaging_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """Where NT-ASGD's trigger fired before fine-tuning, unless it did in every trial that has one.
+
+    It is a threshold on a noisy loss: whether it fires can differ between variants, and between seeds of one.
+    """
+    fired = {
+        variant: [_has_averaged(outcome) for outcome in group if outcome.final]
+        for variant, group in outcomes.items()
+        if group[0].trial.spec.optimizer.kind == "nt_asgd" and not is_adaptive(group)
+    }
+    trials = [one for each in fired.values() for one in each]
+    if all(trials):
+        return Markdown("")
+    if not any(trials):
+        return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
+    every = [escape(variant) for variant, each in fired.items() if each and all(each)]
+    some = [
+        f"{sum(one)} of {len(one)} seeds of {escape(name)}" for name, one in fired.items() if 0 < sum(one) < len(one)
+    ]
+    where = listed([*([f"every seed of {listed(every)}"] if every else []), *some])
+    return Markdown(
+        f"**NT-ASGD began to average in {sum(trials)} of {len(trials)} trials** before fine-tuning: in {where}. Where "
+        "one did and another did not, their difference is that of averaging too."
+    )
+
+
+def _has_averaged(outcome: Outcome) -> bool:
+    curve = curve_of(outcome.curve)
+    return bool((curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any())
+
+
 def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline: str) -> str:
     base = next(row for row in rows if row.variant == baseline)
     name = escape(baseline)
@@ -177,17 +251,17 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
             f"{name} reaches test perplexity {test} ({counted(base.complete, 'seed')}), and nothing is compared with it"
         )
     level = level_in_words(comparison)
-    parts = [*_decided(others, baseline, level), *_equivalent(others, comparison.margin)]
+    parts = [*_decided(others, base, level), *_equivalent(others, comparison.margin)]
     parts += _undecided(others, baseline, level)
     return "; ".join(parts)
 
 
-def _decided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
+def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list[str]:
     def names(verdict: str) -> str:
         found = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         found.sort(key=lambda row: abs(row.effect.nats if row.effect else 0.0), reverse=True)
         if len(found) <= _LISTED:
-            return listed([f"{escape(row.variant)} ({_rounded(row)})" for row in found])
+            return listed([f"{escape(row.variant)} ({_rounded(row)}{_size(row, base)})" for row in found])
         ends = (f"{_rounded(row)} with {escape(row.variant)}" for row in (found[-1], found[0]))
         return f"{len(found)} changes (from {' to '.join(ends)})"
 
@@ -196,9 +270,19 @@ def _decided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str
     if not parts:
         return []
     return [
-        f"test perplexity is {' and '.join(parts)} than with {escape(baseline)} "
-        f"({level} simultaneous intervals over {_seeds(rows)} exclude zero)"
+        f"test perplexity is {' and '.join(parts)} than with {escape(base.variant)} "
+        f"({level} {_intervals(rows)} over {_seeds(rows)})"
     ]
+
+
+def _size(row: AblationRow, base: AblationRow) -> str:
+    """How much larger or smaller the model is, where that may be what makes the difference."""
+    ratio = row.parameters / base.parameters
+    return "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
+
+
+def _intervals(rows: Sequence[AblationRow]) -> str:
+    return "interval" if len(rows) == 1 else "simultaneous intervals"
 
 
 def _equivalent(rows: Sequence[AblationRow], margin: float) -> list[str]:
@@ -206,10 +290,10 @@ def _equivalent(rows: Sequence[AblationRow], margin: float) -> list[str]:
     if not found:
         return []
     verb = "has" if len(found) == 1 else "have"
-    return [f"{_named(found, 'other ')} {verb} {verdict_in_words('equivalent', margin)} of perplexity"]
+    return [f"{_named(found, 'other ')} {verb} {_no_effect(margin)} of perplexity"]
 
 
-def _what_would_decide(further: Further | None) -> str:
+def what_would_decide(further: Further | None) -> str:
     """How many more seeds would decide, in a few words."""
     if further is None:
         return ""
@@ -220,6 +304,21 @@ def _what_would_decide(further: Further | None) -> str:
     if further.seeds is None:
         return f"more than {MOST_FURTHER} more seeds would be needed"
     return f"about {counted(further.seeds, 'more seed')} would decide"
+
+
+def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
+    """What the design's own contrasts show, a clause a kind."""
+    clauses = []
+    for kind, noun in (("main effect", "main effect"), ("alone", "lone component"), ("interaction", "interaction")):
+        found = [row for row in rows if row.estimand.kind == kind and row.contrast.interval and not row.contrast.reason]
+        decided = [f"{escape(row.estimand.name)} {row.verdict}" for row in found if row.verdict != "not decided"]
+        if found:
+            count = (
+                f"{len(decided) or 'none'} of {counted(len(found), noun)} {'are' if len(decided) > 1 else 'is'} decided"
+            )
+            names = f" ({listed(decided)})" if 0 < len(decided) <= _LISTED else ""
+            clauses.append(count + names)
+    return clauses
 
 
 def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
@@ -233,9 +332,8 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     if (still_open := having(None)) and decided:
         parts.append(f"{_seeds(still_open)} do not decide about {_named(still_open, 'other ')}")
     elif still_open:
-        contain = "interval of {} contains" if len(still_open) == 1 else "intervals of {} contain"
-        contain = contain.format(_named(still_open))
-        parts.append(f"{_seeds(still_open)} decide nothing: the {level} simultaneous {contain} zero")
+        contain = f"of {_named(still_open)} contain{'s' * (len(still_open) == 1)} zero"
+        parts.append(f"{_seeds(still_open)} decide nothing: the {level} {_intervals(still_open)} {contain}")
     if same := having(IDENTICAL):
         parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(baseline)} in every seed")
     if single := having(ONE_SEED):

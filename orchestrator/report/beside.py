@@ -13,6 +13,7 @@ from orchestrator.report.curve_table import curves_of
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.latex import table_tex
 from orchestrator.report.tables import AblationRow
+from orchestrator.rounds import Searched
 from orchestrator.wording import listed
 
 
@@ -21,6 +22,7 @@ def write_tables(
     outcomes: Mapping[str, tuple[Outcome, ...]],
     rows: Sequence[AblationRow],
     interactions: Sequence[InteractionRow],
+    searches: Sequence[Searched],
     baseline: str,
     margin: float,
     caption: str,
@@ -32,6 +34,8 @@ def write_tables(
         write_text(folder / "measures.csv", measures)
     if interactions:
         write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions))
+    if searches:
+        write_text(folder / "searches.csv", csv_tables.searches_csv(searches))
     write_text(folder / "table.tex", table_tex(rows, baseline, margin, f"{caption}, {_corpora_and_seeds(outcomes)}"))
     if any(outcome.curve for outcome in flat(outcomes)):
         write_table(folder / "curves.parquet", curves_of(flat(outcomes)))

@@ -11,6 +11,7 @@ from orchestrator import statistics
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.tables import AblationRow
+from orchestrator.rounds import Searched
 
 
 def table_csv(rows: Iterable[AblationRow]) -> str:
@@ -94,6 +95,27 @@ def _flat_row(row: AblationRow) -> dict[str, object]:
         "published_test_perplexity": row.published_test and row.published_test.perplexity,
         "published_test_difference": row.published_difference and row.published_difference.perplexity,
     }
+
+
+def searches_csv(searches: Sequence[Searched]) -> str:
+    """A line a trial of a search, with a column for each value that some search chose; in full digits."""
+    paths = list(dict.fromkeys(path for searched in searches for path in searched.task.space))
+    return _csv(
+        [
+            {
+                "variant": searched.task.variant,
+                "trial": found.number,
+                "state": found.state,
+                "epochs": found.epochs,
+                "seconds": found.seconds,
+                "valid_nats_per_token": found.valid_nats,
+                "key": found.key,
+                **{path: found.values.get(path) for path in paths},
+            }
+            for searched in searches
+            for found in searched.found
+        ]
+    )
 
 
 def _flat_trial(outcome: Outcome) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from orchestrator.report.answer import what_would_decide
 from orchestrator.report.interaction_tables import InteractionRow, Interactions, effect_name
 from orchestrator.statistics import Interval
 from orchestrator.sweep.designs import Ablation
@@ -51,15 +52,16 @@ def _cells(row: InteractionRow, is_fraction: bool) -> dict[str, object]:
         if ends is not None and ratios is not None:
             estimate += f" [{signed(ends.low, decimals)}, {signed(ends.high, decimals)}]"
             ratio += f" [{number(ratios.low, decimals)}, {number(ratios.high, decimals)}]"
-    verdict = row.verdict
-    if verdict != "not decided":
+    why = contrast.reason or what_would_decide(contrast.further)
+    verdict = row.verdict if contrast.reason is None else "no verdict"
+    if verdict not in ("not decided", "no verdict"):
         verdict = f"**{verdict}**" + (" (or an alias does)" if aliases else "")
     return {
         "name": row.estimand.name,
         "kind": row.estimand.kind,
         "estimate": Markdown(estimate),
         "ratio": Markdown(ratio),
-        "verdict": Markdown(verdict if contrast.reason is None else f"{verdict} ({escape(contrast.reason)})"),
+        "verdict": Markdown(f"{verdict} ({escape(why)})" if why else verdict),
         "aliases": (", ".join(aliases) or "none of one or two") if is_fraction else NOTHING,
     }
 

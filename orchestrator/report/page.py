@@ -24,7 +24,7 @@ from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.picture_section import picture_section
 from orchestrator.report.plain import plain
 from orchestrator.report.provenance import provenance
-from orchestrator.report.search_section import search_section, trials_of_tuning
+from orchestrator.report.search_section import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.summary import summary, verdicts, write_summary
 from orchestrator.report.tables import (
     AblationRow,
@@ -99,7 +99,8 @@ def write_report(
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
     line = _published_line(published, baseline) if published_scale else None
-    told = answer.answer(rows, comparison, scale, baseline, trials_of_tuning(searches, list(outcomes)))
+    tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
+    told = answer.answer(rows, comparison, scale, baseline, *tuning, interactions.rows)
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
     with Pictures(folder) as pictures:
         cells: Cells = {
@@ -114,20 +115,20 @@ def write_report(
             "published_scale": published_scale,
             "published_note": _published_note(rows, published_note, published_scale),
             "published_notes": _published_notes(rows) if published_scale else [],
-            "provenance": provenance(outcomes, scale),
+            "provenance": provenance(outcomes, scale, searches, records),
             "command": fenced(command, "sh"),
             "curves": any(outcome.curve for outcome in flat(outcomes)),
             "margin": f"{100 * margin:.3g}%",
             **picture_section(outcomes, rows, comparison, baseline, pictures, line),
             **head_section(outcomes, baseline, pictures),
-            **_sentences(outcomes, comparison, baseline, looks),
+            **_sentences(outcomes, comparison, baseline, looks, bool(searches)),
             **_tables(outcomes, rows, baseline, margin),
             **interaction_section(interactions, ablation),
             **search_section(searches),
             **cost_section(outcomes, baseline),
             **_specs(outcomes, baseline),
         }
-        write_tables(folder, outcomes, rows, interactions.rows, baseline, margin, caption)
+        write_tables(folder, outcomes, rows, interactions.rows, searches, baseline, margin, caption)
         hovered = hovered_curves(outcomes, baseline)
         text = template("page.md.jinja").render(cells | pictures.sentences())
     report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
@@ -144,11 +145,16 @@ def _published_line(published: Mapping[str, Published], baseline: str) -> Publis
 
 
 def _sentences(
-    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str, looks: Sequence[int]
+    outcomes: Mapping[str, tuple[Outcome, ...]],
+    comparison: Comparison | None,
+    baseline: str,
+    looks: Sequence[int],
+    searched: bool,
 ) -> Cells:
     return {
         "standing": answer.standing(outcomes),
-        "noise": answer.noise_sentence(comparison, baseline),
+        "noise": answer.noise_sentence(comparison, baseline, searched),
+        "averaging": answer.averaging_sentence(outcomes),
         "level": answer.level_in_words(comparison),
         "looks": answer.looks_sentence(looks),
         "divergence": answer.divergence_sentence(outcomes),

@@ -47,7 +47,7 @@ def _forest_row(
     base = next(other for other in rows if other.variant == baseline)
     pair, interval = [row.published_test, base.published_test], row.effect.interval
     numbers = [number for number in pair if number is not None]
-    verdict = verdict_in_words(row.effect.verdict, comparison.margin)
+    verdict = verdict_in_words(row.effect, comparison.margin)
     return ForestRow(
         name=row.variant,
         nats=row.effect.nats,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from lm.record import read_record
 from orchestrator.outcomes import Outcome, flat
+from orchestrator.records import Records
+from orchestrator.report.search_tables import search_row
+from orchestrator.rounds import Searched
 from orchestrator.wording import NOTHING, Markdown, counted, duration, escape
 
 
-def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[tuple[str, Markdown]]:
+def provenance(
+    outcomes: Mapping[str, tuple[Outcome, ...]], scale: str, searches: Sequence[Searched], runs: Records
+) -> list[tuple[str, Markdown]]:
     """Label and value of every fact; where records differ, all values are listed."""
     trials = flat(outcomes)
     settled = [outcome.record for outcome in trials if outcome.record is not None]
@@ -38,11 +44,26 @@ def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[
         ("Commit", _some(sorted({record.commit or "unknown" for record in records}))),
         ("Numerics version", _some(map(str, sorted({record.numerics_version for record in records})))),
         ("Trial time", _trial_time(trials)),
+        *_of_searches(searches, runs),
         ("Wall time", _wall_time(trials)),
         ("Mean speed", _mean_speed(trials)),
         ("Peak memory of a trial", _peak_memory([record.peak_memory_bytes for record in records])),
     ]
     return [(label, escape(value)) for label, value in facts]
+
+
+def _of_searches(searches: Sequence[Searched], runs: Records) -> list[tuple[str, str]]:
+    """What was trained beside the trials of the table, to find values for them."""
+    if not searches:
+        return []
+    rows = [search_row(searched.task, searched.found, searched.best) for searched in searches]
+    keys = {found.key for searched in searches for found in searched.found if found.key is not None}
+    settled = [record for key in sorted(keys) if (record := read_record(runs.folder(key))) is not None]
+    time = f"{duration(sum(row.seconds for row in rows))} for {counted(sum(row.trials for row in rows), 'trial')}"
+    return [
+        ("Search time", f"{time}, beside the trial time"),
+        ("Commit of the search", _some(sorted({record.commit or "unknown" for record in settled}))),
+    ]
 
 
 def _trial_time(trials: Iterable[Outcome]) -> str:

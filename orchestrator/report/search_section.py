@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,6 +64,7 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
         "search_how": _how(searching, ended=all(searched.ended for searched in searches)),
         "search_space": _space(searching),
         "search_rows": [_row_cells(row, searched) for row, searched in zip(rows, searches, strict=True)],
+        "search_choices": _choices(searches),
         "search_fixed": Markdown(listed([f"`{path}`" for path in not_searched(tasks[0])])),
         "search_edges": _edges(rows),
         "search_hardly": _hardly(searches),
@@ -125,6 +127,21 @@ def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
     }
 
 
+def _choices(searches: Sequence[Searched]) -> list[Markdown]:
+    """How often each option of a choice was tried, and how often to the end."""
+    sentences = []
+    for path, dimension in searches[0].task.space.items():
+        if isinstance(dimension, Choice | Change):
+            tried = [found for searched in searches for found in searched.found if path in found.values]
+            counts = Counter((str(found.values[path]), found.state == "complete") for found in tried)
+            parts = [
+                f"{escape(option)} {counts[option, True] + counts[option, False]} ({counts[option, True]} to the end)"
+                for option in dimension.options
+            ]
+            sentences.append(Markdown(f"Trials by `{path}`: {', '.join(parts)}."))
+    return sentences
+
+
 def _edges(rows: Sequence[SearchRow]) -> Markdown:
     places = [f"{escape(row.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
     if not places:
@@ -135,15 +152,19 @@ def _edges(rows: Sequence[SearchRow]) -> Markdown:
     )
 
 
-def _hardly(searches: Sequence[Searched]) -> Markdown:
+def hardly_chosen(searches: Sequence[Searched]) -> list[str]:
     """Which variants' values are those of the one trial that came to its end."""
     complete = {one.task.variant: sum(f.state == "complete" for f in one.found) for one in searches if one.ended}
-    names = [escape(variant) for variant, count in complete.items() if count == 1]
+    return [variant for variant, count in complete.items() if count == 1]
+
+
+def _hardly(searches: Sequence[Searched]) -> Markdown:
+    names = listed([escape(name) for name in hardly_chosen(searches)])
     if not names:
         return Markdown("")
     return Markdown(
-        f"**Hardly chosen**: the values of {listed(names)}. Where a single trial is complete, its loss at the end is "
-        "compared with no other's."
+        f"**Hardly chosen**: the values of {names}. Where a single trial is complete, its loss at the end is compared "
+        "with no other's."
     )
 
 

@@ -38,9 +38,7 @@ class Summary(Part):
 def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
     """The bare verdict on every variant that is compared with the baseline, seeds that are missing included."""
     compared = [row for row in rows if row.variant != baseline and not row.adaptive]
-    return {
-        row.variant: verdict_in_words(row.effect.verdict, margin) if row.effect else "not decided" for row in compared
-    }
+    return {row.variant: verdict_in_words(row.effect, margin) if row.effect else "no verdict" for row in compared}
 
 
 def summary(

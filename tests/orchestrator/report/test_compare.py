@@ -119,7 +119,7 @@ def test_a_report_beside_itself_is_one_measurement_and_survivors_are_not_ranked(
     page = compare_reports(folder, folder)
     assert "**18 complete trials are in both (of 18 in A, 18 in B): so far A and B are one measurement" in page
     rows = table(page)
-    assert rows["shaky"][0].endswith("(2 of 3)") and rows["shaky"][4] == "not decided (1 of 3 seeds diverged)"
+    assert rows["shaky"][0].endswith("(2 of 3)") and rows["shaky"][4] == "no verdict (1 of 3 seeds diverged)"
     assert rows["neural cache"][4:] == ["adaptive, not compared", "adaptive, not compared", "–"]
     assert "is +1.00 (n = 4," in page, "shaky has differences, of the seeds that survived"
     assert "described differently" not in page
@@ -159,7 +159,7 @@ def test_a_name_that_means_two_things_is_told_and_no_name_breaks_the_page(tmp_pa
     assert page.tables == [[3] * 10, [8] * 4] and page.links == []
     assert table(text)["c"][4:] == [
         "adaptive, not compared",
-        "not decided (equal to the baseline in every seed)",
+        "no verdict (equal to the baseline in every seed)",
         "not compared in A",
     ]
     assert "in A x | y; in B a | b" in page.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.trial import Trial
 from tests.factories import CACHE, make_trial, settle
-from tests.orchestrator.report.pages import HOSTILE, render, write
+from tests.orchestrator.report.pages import HOSTILE, answer, render, write
 from tests.orchestrator.report.test_head_section import section
 
 COSTS = {"A": 1.1, "B": 1.2, "C": 1.0}
@@ -76,6 +77,8 @@ def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path:
         assert "## Interactions" in text
     assert float(rows["main effect B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
     assert rows["main effect C"]["verdict"] == "not decided"
+    assert "1 of 3 interactions is decided (A × B costs more together)" in answer(text)
+    assert re.search(r"\| C \| main effect \| .* \| not decided \((about|more than) .* more seeds would", text)
 
 
 def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_other_designs_have_no_such_section(tmp_path: Path, design: Design) -> N
 def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "both", "A", "B", "C", without="only B")
     assert [name for name, row in rows.items() if row["reason"]] == ["alone B", "interaction B × the rest"]
-    assert "| B × the rest | interaction | – | – | not decided (only B not complete) |" in text
+    assert "| B × the rest | interaction | – | – | no verdict (only B not complete) |" in text
     assert "simultaneous over 4 contrasts" in text
 
 
@@ -114,7 +117,7 @@ def test_a_variant_that_adapts_keeps_its_contrasts_out_and_is_named(tmp_path: Pa
     ]
     for trial in trials:
         settle(tmp_path / "runs", trial, 60.0)
-    assert "not decided (no B adapts to the text of the test)" in write(tmp_path, trials, ablation=ablation)
+    assert "no verdict (no B adapts to the text of the test)" in write(tmp_path, trials, ablation=ablation)
 
 
 def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lm.record import write_curve
 from orchestrator.pictures import Forest, Overview
 from orchestrator.trial import Trial
-from tests.factories import CACHE, begin, make_trial, settle, write_tokens
+from tests.factories import CACHE, begin, make_curve, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import HOSTILE, NoArtist, answer, render, write
 from tests.orchestrator.report.test_tables import Number, Paper
 
@@ -35,11 +37,35 @@ def sweep(tmp_path: Path) -> Sweep:
     return build
 
 
+def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.3, 70.1], c=[50.0, 50.3, 50.1])
+    sizes = {"full": 1_000_000, "b": 1_050_000, "c": 1_946_000}
+    trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
+    assert "lower with c (−10.00, with 1.9 times the parameters) than" in answer(write(tmp_path, trials))
+    assert "higher with b (+10.00) and" in answer(write(tmp_path, trials))
+
+
+def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path: Path, sweep: Sweep) -> None:
+    def without(*places: tuple[str, int]) -> str:
+        trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
+        for trial in trials:
+            if (trial.variant, trial.seed) in places:
+                points = make_curve(trial.spec, 60.0)
+                write_curve(tmp_path / "runs" / trial.key, [replace(point, averaging=False) for point in points])
+        return write(tmp_path, trials)
+
+    every = [(variant, seed) for variant in ("full", "b", "c") for seed in (1, 2)]
+    assert "to average" not in without()
+    assert "NT-ASGD never began to average before fine-tuning" in without(*every)
+    told = "in 3 of 6 trials** before fine-tuning: in every seed of full and 1 of 2 seeds of b. Where"
+    assert told in without(*every[3:])
+
+
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert answer(write(tmp_path, trials)) == (
         "At scale laptop, test perplexity is higher with c (+20.0) and b (+10.0) and lower with d (−10.0) than with "
-        "full (95% simultaneous intervals over 2 seeds exclude zero); 2 seeds do not decide about “e”."
+        "full (95% simultaneous intervals over 2 seeds); 2 seeds do not decide about “e”."
     )
 
 
@@ -61,14 +87,14 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
     worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
     assert answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse))) == (
         "At scale laptop, test perplexity is higher with 9 changes (from +10.0 with head 0 to +90.0 with head 8) and "
-        "lower with better (−10.0) than with full (95% simultaneous intervals over 2 seeds exclude zero)."
+        "lower with better (−10.0) than with full (95% simultaneous intervals over 2 seeds)."
     )
 
 
 def test_one_noisy_variant_does_not_hide_the_others(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0, 60.01], b=[70.0, 70.01], c=[150.0, 400.0], d=[90.0, 90.01]))
     assert "from mean losses: where seeds lie far apart, it is not that of the means shown" in text
-    assert "deviations lie between 0.0079% and 100% of perplexity." in text
+    assert "deviations are 0.0079% to 100% of perplexity. One of them, that of" in text
 
 
 def test_what_has_no_larger_effect_than_the_margin(tmp_path: Path, sweep: Sweep) -> None:
@@ -137,7 +163,7 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     assert answer(text) == (
         "At scale laptop, with one seed nothing is decided about “b”, since the seed noise is unknown."
     )
-    assert "| 70.00 | 1 | +10.00 | not decided (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
+    assert "| 70.00 | 1 | +10.00 | no verdict (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
     assert "No interval is given: one seed: the seed noise is unknown." in text
 
 
@@ -156,8 +182,8 @@ def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep:
         "At scale laptop, there is no verdict on “b” (1 of 2 seeds missing) and “c” (2 of 2 seeds missing)."
     )
     assert "3 of 6 planned trials complete, 3 missing. An interim page" in text
-    assert "not decided (1 of 2 seeds missing)" in text
-    assert "not decided (no seed is complete)" in text
+    assert "no verdict (1 of 2 seeds missing)" in text
+    assert "no verdict (no seed is complete)" in text
     trials.append(make_trial("full", 3))
     assert answer(write(tmp_path, trials)) == (
         "At scale laptop, nothing can be compared yet: 2 of 3 seeds of full complete."

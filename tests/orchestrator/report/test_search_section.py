@@ -46,6 +46,10 @@ def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Pa
     text = page(tmp_path, Searched(task, tmp_path / "none", (*trials, running)))
     assert "| best found | 4 | 2 complete, 1 stopped early, 1 under way | 13 | 2.0 min | 110.00 |" in text
     assert "**The search is not over yet.**" in text
+    assert "| Search time | 2.0 min for 4 trials, beside the trial time |" in text
+    lines = (tmp_path / "report/searches.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "variant,trial,state,epochs,seconds,valid_nats_per_token,key,optimizer.learning_rate"
+    assert lines[2] == f"best found,1,stopped,4,30.0,,{1:016x},1.0" and len(lines) == 5
     best = text[text.index("The best by validation") :]
     assert best.index("| 2 | 110.00 |") < best.index("| 0 | 120.00 |")
     assert "The importance of the values is not shown: 2 complete trials, fewer than the 20" in text
@@ -100,7 +104,9 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
     assert "2 trials for each variant" in text
-    assert answer(text).startswith("At scale laptop, after 2 trials of tuning each, full reaches")
+    assert answer(text).startswith(
+        "At scale laptop, after 2 trials of tuning each (of those of 4 variants a single one"
+    )
     hardly = (
         "**Hardly chosen**: the values of full, no weight-dropping, no AR and Adam. Where a single trial is complete"
     )

@@ -28,7 +28,7 @@ def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:
             trials.append(make_trial(variant, seed, **changes))
             settle(tmp_path / "runs", trials[-1], test + seed / 10)
     text = write(tmp_path, trials)
-    assert re.search(r"\| \+20\.0\d* \[.*\] \| not decided \(another budget\) \|", text)
+    assert re.search(r"\| \+20\.0\d* \[.*\] \| no verdict \(another budget\) \|", text)
     assert "there is no verdict on “no fine-tuning”, trained with another budget." in text
     assert "hurts**" not in text
 
