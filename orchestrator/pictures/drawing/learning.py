@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -144,24 +143,26 @@ def _lines(ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, 
 def _draw_panel(axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str, Line], across: Across) -> None:
     for variant in sorted(ordered, key=lambda each: (each.name in lines, each.baseline)):
         one = lines.get(variant.name, Line(_PALE, "-", 0.8))
-        middle = band(variant.seeds, across)
-        several = len(variant.seeds) > 1
+        middle = band(variant.seeds)
         if middle is not None:
-            style = {"marker": "." if len(middle.across) == 1 else "", "linestyle": one.dash, "linewidth": one.width}
-            axes.plot(middle.across, middle.mean, color=one.colour, zorder=3 if variant.name in lines else 2, **style)  # type: ignore[arg-type]
+            places = middle.across(across)
+            style = {"marker": "." if len(places) == 1 else "", "linestyle": one.dash, "linewidth": one.width}
+            axes.plot(places, middle.mean, color=one.colour, zorder=3 if variant.name in lines else 2, **style)  # type: ignore[arg-type]
         if variant.name not in lines:
             continue
-        if middle is not None and several:
-            axes.fill_between(middle.across, middle.low, middle.high, color=one.colour, alpha=0.16, linewidth=0)
+        if middle is not None and len(variant.seeds) > 1:
+            axes.fill_between(places, middle.low, middle.high, color=one.colour, alpha=0.16, linewidth=0)
+        each_seed = middle is None or (len(variant.seeds) > 1 and len(ordered) <= _FEW)
         for seed in variant.seeds:
-            places, heights = points(seed, across)
-            if middle is None or (several and len(ordered) <= _FEW):
-                axes.plot(places, heights, color=one.colour, linewidth=0.6, alpha=0.55)
+            own = points(seed, across)
+            if each_seed:
+                axes.plot(*own, color=one.colour, linewidth=0.6, alpha=0.55)
             for k, marker in events(seed):
-                height = heights[k]
-                if middle is not None and middle.across[0] <= places[k] <= middle.across[-1]:
-                    height = float(np.exp(np.interp(places[k], middle.across, np.log(middle.mean))))
-                draw_event(axes, places[k], height, marker, one.colour)
+                place = middle.at(seed.epoch[k], across) if middle is not None else None
+                if place is None and each_seed:
+                    place = own[0][k], own[1][k]
+                if place is not None:  # a mark off every line would say nothing
+                    draw_event(axes, place[0], place[1], marker, one.colour)
 
 
 def _letter_ends(
@@ -173,10 +174,10 @@ def _letter_ends(
     for variant in ordered:
         if variant.name not in lines or variant.baseline:
             continue
-        middle = band(variant.seeds, across)
+        middle = band(variant.seeds)
         if middle is not None and middle.mean[-1] <= shown.high:
             names.append(variant.name)
-            places.append((float(middle.across[-1]) / end, (math.log(middle.mean[-1]) - low) / (high - low)))
+            places.append((float(middle.across(across)[-1]) / end, (math.log(middle.mean[-1]) - low) / (high - low)))
     for name, (x, y), height in zip(names, places, _spread(places), strict=True):
         colour = lines[name].colour
         moved = abs(height - y) > 0.01

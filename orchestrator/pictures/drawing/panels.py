@@ -43,7 +43,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
     baseline = next((variant for variant in every if variant.baseline), None)
     seen = sorted(every, key=lambda variant: not variant.baseline)[:MOST_PANELS]
     shown = window(seen, None)
-    behind = band(baseline.seeds, "epoch") if baseline is not None else None
+    behind = band(baseline.seeds) if baseline is not None else None
     step = math.ceil(sum(len(seed) for variant in seen for seed in variant.seeds) / _MOST_POINTS)
     numbers = sorted({number for variant in seen for number in variant.seed_numbers})
     last = max(seed.epoch[-1] for variant in seen for seed in variant.seeds)
@@ -68,7 +68,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
 
 def _draw_panel(axes: Axes, variant: VariantCurves, behind: Band | None, numbers: Sequence[int], step: int) -> None:
     if behind is not None:
-        axes.plot(behind.across, behind.mean, color=GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
+        axes.plot(behind.epoch, behind.mean, color=GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
     for k, seed in enumerate(variant.seeds):
         one = _line(numbers.index(variant.seed_numbers[k]) if variant.seed_numbers else k)
         places, heights = points(seed, "epoch")

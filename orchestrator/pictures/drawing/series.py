@@ -37,12 +37,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """Perplexities along epochs or seconds: of the mean loss over seeds, of the lowest and of the highest."""
+    """Perplexities at epochs, and at their mean seconds: of the mean loss over seeds, the lowest and the highest."""
 
-    across: NDArray[np.float64]
+    epoch: NDArray[np.int64]
+    seconds: NDArray[np.float64]
     mean: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+
+    def across(self, across: Across) -> NDArray[np.float64]:
+        """Where its points lie."""
+        return np.asarray(getattr(self, across), dtype=np.float64)
+
+    def at(self, epoch: int, across: Across) -> tuple[float, float] | None:
+        """Where its line passes an epoch, and how high on a log scale; None beyond its ends."""
+        if not self.epoch[0] <= epoch <= self.epoch[-1]:
+            return None
+        height = math.exp(np.interp(epoch, self.epoch, np.log(self.mean)))
+        return float(np.interp(epoch, self.epoch, self.across(across))), height
 
 
 @dataclass(frozen=True)
@@ -82,26 +94,21 @@ def points(seed: Curve, across: Across) -> tuple[NDArray[np.float64], NDArray[np
     return places, np.exp(np.minimum(seed.valid_nats_per_token, _OVERFLOW))
 
 
-def band(seeds: Sequence[Curve], across: Across) -> Band | None:
-    """Mean and range over seeds of what all of them have: an early end must not bend the mean. None if that is nothing.
+def band(seeds: Sequence[Curve]) -> Band | None:
+    """Mean and range over seeds at the epochs that all of them have: an early end must not bend the mean.
 
-    Seeds are evaluated at the same epochs but not at the same seconds; between these, losses are interpolated. More
-    than 300 epochs are thinned out: a panel is that many points wide.
+    None where there is no such epoch. Seconds are the mean over seeds too, so that a seed that ran on a slower machine
+    moves the line aside and not up. More than 300 epochs are thinned out: a panel is that many points wide.
     """
-    curves = [points(seed, across) for seed in seeds]
-    if across == "epoch":
-        grid = reduce(np.intersect1d, (curve[0] for curve in curves))
-        if len(grid) > _FINEST:
-            grid = grid[np.linspace(0, len(grid) - 1, _FINEST).round().astype(int)]
-    else:
-        first, last = max(curve[0][0] for curve in curves), min(curve[0][-1] for curve in curves)
-        grid = (
-            np.linspace(first, last, min(_FINEST, max(len(seed) for seed in seeds))) if first <= last else np.array([])
-        )
-    if not len(grid):
+    epochs = reduce(np.intersect1d, (seed.epoch for seed in seeds))
+    if not len(epochs):
         return None
-    nats = np.array([np.interp(grid, curve[0], np.log(curve[1])) for curve in curves])
-    return Band(grid, np.exp(nats.mean(axis=0)), np.exp(nats.min(axis=0)), np.exp(nats.max(axis=0)))
+    if len(epochs) > _FINEST:
+        epochs = epochs[np.linspace(0, len(epochs) - 1, _FINEST).round().astype(int)]
+    shared = [seed.at(np.isin(seed.epoch, epochs)) for seed in seeds]
+    nats = np.minimum([seed.valid_nats_per_token for seed in shared], _OVERFLOW)
+    seconds = np.mean([seed.seconds for seed in shared], axis=0)
+    return Band(epochs, seconds, np.exp(nats.mean(axis=0)), np.exp(nats.min(axis=0)), np.exp(nats.max(axis=0)))
 
 
 def window(variants: Sequence[VariantCurves], published: float | None) -> Window:

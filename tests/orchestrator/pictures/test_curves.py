@@ -100,29 +100,55 @@ def test_one_ruin_among_many_does_not_set_the_range(tmp_path: Path) -> None:
 
 def test_the_mean_ends_where_the_first_seed_ends() -> None:
     full = variant("full", 60.0, 62.0, epochs=5)
-    band = series.band(full.seeds, "epoch")
+    band = series.band(full.seeds)
     assert band is not None
-    assert band.across.tolist() == [1, 2, 3, 4, 5]
+    assert band.epoch.tolist() == [1, 2, 3, 4, 5]
     first, second = (float(seed.valid_nats_per_token[2]) for seed in full.seeds)
     assert band.mean[2] == pytest.approx(math.exp((first + second) / 2))
     assert (band.low[2], band.high[2]) == pytest.approx(tuple(sorted((math.exp(first), math.exp(second)))))
 
 
-def test_seconds_are_averaged_where_all_seeds_have_them() -> None:
+def test_a_seed_on_a_slow_machine_moves_the_mean_aside_and_not_up() -> None:
     level = flat(60.0, epochs=8)
     steep = dataclasses.replace(level, valid_nats_per_token=5.0 - 0.1 * level.epoch)
-    band = series.band([steep, seconds_apart(steep, 2.0)], "seconds")
+    band = series.band([steep, seconds_apart(steep, 3.0)])
     assert band is not None
-    assert (band.across[0], band.across[-1]) == (20.0, 80.0)
-    # After 20 seconds the fast seed has had two epochs, the slow one one; after 80 eight and four.
-    assert np.log([band.low[0], band.mean[0], band.high[0]]) == pytest.approx([4.8, 4.85, 4.9])
-    assert np.log([band.low[-1], band.mean[-1], band.high[-1]]) == pytest.approx([4.2, 4.4, 4.6])
+    assert band.seconds.tolist() == [20.0 * epoch for epoch in range(1, 9)], "to the end, that of both"
+    for line in (band.low, band.mean, band.high):
+        assert np.log(line) == pytest.approx(steep.valid_nats_per_token)
 
 
-def test_seeds_that_share_no_second_have_no_mean_but_can_be_drawn(tmp_path: Path) -> None:
+def test_seeds_that_share_no_second_have_a_mean_and_those_that_share_no_epoch_can_be_drawn(tmp_path: Path) -> None:
     apart = (flat(60.0, epochs=2), seconds_apart(flat(60.0, epochs=2), 10.0))
-    assert series.band(apart, "seconds") is None
-    assert draw_overview(tmp_path, [VariantCurves("full", True, True, apart)], None) is None
+    band = series.band(apart)
+    assert band is not None and band.seconds.tolist() == [55.0, 110.0]
+    ends = (apart[0].at(np.array([True, False])), apart[1].at(np.array([False, True])))
+    assert series.band(ends) is None
+    assert draw_overview(tmp_path, [VariantCurves("full", True, True, ends)], None) is None
+
+
+def test_marks_lie_on_the_mean_line_at_the_mean_seconds(tmp_path: Path) -> None:
+    seed = curve(make_curve(FULL, 60.0))
+    slow = dataclasses.replace(curve(make_curve(FULL, 70.0, noise=1)), seconds=30.0 * seed.epoch)
+    early = slow.at(slow.epoch <= 9)
+    many = [VariantCurves(f"v{k}", k == 0, True, (seed, slow)) for k in range(5)]
+    many.append(VariantCurves("one ended", False, False, (seed, early)))
+    with mock.patch.object(learning, "draw_event", side_effect=learning.draw_event) as draw_event:
+        draw_overview(tmp_path, many, None)
+    height = math.exp((seed.valid_nats_per_token[8] + slow.valid_nats_per_token[8]) / 2)
+    drawn = [call.args[1:4] for call in draw_event.call_args_list]
+    assert [(across, marker) for across, _, marker in drawn].count((180.0, "o")) == 12
+    assert [(across, marker) for across, _, marker in drawn].count((260.0, "D")) == 10, "none where its line has ended"
+    assert len(drawn) == 44
+    assert [at for across, at, _ in drawn if across == 180.0] == pytest.approx([height] * 12)
+
+
+def test_a_mark_lies_on_a_line_whose_epochs_were_thinned_out() -> None:
+    long = flat(60.0, epochs=800)
+    band = series.band([dataclasses.replace(long, valid_nats_per_token=5.0 - 0.001 * long.epoch)])
+    assert band is not None and len(band.epoch) == 300
+    for epoch in range(1, 801):
+        assert band.at(epoch, "seconds") == pytest.approx((10.0 * epoch, math.exp(5.0 - 0.001 * epoch)))
 
 
 def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_path: Path) -> None:
