@@ -116,7 +116,7 @@ def draw_event(axes: Axes, across: float, height: float, marker: str, colour: st
 
 def event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
     """The legend of the events that the variants have."""
-    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed)}
+    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed, variant.turns)}
     shape = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
     kinds = (("o", "averaging begins"), ("P", "other values begin"), ("D", "fine-tuning begins"))
     return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in shapes]  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def _draw_panel(axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str
             own = points(seed, across)
             if each_seed:
                 axes.plot(*own, color=one.colour, linewidth=0.6, alpha=0.55)
-            for k, marker in events(seed):
+            for k, marker in events(seed, variant.turns):
                 place = middle.at(seed.epoch[k], across) if middle is not None else None
                 if place is None and each_seed:
                     place = own[0][k], own[1][k]

@@ -75,7 +75,7 @@ def _draw_panel(axes: Axes, variant: VariantCurves, behind: Band | None, numbers
         marker = "." if len(seed) == 1 else ""
         kept = sorted({*range(0, len(seed), step), len(seed) - 1})
         axes.plot(places[kept], heights[kept], color=one.colour, linestyle=one.dash, linewidth=one.width, marker=marker)
-        for where, shape in events(seed):
+        for where, shape in events(seed, variant.turns):
             draw_event(axes, places[where], heights[where], shape, one.colour)
 
 

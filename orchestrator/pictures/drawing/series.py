@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
@@ -153,13 +153,14 @@ def lowest_perplexity(variant: VariantCurves) -> float:
     return float(np.mean([points(seed, "epoch")[1].min() for seed in variant.seeds]))
 
 
-def events(seed: Curve) -> Iterator[tuple[int, str]]:
-    """The places where averaging began in training (circle), and of every leg (plus) and fine-tuning (diamond)."""
+def events(seed: Curve, turns: Collection[str]) -> Iterator[tuple[int, str]]:
+    """The places where averaging began in training (circle), and of every turn (plus) and fine-tuning (diamond)."""
     fine_tuning = np.char.startswith(seed.stage, "finetune")
     if (averaging := np.flatnonzero(seed.averaging)).size and not fine_tuning[averaging[0]]:
         yield int(averaging[0]), "o"
     for place in np.flatnonzero(seed.stage[1:] != seed.stage[:-1]) + 1:
-        yield int(place), "D" if fine_tuning[place] else "P"
+        if fine_tuning[place] or seed.stage[place] in turns:
+            yield int(place), "D" if fine_tuning[place] else "P"
 
 
 def _perplexity(nats: float) -> float:

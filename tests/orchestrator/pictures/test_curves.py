@@ -153,7 +153,7 @@ def test_a_mark_lies_on_a_line_whose_epochs_were_thinned_out() -> None:
 
 def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_path: Path) -> None:
     seed = make_curve(FULL, 60.0)
-    assert list(series.events(curve(seed))) == [(8, "o"), (12, "D")]
+    assert list(series.events(curve(seed), ())) == [(8, "o"), (12, "D")]
     with mock.patch.object(learning, "draw_event", side_effect=learning.draw_event) as draw_event:
         draw_overview(tmp_path, [VariantCurves("full", True, True, (curve(seed),))], None)
     drawn = [call.args[1:] for call in draw_event.call_args_list]
@@ -163,7 +163,16 @@ def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_p
 
 def test_a_leg_is_no_fine_tuning() -> None:
     seed = dataclasses.replace(flat(60.0, 3), stage=np.array(["train", "train-2", "finetune-1"]))
-    assert list(series.events(seed)) == [(1, "P"), (2, "D")]
+    assert list(series.events(seed, {"train-2"})) == [(1, "P"), (2, "D")]
+
+
+def test_a_leg_that_changes_nothing_is_not_marked() -> None:
+    stages = np.array(["train", "train-2", "train-3", "train-4", "finetune-1"])
+    seed = dataclasses.replace(flat(60.0, 5), stage=stages)
+    assert list(series.events(seed, {"train-3"})) == [(2, "P"), (4, "D")]
+    same, other = (VariantCurves("full", True, True, (seed,), turns=frozenset(turns)) for turns in ((), {"train-3"}))
+    assert [key.get_label() for key in learning.event_keys([same])] == ["fine-tuning begins"]
+    assert [key.get_label() for key in learning.event_keys([other])] == ["other values begin", "fine-tuning begins"]
 
 
 def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tmp_path: Path) -> None:
