@@ -13,10 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.colours import GREY, looks
 from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, ticks, width_of
 from orchestrator.pictures.drawing.series import (
-    DASHES,
     Across,
     Line,
     Window,
@@ -52,7 +51,7 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
     seen = drawable(variants)
     shown = window(seen, published)
     ordered = sorted(seen, key=lowest_perplexity, reverse=True)
-    lines = _lines(ordered, _told_apart(ordered, shown))
+    lines = _lines(variants, ordered, _told_apart(ordered, shown))
     size, unit = _unit(max(seed.seconds[-1] for variant in seen for seed in variant.seeds))
     with look():
         keys, handles = _keys(ordered, published), _handles(ordered, lines)
@@ -131,12 +130,14 @@ def _told_apart(ordered: Sequence[VariantCurves], shown: Window) -> set[str]:
     return {variant.name for variant in others[:MOST_COLOURED]} | {v.name for v in ordered if v.baseline}
 
 
-def _lines(ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, Line]:
+def _lines(planned: Sequence[VariantCurves], ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, Line]:
+    """The lines of the variants told apart, in the order given; each looks as its place in the plan says."""
     lines = {variant.name: Line("black", "-", 2.4) for variant in ordered if variant.baseline}
+    look_of = looks(variant.name for variant in planned if not variant.baseline)
     for variant in ordered:
         if variant.name in told_apart and not variant.baseline:
-            k = sum(one.colour != "black" for one in lines.values())
-            lines[variant.name] = Line(COLOURS[k], DASHES[k % len(DASHES)], 1.7)
+            colour, dash = look_of[variant.name]
+            lines[variant.name] = Line(colour, dash.matplotlib, 1.7)
     return lines
 
 

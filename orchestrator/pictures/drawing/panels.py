@@ -10,12 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.colours import COLOURS, DASHES, GREY
 from orchestrator.pictures.drawing.grid import MOST_PANELS, grid
 from orchestrator.pictures.drawing.learning import draw_event, dress, event_keys
 from orchestrator.pictures.drawing.look import look, save
 from orchestrator.pictures.drawing.series import (
-    DASHES,
     Band,
     Line,
     Window,
@@ -80,7 +79,7 @@ def _draw_panel(axes: Axes, variant: VariantCurves, behind: Band | None, numbers
 
 
 def _line(seed: int) -> Line:
-    return Line(COLOURS[(seed + 1) % len(COLOURS)], DASHES[seed % len(DASHES)], 1.2)
+    return Line(COLOURS[(seed + 1) % len(COLOURS)], DASHES[seed % len(DASHES)].matplotlib, 1.2)
 
 
 def _say_above(axes: Axes, variant: VariantCurves, shown: Window) -> None:

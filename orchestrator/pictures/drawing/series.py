@@ -17,8 +17,6 @@ from orchestrator.pictures.drawing.look import figure_of
 from orchestrator.pictures.shown import VariantCurves
 from orchestrator.wording import listed
 
-# Lines that a colour-blind reader, or a page in grey, still tells apart.
-DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 Across = Literal["epoch", "seconds"]
 _OVERFLOW = 600.0
 _FINEST = 300

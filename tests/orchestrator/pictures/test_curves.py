@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 
 from lm.record import Evaluation, curve_table
 from orchestrator.curve import Curve, curve_of
+from orchestrator.pictures.colours import looks
 from orchestrator.pictures.drawing import draw_overview, draw_variants, learning, panels, series
 from orchestrator.pictures.shown import VariantCurves
 from tests.factories import FULL, make_curve
@@ -186,6 +187,20 @@ def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tm
     assert said.endswith("the 8 variants whose lowest points differ most from the baseline's; the other 32 are grey.")
     said = draw_overview(tmp_path, many[1:], None)
     assert said is not None and "differ most from the middle variant's; the other 32 are grey." in said
+
+
+def test_a_variant_looks_as_its_place_in_the_plan_says_and_letters_go_by_height(tmp_path: Path) -> None:
+    ends = (70.0, math.nan, 60.0, 90.0, 80.0)
+    planned = [VariantCurves(f"v{k}", k == 2, True, (flat(end),)) for k, end in enumerate(ends)]
+    with mock.patch.object(learning, "_handle", side_effect=learning._handle) as handle:
+        draw_overview(tmp_path, planned, None)
+    lines = handle.call_args.args[1]
+    look_of = looks(["v0", "v1", "v3", "v4"])
+    assert {name: (one.colour, one.dash) for name, one in lines.items()} == {
+        "v2": ("black", "-"),
+        **{name: (look_of[name][0], look_of[name][1].matplotlib) for name in ("v0", "v3", "v4")},
+    }
+    assert {name: learning._letter(name, lines) for name in ("v0", "v3", "v4")} == {"v3": "A", "v4": "B", "v0": "C"}
 
 
 def test_letters_at_the_ends_do_not_cover_each_other() -> None:
