@@ -113,19 +113,20 @@ def window(variants: Sequence[VariantCurves], published: float | None) -> Window
     """The vertical range: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
 
     The first epochs of a language model lie in the thousands, and a ruined variant far above the others: both would
-    flatten all that a reader wants to see.
+    flatten all that a reader wants to see. The ratio is larger where more than half of the variants lay above it.
     """
     early = max(seed.epoch[-1] for variant in variants for seed in variant.seeds) / 4
     values = np.concatenate([seed.valid_nats_per_token for variant in variants for seed in variant.seeds])
     low = min(float(values.min()), _OVERFLOW, *([math.log(published)] if published else []))
     excess = {variant.name: math.log(lowest_perplexity(variant)) - low for variant in variants}
+    half = float(np.quantile(list(excess.values()), 0.5, method="lower"))
     far = max(_NEAR, min(3 * np.quantile(list(excess.values()), 0.75), 10 * np.median(list(excess.values()))))
     settled = [low]
     for variant in variants:
         for seed in variant.seeds if excess[variant.name] <= far else ():
             nats = seed.valid_nats_per_token
             settled += [float(nats[seed.epoch > early].max(initial=low)), float(nats.min())]
-    high = max(min(max(settled), low + math.log(8.0)), math.log(published) if published else low)
+    high = max(min(max(settled), low + max(math.log(8.0), half)), math.log(published) if published else low)
     margin = max(0.04 * (high - low), 0.005)
     low, high = low - margin, high + margin
     highest = float(values.max())

@@ -99,6 +99,20 @@ def test_one_ruin_among_many_does_not_set_the_range(tmp_path: Path) -> None:
     assert said.endswith("among them all of ruin.")
 
 
+@pytest.mark.parametrize("far", [500.0, 1e5, 1e300])
+def test_at_least_half_of_the_variants_are_seen_at_their_lowest_point(tmp_path: Path, far: float) -> None:
+    low = [VariantCurves(f"low {k}", k == 0, True, (flat(60.0 + k),)) for k in range(2)]
+    high = [VariantCurves(f"high {k}", False, True, (flat(far * (1 + k)),)) for k in range(16)]
+    shown = series.window([*low, *high], 50.0)
+    seen = [each.name for each in (*low, *high) if series.lowest_perplexity(each) < shown.high]
+    assert seen[:9] == ["low 0", "low 1", *(f"high {k}" for k in range(7))]
+    assert shown.high < 2 * series.lowest_perplexity(high[6]) or far == 1e300, "and no higher than that needs"
+    draw_overview(tmp_path, [*low, *high], 50.0)
+    draw_variants(tmp_path, [*low, *high])
+    few = series.window([*low, *high[:2]], 50.0)
+    assert few.high < 500.0, "half are seen without it"
+
+
 def test_the_mean_ends_where_the_first_seed_ends() -> None:
     full = variant("full", 60.0, 62.0, epochs=5)
     band = series.band(full.seeds)
