@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
@@ -139,6 +140,18 @@ def test_ticks_are_round_and_hold_zero(low: float, high: float) -> None:
     assert [change._short(change.per_cent(mark)) for mark in marks] == [
         change._short(round(change.per_cent(mark), 2)) for mark in marks
     ]
+
+
+@pytest.mark.parametrize("most", [4, 5, 7])
+def test_ticks_are_on_every_side_with_room_and_not_crowded(most: int) -> None:
+    ends = [0.0, *np.geomspace(1e-3, 100.0, 60).tolist()]
+    for low, high in ((-low, high) for low in ends for high in ends if low + high > 0):
+        marks = change.ticks(low, high, most)
+        whole = high - low
+        assert 0.0 in marks and low <= marks[0] and marks[-1] <= high, (low, high, marks)
+        assert min(np.diff(marks), default=1.0) >= whole / 12, (low, high, marks)
+        assert marks[0] < 0 or -low < whole / 5, (low, high, marks)
+        assert marks[-1] > 0 or high < whole / 5, (low, high, marks)
 
 
 def test_figures_are_rounded_by_their_interval() -> None:
