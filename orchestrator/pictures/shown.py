@@ -48,6 +48,7 @@ class VariantCurves:
 
     Unless `complete`, seeds are missing or ended early, and the picture gives no figure for the variant.
     `seed_numbers` are the seeds of `seeds`, in the same order; without them the seeds are not told apart by name.
+    `turns` are the stages that train with other values than the one before.
     """
 
     name: str
@@ -55,6 +56,7 @@ class VariantCurves:
     complete: bool
     seeds: tuple[Curve, ...]
     seed_numbers: tuple[int, ...] = ()
+    turns: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
+from lm.spec import TrainSpec
 from orchestrator.comparison import OTHER_BUDGET, is_adaptive
 from orchestrator.curve import curve_of
 from orchestrator.outcomes import Outcome
@@ -72,6 +74,7 @@ def _curves(
             complete=all(outcome.final for outcome in group),
             seeds=tuple(curve_of(outcome.curve) for outcome in group if outcome.curve),
             seed_numbers=tuple(outcome.trial.seed for outcome in group if outcome.curve),
+            turns=_turns(group[0].trial.spec),
         )
         for variant, group in outcomes.items()
         if not is_adaptive(group) and any(outcome.curve for outcome in group)
@@ -89,3 +92,9 @@ def _curves(
         "variants_alt": Markdown(f"Validation perplexity by epoch, one panel each for {names}"),
         "adaptive_names": Markdown(listed([escape(variant) for variant in adaptive])),
     }
+
+
+def _turns(spec: TrainSpec) -> frozenset[str]:
+    """The stages whose values are not those of the stage before: many legs of a schedule that was found go on alike."""
+    values = {stage: spec.during(stage).model_copy(update={"epochs": 1}) for stage in spec.stages()}
+    return frozenset(stage for before, stage in pairwise(values) if values[stage] != values[before])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +16,13 @@ from orchestrator.wording import signed, significant
 NEVER_CUT = 0.05
 """A change of so many nats is shown however small the others are."""
 _LINEAR = 0.6
-_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
-_IMMENSE = (1e3, 1e4, 1e6, 1e9, 1e14, 1e20)
+_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.75, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
+_IMMENSE = tuple(10.0**power for size in (3, 4, 6, 9, 14, 20, 40, 80, 160, 300) for power in (-size, size))
+# In nats, with neighbours so near that a fifth of a range has one that is not crowded against zero.
+_ALL_ROUNDS = [
+    *(math.log1p(sign * digit * 10.0**power) for sign in (-1, 1) for power in range(-6, 0) for digit in (1, 2, 3, 5)),
+    *(math.log(ratio) for ratio in _RATIOS + _IMMENSE),
+]
 
 
 def per_cent(nats: float) -> float:
@@ -48,21 +54,28 @@ def range_of(values: Iterable[float], *, at_least: float = 0.01) -> tuple[float,
 
 
 def ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """Nats whose changes in per cent are round numbers, zero among them, at most so many and none too near another."""
+    """Nats whose changes in per cent are round numbers: zero, and about so many in all, none too near another.
+
+    A side of zero has one wherever it is a fifth of the range or more: bars need a scale.
+    """
+    gap = 0.9 * (high - low) / most
     kept = [0.0]
-    for value in sorted(_rounds(low, high, most), key=abs):
-        if low <= value <= high and all(abs(value - other) >= (high - low) / most for other in kept):
+    for value in sorted(_rounds(low, high, most, gap), key=abs):
+        if low <= value <= high and all(abs(value - other) >= gap for other in kept):
             kept.append(value)
+    for end in (low, high):
+        if abs(end) >= (high - low) / 5 and not any(value * end > 0 for value in kept):
+            kept.append(max((value for value in _ALL_ROUNDS if 0 < value / end <= 1), key=abs))
     return sorted(kept)
 
 
-def _rounds(low: float, high: float, most: int) -> list[float]:
+def _rounds(low: float, high: float, most: int, gap: float) -> list[float]:
     if per_cent(high) - per_cent(low) > 100 * _LINEAR:
         return [math.log(ratio) for ratio in _RATIOS + _IMMENSE]
-    for parts in range(most, most + 4):
+    for parts in range(most + 1, 0, -1):
         percents = MaxNLocator(nbins=parts, steps=[1, 2, 2.5, 5, 10]).tick_values(per_cent(low), per_cent(high))
         inside = [math.log1p(value / 100) for value in percents if per_cent(low) <= value <= per_cent(high)]
-        if len(inside) > 2:
+        if all(after - before >= gap for before, after in pairwise(inside)):
             break
     return inside
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -14,10 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.colours import GREY, looks
 from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, ticks, width_of
 from orchestrator.pictures.drawing.series import (
-    DASHES,
     Across,
     Line,
     Window,
@@ -53,7 +51,7 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
     seen = drawable(variants)
     shown = window(seen, published)
     ordered = sorted(seen, key=lowest_perplexity, reverse=True)
-    lines = _lines(ordered, _told_apart(ordered, shown))
+    lines = _lines(variants, ordered, _told_apart(ordered, shown))
     size, unit = _unit(max(seed.seconds[-1] for variant in seen for seed in variant.seeds))
     with look():
         keys, handles = _keys(ordered, published), _handles(ordered, lines)
@@ -117,7 +115,7 @@ def draw_event(axes: Axes, across: float, height: float, marker: str, colour: st
 
 def event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
     """The legend of the events that the variants have."""
-    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed)}
+    shapes = {marker for variant in variants for seed in variant.seeds for _, marker in events(seed, variant.turns)}
     shape = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
     kinds = (("o", "averaging begins"), ("P", "other values begin"), ("D", "fine-tuning begins"))
     return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in shapes]  # type: ignore[arg-type]
@@ -132,36 +130,40 @@ def _told_apart(ordered: Sequence[VariantCurves], shown: Window) -> set[str]:
     return {variant.name for variant in others[:MOST_COLOURED]} | {v.name for v in ordered if v.baseline}
 
 
-def _lines(ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, Line]:
+def _lines(planned: Sequence[VariantCurves], ordered: Sequence[VariantCurves], told_apart: set[str]) -> dict[str, Line]:
+    """The lines of the variants told apart, in the order given; each looks as its place in the plan says."""
     lines = {variant.name: Line("black", "-", 2.4) for variant in ordered if variant.baseline}
+    look_of = looks(variant.name for variant in planned if not variant.baseline)
     for variant in ordered:
         if variant.name in told_apart and not variant.baseline:
-            k = sum(one.colour != "black" for one in lines.values())
-            lines[variant.name] = Line(COLOURS[k], DASHES[k % len(DASHES)], 1.7)
+            colour, dash = look_of[variant.name]
+            lines[variant.name] = Line(colour, dash.matplotlib, 1.7)
     return lines
 
 
 def _draw_panel(axes: Axes, ordered: Sequence[VariantCurves], lines: Mapping[str, Line], across: Across) -> None:
     for variant in sorted(ordered, key=lambda each: (each.name in lines, each.baseline)):
         one = lines.get(variant.name, Line(_PALE, "-", 0.8))
-        middle = band(variant.seeds, across)
-        several = len(variant.seeds) > 1
+        middle = band(variant.seeds)
         if middle is not None:
-            style = {"marker": "." if len(middle.across) == 1 else "", "linestyle": one.dash, "linewidth": one.width}
-            axes.plot(middle.across, middle.mean, color=one.colour, zorder=3 if variant.name in lines else 2, **style)  # type: ignore[arg-type]
+            places = middle.across(across)
+            style = {"marker": "." if len(places) == 1 else "", "linestyle": one.dash, "linewidth": one.width}
+            axes.plot(places, middle.mean, color=one.colour, zorder=3 if variant.name in lines else 2, **style)  # type: ignore[arg-type]
         if variant.name not in lines:
             continue
-        if middle is not None and several:
-            axes.fill_between(middle.across, middle.low, middle.high, color=one.colour, alpha=0.16, linewidth=0)
+        if middle is not None and len(variant.seeds) > 1:
+            axes.fill_between(places, middle.low, middle.high, color=one.colour, alpha=0.16, linewidth=0)
+        each_seed = middle is None or (len(variant.seeds) > 1 and len(ordered) <= _FEW)
         for seed in variant.seeds:
-            places, heights = points(seed, across)
-            if middle is None or (several and len(ordered) <= _FEW):
-                axes.plot(places, heights, color=one.colour, linewidth=0.6, alpha=0.55)
-            for k, marker in events(seed):
-                height = heights[k]
-                if middle is not None and middle.across[0] <= places[k] <= middle.across[-1]:
-                    height = float(np.exp(np.interp(places[k], middle.across, np.log(middle.mean))))
-                draw_event(axes, places[k], height, marker, one.colour)
+            own = points(seed, across)
+            if each_seed:
+                axes.plot(*own, color=one.colour, linewidth=0.6, alpha=0.55)
+            for k, marker in events(seed, variant.turns):
+                place = middle.at(seed.epoch[k], across) if middle is not None else None
+                if place is None and each_seed:
+                    place = own[0][k], own[1][k]
+                if place is not None:  # a mark off every line would say nothing
+                    draw_event(axes, place[0], place[1], marker, one.colour)
 
 
 def _letter_ends(
@@ -173,10 +175,10 @@ def _letter_ends(
     for variant in ordered:
         if variant.name not in lines or variant.baseline:
             continue
-        middle = band(variant.seeds, across)
+        middle = band(variant.seeds)
         if middle is not None and middle.mean[-1] <= shown.high:
             names.append(variant.name)
-            places.append((float(middle.across[-1]) / end, (math.log(middle.mean[-1]) - low) / (high - low)))
+            places.append((float(middle.across(across)[-1]) / end, (math.log(middle.mean[-1]) - low) / (high - low)))
     for name, (x, y), height in zip(names, places, _spread(places), strict=True):
         colour = lines[name].colour
         moved = abs(height - y) > 0.01

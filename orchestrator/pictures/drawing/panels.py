@@ -10,12 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.colours import COLOURS, DASHES, GREY
 from orchestrator.pictures.drawing.grid import MOST_PANELS, grid
 from orchestrator.pictures.drawing.learning import draw_event, dress, event_keys
 from orchestrator.pictures.drawing.look import look, save
 from orchestrator.pictures.drawing.series import (
-    DASHES,
     Band,
     Line,
     Window,
@@ -43,7 +42,7 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
     baseline = next((variant for variant in every if variant.baseline), None)
     seen = sorted(every, key=lambda variant: not variant.baseline)[:MOST_PANELS]
     shown = window(seen, None)
-    behind = band(baseline.seeds, "epoch") if baseline is not None else None
+    behind = band(baseline.seeds) if baseline is not None else None
     step = math.ceil(sum(len(seed) for variant in seen for seed in variant.seeds) / _MOST_POINTS)
     numbers = sorted({number for variant in seen for number in variant.seed_numbers})
     last = max(seed.epoch[-1] for variant in seen for seed in variant.seeds)
@@ -68,19 +67,19 @@ def draw_variants(folder: Path, variants: Sequence[VariantCurves]) -> str | None
 
 def _draw_panel(axes: Axes, variant: VariantCurves, behind: Band | None, numbers: Sequence[int], step: int) -> None:
     if behind is not None:
-        axes.plot(behind.across, behind.mean, color=GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
+        axes.plot(behind.epoch, behind.mean, color=GREY, linewidth=3.0, alpha=0.45, solid_capstyle="round")
     for k, seed in enumerate(variant.seeds):
         one = _line(numbers.index(variant.seed_numbers[k]) if variant.seed_numbers else k)
         places, heights = points(seed, "epoch")
         marker = "." if len(seed) == 1 else ""
         kept = sorted({*range(0, len(seed), step), len(seed) - 1})
         axes.plot(places[kept], heights[kept], color=one.colour, linestyle=one.dash, linewidth=one.width, marker=marker)
-        for where, shape in events(seed):
+        for where, shape in events(seed, variant.turns):
             draw_event(axes, places[where], heights[where], shape, one.colour)
 
 
 def _line(seed: int) -> Line:
-    return Line(COLOURS[(seed + 1) % len(COLOURS)], DASHES[seed % len(DASHES)], 1.2)
+    return Line(COLOURS[(seed + 1) % len(COLOURS)], DASHES[seed % len(DASHES)].matplotlib, 1.2)
 
 
 def _say_above(axes: Axes, variant: VariantCurves, shown: Window) -> None:

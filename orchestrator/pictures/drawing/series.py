@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
@@ -17,8 +17,6 @@ from orchestrator.pictures.drawing.look import figure_of
 from orchestrator.pictures.shown import VariantCurves
 from orchestrator.wording import listed
 
-# Lines that a colour-blind reader, or a page in grey, still tells apart.
-DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 Across = Literal["epoch", "seconds"]
 _OVERFLOW = 600.0
 _FINEST = 300
@@ -37,12 +35,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """Perplexities along epochs or seconds: of the mean loss over seeds, of the lowest and of the highest."""
+    """Perplexities at epochs, and at their mean seconds: of the mean loss over seeds, the lowest and the highest."""
 
-    across: NDArray[np.float64]
+    epoch: NDArray[np.int64]
+    seconds: NDArray[np.float64]
     mean: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+
+    def across(self, across: Across) -> NDArray[np.float64]:
+        """Where its points lie."""
+        return np.asarray(getattr(self, across), dtype=np.float64)
+
+    def at(self, epoch: int, across: Across) -> tuple[float, float] | None:
+        """Where its line passes an epoch, and how high on a log scale; None beyond its ends."""
+        if not self.epoch[0] <= epoch <= self.epoch[-1]:
+            return None
+        height = math.exp(np.interp(epoch, self.epoch, np.log(self.mean)))
+        return float(np.interp(epoch, self.epoch, self.across(across))), height
 
 
 @dataclass(frozen=True)
@@ -82,45 +92,41 @@ def points(seed: Curve, across: Across) -> tuple[NDArray[np.float64], NDArray[np
     return places, np.exp(np.minimum(seed.valid_nats_per_token, _OVERFLOW))
 
 
-def band(seeds: Sequence[Curve], across: Across) -> Band | None:
-    """Mean and range over seeds of what all of them have: an early end must not bend the mean. None if that is nothing.
+def band(seeds: Sequence[Curve]) -> Band | None:
+    """Mean and range over seeds at the epochs that all of them have: an early end must not bend the mean.
 
-    Seeds are evaluated at the same epochs but not at the same seconds; between these, losses are interpolated. More
-    than 300 epochs are thinned out: a panel is that many points wide.
+    None where there is no such epoch. Seconds are the mean over seeds too, so that a seed that ran on a slower machine
+    moves the line aside and not up. More than 300 epochs are thinned out: a panel is that many points wide.
     """
-    curves = [points(seed, across) for seed in seeds]
-    if across == "epoch":
-        grid = reduce(np.intersect1d, (curve[0] for curve in curves))
-        if len(grid) > _FINEST:
-            grid = grid[np.linspace(0, len(grid) - 1, _FINEST).round().astype(int)]
-    else:
-        first, last = max(curve[0][0] for curve in curves), min(curve[0][-1] for curve in curves)
-        grid = (
-            np.linspace(first, last, min(_FINEST, max(len(seed) for seed in seeds))) if first <= last else np.array([])
-        )
-    if not len(grid):
+    epochs = reduce(np.intersect1d, (seed.epoch for seed in seeds))
+    if not len(epochs):
         return None
-    nats = np.array([np.interp(grid, curve[0], np.log(curve[1])) for curve in curves])
-    return Band(grid, np.exp(nats.mean(axis=0)), np.exp(nats.min(axis=0)), np.exp(nats.max(axis=0)))
+    if len(epochs) > _FINEST:
+        epochs = epochs[np.linspace(0, len(epochs) - 1, _FINEST).round().astype(int)]
+    shared = [seed.at(np.isin(seed.epoch, epochs)) for seed in seeds]
+    nats = np.minimum([seed.valid_nats_per_token for seed in shared], _OVERFLOW)
+    seconds = np.mean([seed.seconds for seed in shared], axis=0)
+    return Band(epochs, seconds, np.exp(nats.mean(axis=0)), np.exp(nats.min(axis=0)), np.exp(nats.max(axis=0)))
 
 
 def window(variants: Sequence[VariantCurves], published: float | None) -> Window:
     """The vertical range: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
 
     The first epochs of a language model lie in the thousands, and a ruined variant far above the others: both would
-    flatten all that a reader wants to see.
+    flatten all that a reader wants to see. The ratio is larger where more than half of the variants lay above it.
     """
     early = max(seed.epoch[-1] for variant in variants for seed in variant.seeds) / 4
     values = np.concatenate([seed.valid_nats_per_token for variant in variants for seed in variant.seeds])
     low = min(float(values.min()), _OVERFLOW, *([math.log(published)] if published else []))
     excess = {variant.name: math.log(lowest_perplexity(variant)) - low for variant in variants}
+    half = float(np.quantile(list(excess.values()), 0.5, method="lower"))
     far = max(_NEAR, min(3 * np.quantile(list(excess.values()), 0.75), 10 * np.median(list(excess.values()))))
     settled = [low]
     for variant in variants:
         for seed in variant.seeds if excess[variant.name] <= far else ():
             nats = seed.valid_nats_per_token
             settled += [float(nats[seed.epoch > early].max(initial=low)), float(nats.min())]
-    high = max(min(max(settled), low + math.log(8.0)), math.log(published) if published else low)
+    high = max(min(max(settled), low + max(math.log(8.0), half)), math.log(published) if published else low)
     margin = max(0.04 * (high - low), 0.005)
     low, high = low - margin, high + margin
     highest = float(values.max())
@@ -146,13 +152,14 @@ def lowest_perplexity(variant: VariantCurves) -> float:
     return float(np.mean([points(seed, "epoch")[1].min() for seed in variant.seeds]))
 
 
-def events(seed: Curve) -> Iterator[tuple[int, str]]:
-    """The places where averaging began in training (circle), and of every leg (plus) and fine-tuning (diamond)."""
+def events(seed: Curve, turns: Collection[str]) -> Iterator[tuple[int, str]]:
+    """The places where averaging began in training (circle), and of every turn (plus) and fine-tuning (diamond)."""
     fine_tuning = np.char.startswith(seed.stage, "finetune")
     if (averaging := np.flatnonzero(seed.averaging)).size and not fine_tuning[averaging[0]]:
         yield int(averaging[0]), "o"
     for place in np.flatnonzero(seed.stage[1:] != seed.stage[:-1]) + 1:
-        yield int(place), "D" if fine_tuning[place] else "P"
+        if fine_tuning[place] or seed.stage[place] in turns:
+            yield int(place), "D" if fine_tuning[place] else "P"
 
 
 def _perplexity(nats: float) -> float:

@@ -22,6 +22,7 @@ from orchestrator.pictures.shown import FrequencyRow, PositionRow
 from orchestrator.wording import NOTHING, counted, listed
 
 _PALE = 0.4
+_NEVER = "never"
 _MEAN = Line("#555555", (0, (4, 2)), 1.2)
 Shown = tuple[float, float]
 
@@ -47,9 +48,9 @@ def draw_frequency(
         for axes, row in zip(panels, drawn, strict=True):
             bars = list(enumerate(zip(row.nats, row.low, row.high, strict=True)))
             out = [k for k, bar in bars if _draw_bar(axes, float(k), bar, shown)]
-            classes = "all words" if len(out) == len(bars) else f"words seen {listed([labels[k] for k in out])} times"
             if out:
-                cut.append(f"{plain(row.name, 40)} on {classes}")
+                words = "all words" if len(out) == len(bars) else _words([labels[k] for k in out])
+                cut.append(f"{plain(row.name, 40)} on {words}")
             axes.axvline(0, color="black", linewidth=0.8)
             axes.grid(axis="x", color="#e3e3e3", linewidth=0.6)
             _frame(axes, shown, 5 if columns(len(drawn)) < 4 else 4)
@@ -145,6 +146,13 @@ def _draw_blocks(axes: Axes, row: PositionRow, shown: Shown) -> int:
     for k in outside[:: max(1, len(outside) // 4)]:
         change.arrow(axes, (blocks[k], inside[k]), (blocks[k], _edge(inside[k], shown)), HELPS)
     return len(outside)
+
+
+def _words(labels: Sequence[str]) -> str:
+    """`words never seen and seen 1–9 times`."""
+    seen = [label for label in labels if label != _NEVER]
+    told = ["never seen"] * (_NEVER in labels) + [f"seen {listed(seen)} times"] * bool(seen)
+    return f"words {listed(told)}"
 
 
 def _class_names(labels: Sequence[str], shares: Sequence[float]) -> list[str]:

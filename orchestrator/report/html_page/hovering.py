@@ -21,15 +21,13 @@ from numpy.typing import NDArray
 from orchestrator.comparison import is_adaptive
 from orchestrator.curve import curve_of
 from orchestrator.outcomes import Outcome
-from orchestrator.pictures.colours import COLOURS, GREY
+from orchestrator.pictures.colours import DASHES, GREY, MOST_APART, looks
 from orchestrator.wording import counted
 
 MOST_TRIALS = 120
 """Of more trials only their variants' means are drawn."""
 MOST_POINTS = 60_000
 """Of more points only every second, third, ... epoch of a line is drawn, and its last."""
-_MOST_LISTED = 36  # as many as colours and dashes keep apart
-_DASHES = ("solid", "dashed", "dotted", "dotdash")
 _BORDERS = {"solid": "solid", "dashed": "dashed", "dotted": "dotted", "dotdash": "dashed"}
 _REACH = 10  # pixels
 _MOST_TOLD = 5
@@ -153,22 +151,15 @@ def _figure(lines: Sequence[_Line]) -> figure:
 
 def _draw(plot: figure, lines: Mapping[str, Sequence[_Line]], baseline: str) -> list[Listed]:
     """Draw the lines: a variant's under one name, to be switched together, or all at once where they are too many."""
-    looks = {}
-    others = 0
-    for name in lines:
-        if name == baseline:
-            looks[name] = ("#000000", "solid")
-        else:
-            looks[name] = (COLOURS[others % len(COLOURS)], _DASHES[others % len(_DASHES)])
-            others += 1
-    if len(lines) > _MOST_LISTED:
+    if len(lines) > MOST_APART:
         _draw_lines(plot, [line for found in lines.values() for line in found], GREY, "solid", "curves")
         return []
+    look_of = looks(name for name in lines if name != baseline)
     listed = []
     for count, (name, found) in enumerate(lines.items()):
-        colour, dash = looks[name]
-        _draw_lines(plot, found, colour, dash, f"curve-{count}")
-        listed.append(Listed(f"curve-{count}", name, colour, _BORDERS[dash]))
+        colour, dash = look_of.get(name, ("#000000", DASHES[0]))
+        _draw_lines(plot, found, colour, dash.bokeh, f"curve-{count}")
+        listed.append(Listed(f"curve-{count}", name, colour, _BORDERS[dash.bokeh]))
     return listed
 
 
@@ -211,7 +202,7 @@ def _note(means_only: bool, step: int, variants: int) -> str:
         parts.append(f"These are more than {MOST_TRIALS} trials, so that only the means over seeds are drawn.")
     if step > 1:
         parts.append(f"One epoch in {step} is drawn; curves.parquet has all of them.")
-    if variants > _MOST_LISTED:
+    if variants > MOST_APART:
         parts.append(f"{counted(variants, 'variant')} are too many for colours.")
     return " ".join(parts)
 

@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 
 from lm.record import Evaluation, curve_table
 from orchestrator.curve import Curve, curve_of
+from orchestrator.pictures.colours import looks
 from orchestrator.pictures.drawing import draw_overview, draw_variants, learning, panels, series
 from orchestrator.pictures.shown import VariantCurves
 from tests.factories import FULL, make_curve
@@ -98,36 +99,76 @@ def test_one_ruin_among_many_does_not_set_the_range(tmp_path: Path) -> None:
     assert said.endswith("among them all of ruin.")
 
 
+@pytest.mark.parametrize("far", [500.0, 1e5, 1e300])
+def test_at_least_half_of_the_variants_are_seen_at_their_lowest_point(tmp_path: Path, far: float) -> None:
+    low = [VariantCurves(f"low {k}", k == 0, True, (flat(60.0 + k),)) for k in range(2)]
+    high = [VariantCurves(f"high {k}", False, True, (flat(far * (1 + k)),)) for k in range(16)]
+    shown = series.window([*low, *high], 50.0)
+    seen = [each.name for each in (*low, *high) if series.lowest_perplexity(each) < shown.high]
+    assert seen[:9] == ["low 0", "low 1", *(f"high {k}" for k in range(7))]
+    assert shown.high < 2 * series.lowest_perplexity(high[6]) or far == 1e300, "and no higher than that needs"
+    draw_overview(tmp_path, [*low, *high], 50.0)
+    draw_variants(tmp_path, [*low, *high])
+    few = series.window([*low, *high[:2]], 50.0)
+    assert few.high < 500.0, "half are seen without it"
+
+
 def test_the_mean_ends_where_the_first_seed_ends() -> None:
     full = variant("full", 60.0, 62.0, epochs=5)
-    band = series.band(full.seeds, "epoch")
+    band = series.band(full.seeds)
     assert band is not None
-    assert band.across.tolist() == [1, 2, 3, 4, 5]
+    assert band.epoch.tolist() == [1, 2, 3, 4, 5]
     first, second = (float(seed.valid_nats_per_token[2]) for seed in full.seeds)
     assert band.mean[2] == pytest.approx(math.exp((first + second) / 2))
     assert (band.low[2], band.high[2]) == pytest.approx(tuple(sorted((math.exp(first), math.exp(second)))))
 
 
-def test_seconds_are_averaged_where_all_seeds_have_them() -> None:
+def test_a_seed_on_a_slow_machine_moves_the_mean_aside_and_not_up() -> None:
     level = flat(60.0, epochs=8)
     steep = dataclasses.replace(level, valid_nats_per_token=5.0 - 0.1 * level.epoch)
-    band = series.band([steep, seconds_apart(steep, 2.0)], "seconds")
+    band = series.band([steep, seconds_apart(steep, 3.0)])
     assert band is not None
-    assert (band.across[0], band.across[-1]) == (20.0, 80.0)
-    # After 20 seconds the fast seed has had two epochs, the slow one one; after 80 eight and four.
-    assert np.log([band.low[0], band.mean[0], band.high[0]]) == pytest.approx([4.8, 4.85, 4.9])
-    assert np.log([band.low[-1], band.mean[-1], band.high[-1]]) == pytest.approx([4.2, 4.4, 4.6])
+    assert band.seconds.tolist() == [20.0 * epoch for epoch in range(1, 9)], "to the end, that of both"
+    for line in (band.low, band.mean, band.high):
+        assert np.log(line) == pytest.approx(steep.valid_nats_per_token)
 
 
-def test_seeds_that_share_no_second_have_no_mean_but_can_be_drawn(tmp_path: Path) -> None:
+def test_seeds_that_share_no_second_have_a_mean_and_those_that_share_no_epoch_can_be_drawn(tmp_path: Path) -> None:
     apart = (flat(60.0, epochs=2), seconds_apart(flat(60.0, epochs=2), 10.0))
-    assert series.band(apart, "seconds") is None
-    assert draw_overview(tmp_path, [VariantCurves("full", True, True, apart)], None) is None
+    band = series.band(apart)
+    assert band is not None and band.seconds.tolist() == [55.0, 110.0]
+    ends = (apart[0].at(np.array([True, False])), apart[1].at(np.array([False, True])))
+    assert series.band(ends) is None
+    assert draw_overview(tmp_path, [VariantCurves("full", True, True, ends)], None) is None
+
+
+def test_marks_lie_on_the_mean_line_at_the_mean_seconds(tmp_path: Path) -> None:
+    seed = curve(make_curve(FULL, 60.0))
+    slow = dataclasses.replace(curve(make_curve(FULL, 70.0, noise=1)), seconds=30.0 * seed.epoch)
+    early = slow.at(slow.epoch <= 9)
+    many = [VariantCurves(f"v{k}", k == 0, True, (seed, slow)) for k in range(5)]
+    many.append(VariantCurves("one ended", False, False, (seed, early)))
+    with mock.patch.object(learning, "draw_event", side_effect=learning.draw_event) as draw_event:
+        draw_overview(tmp_path, many, None)
+    height = math.exp((seed.valid_nats_per_token[8] + slow.valid_nats_per_token[8]) / 2)
+    drawn = [call.args[1:4] for call in draw_event.call_args_list]
+    assert [(across, marker) for across, _, marker in drawn].count((180.0, "o")) == 12
+    assert [(across, marker) for across, _, marker in drawn].count((260.0, "D")) == 10, "none where its line has ended"
+    assert len(drawn) == 44
+    assert [at for across, at, _ in drawn if across == 180.0] == pytest.approx([height] * 12)
+
+
+def test_a_mark_lies_on_a_line_whose_epochs_were_thinned_out() -> None:
+    long = flat(60.0, epochs=800)
+    band = series.band([dataclasses.replace(long, valid_nats_per_token=5.0 - 0.001 * long.epoch)])
+    assert band is not None and len(band.epoch) == 300
+    for epoch in range(1, 801):
+        assert band.at(epoch, "seconds") == pytest.approx((10.0 * epoch, math.exp(5.0 - 0.001 * epoch)))
 
 
 def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_path: Path) -> None:
     seed = make_curve(FULL, 60.0)
-    assert list(series.events(curve(seed))) == [(8, "o"), (12, "D")]
+    assert list(series.events(curve(seed), ())) == [(8, "o"), (12, "D")]
     with mock.patch.object(learning, "draw_event", side_effect=learning.draw_event) as draw_event:
         draw_overview(tmp_path, [VariantCurves("full", True, True, (curve(seed),))], None)
     drawn = [call.args[1:] for call in draw_event.call_args_list]
@@ -137,7 +178,16 @@ def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels(tmp_p
 
 def test_a_leg_is_no_fine_tuning() -> None:
     seed = dataclasses.replace(flat(60.0, 3), stage=np.array(["train", "train-2", "finetune-1"]))
-    assert list(series.events(seed)) == [(1, "P"), (2, "D")]
+    assert list(series.events(seed, {"train-2"})) == [(1, "P"), (2, "D")]
+
+
+def test_a_leg_that_changes_nothing_is_not_marked() -> None:
+    stages = np.array(["train", "train-2", "train-3", "train-4", "finetune-1"])
+    seed = dataclasses.replace(flat(60.0, 5), stage=stages)
+    assert list(series.events(seed, {"train-3"})) == [(2, "P"), (4, "D")]
+    same, other = (VariantCurves("full", True, True, (seed,), turns=frozenset(turns)) for turns in ((), {"train-3"}))
+    assert [key.get_label() for key in learning.event_keys([same])] == ["fine-tuning begins"]
+    assert [key.get_label() for key in learning.event_keys([other])] == ["other values begin", "fine-tuning begins"]
 
 
 def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tmp_path: Path) -> None:
@@ -151,6 +201,20 @@ def test_of_many_variants_those_that_differ_most_and_can_be_seen_are_coloured(tm
     assert said.endswith("the 8 variants whose lowest points differ most from the baseline's; the other 32 are grey.")
     said = draw_overview(tmp_path, many[1:], None)
     assert said is not None and "differ most from the middle variant's; the other 32 are grey." in said
+
+
+def test_a_variant_looks_as_its_place_in_the_plan_says_and_letters_go_by_height(tmp_path: Path) -> None:
+    ends = (70.0, math.nan, 60.0, 90.0, 80.0)
+    planned = [VariantCurves(f"v{k}", k == 2, True, (flat(end),)) for k, end in enumerate(ends)]
+    with mock.patch.object(learning, "_handle", side_effect=learning._handle) as handle:
+        draw_overview(tmp_path, planned, None)
+    lines = handle.call_args.args[1]
+    look_of = looks(["v0", "v1", "v3", "v4"])
+    assert {name: (one.colour, one.dash) for name, one in lines.items()} == {
+        "v2": ("black", "-"),
+        **{name: (look_of[name][0], look_of[name][1].matplotlib) for name in ("v0", "v3", "v4")},
+    }
+    assert {name: learning._letter(name, lines) for name in ("v0", "v3", "v4")} == {"v3": "A", "v4": "B", "v0": "C"}
 
 
 def test_letters_at_the_ends_do_not_cover_each_other() -> None:

@@ -9,15 +9,16 @@ from pathlib import Path
 from unittest import mock
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
 from orchestrator.pictures.colours import HELPS, HURTS
-from orchestrator.pictures.drawing import change, draw_forest, draw_frequency, draw_position, forest, look
+from orchestrator.pictures.drawing import change, draw_forest, draw_frequency, draw_position, forest, look, where
 from orchestrator.pictures.shown import ForestRow, FrequencyRow, PositionRow
+from orchestrator.token_losses import CLASSES as LABELS
 
 MARGIN = 0.005
-LABELS = ("0", "1–9", "10–99", "100–999", "1,000–9,999", "10,000+")
 SHARES = (0.002, 0.05, 0.17, 0.24, 0.27, 0.268)
 NAN = math.nan
 HOSTILE = ("_hidden", "$\\frac$", "two\nlines", "<script>&", "a|b `c`", "long " * 60, "漢字 \u202e\x1b[31m", "")
@@ -112,12 +113,19 @@ def test_a_few_huge_effects_are_cut_off_and_said(tmp_path: Path) -> None:
     bars = [words(f"v{k}", *[0.01 * k] * 6) for k in range(-4, 5)]
     part = words("part", 3.0, 0.0, 0.0, 0.0, 0.0, -2.0)
     assert draw_frequency(tmp_path, [*bars, words("ruin", *[5.0] * 6), part], LABELS, SHARES, "full") == (
-        "Arrows lead out of the picture: ruin on all words and part on words seen 0 and 10,000+ times."
+        "Arrows lead out of the picture: ruin on all words and part on words never seen and seen 10,000+ times."
     )
     steps = [blocks(f"v{k}", *[0.01 * k] * 32) for k in range(-4, 5)]
     assert draw_position(tmp_path, [*steps, blocks("part", *[0.0] * 31, 9.0)], "full") == (
         "Arrows lead out of the picture: 1 piece of part."
     )
+
+
+def test_classes_of_words_read_right_in_a_sentence() -> None:
+    assert where._words(LABELS[:1]) == "words never seen"
+    assert [where._words([label]) for label in LABELS[1:]] == [f"words seen {label} times" for label in LABELS[1:]]
+    assert where._words(LABELS[1:3]) == "words seen 1–9 and 10–99 times"
+    assert where._words(LABELS[:3]) == "words never seen and seen 1–9 and 10–99 times"
 
 
 def test_the_range_leaves_out_far_outliers_alone() -> None:
@@ -139,6 +147,18 @@ def test_ticks_are_round_and_hold_zero(low: float, high: float) -> None:
     assert [change._short(change.per_cent(mark)) for mark in marks] == [
         change._short(round(change.per_cent(mark), 2)) for mark in marks
     ]
+
+
+@pytest.mark.parametrize("most", [4, 5, 7])
+def test_ticks_are_on_every_side_with_room_and_not_crowded(most: int) -> None:
+    ends = [0.0, *np.geomspace(1e-3, 100.0, 60).tolist()]
+    for low, high in ((-low, high) for low in ends for high in ends if low + high > 0):
+        marks = change.ticks(low, high, most)
+        whole = high - low
+        assert 0.0 in marks and low <= marks[0] and marks[-1] <= high, (low, high, marks)
+        assert min(np.diff(marks), default=1.0) >= whole / 12, (low, high, marks)
+        assert marks[0] < 0 or -low < whole / 5, (low, high, marks)
+        assert marks[-1] > 0 or high < whole / 5, (low, high, marks)
 
 
 def test_figures_are_rounded_by_their_interval() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from lm.record import curve_table
 from orchestrator.outcomes import Outcome
+from orchestrator.pictures.colours import looks
 from orchestrator.report.html_page import hovering
 from orchestrator.report.html_page.body import html_body
 from tests.factories import CACHE, begin, make_curve, make_trial, settle
@@ -201,6 +202,17 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
     )
     assert mean == pytest.approx(np.sqrt(one * two)), "of losses, as in the pictures"
     assert "mean" not in found.note
+
+
+def test_a_variant_looks_as_in_the_static_pictures() -> None:
+    names = ["b", "full", *(f"v{k}" for k in range(12))]
+    found = hovering.hovered_curves({name: (outcome(name, 1),) for name in names}, "full")
+    assert found is not None
+    look_of = looks(name for name in names if name != "full")
+    colours = {one.name: one.colour for one in found.listed}
+    assert colours == {"full": "#000000", **{name: colour for name, (colour, _) in look_of.items()}}
+    dashes = re.findall(r'"line_dash":\{"type":"value","value":"(\w+)"', found.json)[::3]  # plain, not selected, muted
+    assert dashes == [look_of[name][1].bokeh if name in look_of else "solid" for name in names]
 
 
 def test_of_many_trials_means_are_drawn_and_of_many_points_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from lm.record import write_curve
+from lm.spec import Leg
 from orchestrator.pictures import Forest, Overview
 from orchestrator.trial import Trial
-from tests.factories import CACHE, begin, make_curve, make_trial, settle, write_tokens
+from tests.factories import CACHE, FULL, begin, make_curve, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import HOSTILE, NoArtist, answer, render, write
 from tests.orchestrator.report.test_tables import Number, Paper
 
@@ -296,6 +297,18 @@ def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, swe
         papers = {"full": Paper(Number(57.0, certainty), None)}
         write(tmp_path, trials, published=papers, published_scale=True, artist=artist)
         assert [picture.published for picture in artist.asked if isinstance(picture, Overview)] == [line]
+
+
+def test_only_legs_that_change_a_value_are_turns_of_a_curve(tmp_path: Path) -> None:
+    slower = FULL.optimizer.model_copy(update={"learning_rate": 10.0})
+    alike = Leg(epochs=3, optimizer=FULL.optimizer, dropout=FULL.dropout)
+    turned = Leg(epochs=4, optimizer=slower, dropout=FULL.dropout)
+    trial = make_trial(legs=(alike, turned, turned.model_copy(update={"epochs": 2}), alike))
+    settle(tmp_path / "runs", trial, 60.0)
+    artist = NoArtist()
+    write(tmp_path, [trial], artist=artist)
+    (overview,) = (picture for picture in artist.asked if isinstance(picture, Overview))
+    assert [variant.turns for variant in overview.variants] == [{"train-3", "train-5"}]
 
 
 def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:
