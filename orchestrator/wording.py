@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # scipy takes most of a second to import, and a plan is put in words without it
@@ -153,6 +153,24 @@ def listed(items: Sequence[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 seed`, `2 seeds`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def byte_size(count: float) -> str:
+    """Bytes in KiB, MiB or GiB, whichever shows three digits."""
+    return _in_unit(count, {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30})
+
+
+def in_thousands(count: float) -> str:
+    """A large number in K, M or G, whichever shows three digits: `5.38 K`."""
+    return _in_unit(count, {"K": 1e3, "M": 1e6, "G": 1e9})
+
+
+def _in_unit(count: float, units: Mapping[str, float]) -> str:
+    """Three digits, in the first of these units, from small to large, that has no more before the point."""
+    for unit, size in units.items():
+        if count / size < 999.5:
+            break
+    return f"{significant(count / size, 3)} {unit}"
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.wording import NOTHING, Markdown, counted, duration, escape
+from orchestrator.wording import NOTHING, Markdown, byte_size, counted, duration, escape
 
 
 def provenance(outcomes: Mapping[str, tuple[Outcome, ...]], scale: str) -> list[tuple[str, Markdown]]:
@@ -89,7 +89,7 @@ def _mean_speed(trials: Iterable[Outcome]) -> str:
 
 
 def _peak_memory(sizes: list[int]) -> str:
-    return f"{max(sizes) / 2**20:,.0f} MiB" if sizes else NOTHING
+    return byte_size(max(sizes)) if sizes else NOTHING
 
 
 def _some(values: Iterable[str]) -> str:

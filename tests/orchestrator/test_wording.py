@@ -11,10 +11,12 @@ from markdown_it import MarkdownIt
 
 from orchestrator.statistics import Interval
 from orchestrator.wording import (
+    byte_size,
     difference,
     duration,
     escape,
     fenced,
+    in_thousands,
     listed,
     number,
     published,
@@ -79,6 +81,15 @@ def test_significant_digits_of_small_and_large_numbers() -> None:
         *("0.1235", "5.000", "80.30", "1,235", "123,457", "−0.5000", "0.000", "∞")
     ]
     assert [significant(value, 3) for value in (99.96, 105.0, 12.34)] == ["100", "105", "12.3"]
+
+
+def test_bytes_and_large_numbers_have_three_digits_in_any_unit() -> None:
+    assert [byte_size(count) for count in (0, 500, 5324.8, 999.4 * 2**10, 1000 * 2**10, 41e6, 3.2e9, 5e12)] == [
+        *("0.00 KiB", "0.488 KiB", "5.20 KiB", "999 KiB", "0.977 MiB", "39.1 MiB", "2.98 GiB", "4,657 GiB")
+    ]
+    assert [in_thousands(count) for count in (5380, 999_400, 999_600, 6e6, 1.234e10)] == [
+        *("5.38 K", "999 K", "1.00 M", "6.00 M", "12.3 G")
+    ]
 
 
 def test_published_figures_keep_their_digits() -> None:
