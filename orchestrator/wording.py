@@ -167,10 +167,8 @@ def in_thousands(count: float) -> str:
 
 def _in_unit(count: float, units: Mapping[str, float]) -> str:
     """Three digits, in the first of these units, from small to large, that has no more before the point."""
-    for unit, size in units.items():
-        if count / size < 999.5:
-            break
-    return f"{significant(count / size, 3)} {unit}"
+    unit = next((unit for unit, size in units.items() if count / size < 999.5), list(units)[-1])
+    return f"{significant(count / units[unit], 3)} {unit}"
 
 
 def duration(seconds: float) -> str:

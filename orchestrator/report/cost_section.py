@@ -28,6 +28,7 @@ def _cells(row: CostRow) -> dict[str, object]:
         "variant": row.variant,
         "epochs": f"{row.epochs:.3g} of {row.planned}" + (" (another budget)" if row.is_other_budget else ""),
         "seconds": duration(row.train_seconds),
+        "evaluation": duration(row.evaluation_seconds),
         "speed": f"{row.tokens_per_second:,.0f}{ends}",
         "memory": byte_size(row.peak_memory_bytes),
         "seeds": row.seeds,
