@@ -143,6 +143,11 @@ def published(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.10g}" + (".0" if float(value).is_integer() else "")
 
 
+def published_difference(value: float) -> str:
+    """A difference of published figures, with the digits that they were printed with."""
+    return signed(value, len(published(value).partition(".")[2]))
+
+
 def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     if len(items) < 2:
