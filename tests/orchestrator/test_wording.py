@@ -13,6 +13,7 @@ from orchestrator.statistics import Interval
 from orchestrator.wording import (
     byte_size,
     difference,
+    difference_decimals,
     duration,
     escape,
     fenced,
@@ -69,6 +70,11 @@ def test_a_difference_never_hides_which_side_of_zero_it_lies(
     value: float, ends: tuple[float, float], text: str
 ) -> None:
     assert difference(value, Interval(*ends)) == text
+
+
+def test_a_decided_difference_alone_has_the_decimals_of_its_interval_and_does_not_read_as_zero() -> None:
+    ends = ((4.3, 7.8), (-10.0, 141_430.0), (1.0, 2000.0), (-2000.0, -1.0))
+    assert [difference_decimals(Interval(*pair)) for pair in ends] == [1, -3, 0, 0]
 
 
 def test_zero_has_no_sign() -> None:
