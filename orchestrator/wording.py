@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # scipy takes most of a second to import, and a plan is put in words without it
@@ -63,33 +63,63 @@ def signed(value: float, decimals: int = 2) -> str:
     return f"+{text}" if value > 0 and text.strip("0.") else text
 
 
-def decimals_for(uncertainty: float) -> int:
-    """Decimals that show two significant digits of an uncertainty; at most two, unless it would then read as zero."""
+def decimals_for(uncertainty: float, exponent: int = 0) -> int:
+    """Decimals that show two significant digits of an uncertainty; at most two, unless it would then read as zero.
+
+    One that is zero or not finite gives two decimals of a number in this power of ten.
+    """
     if not math.isfinite(uncertainty) or uncertainty <= 0:
-        return 2
+        return 2 - exponent
     return _more_until_seen(min(2, 1 - math.floor(math.log10(uncertainty))), uncertainty)
 
 
 def spread(mean: float, deviation: float | None) -> str:
     """Mean ± standard deviation, rounded by the deviation; the mean alone where there is one value."""
-    if deviation is None:
+    if deviation is None or math.isnan(mean):
         return number(mean)
-    decimals = decimals_for(deviation)
-    return f"{number(mean, decimals)} ± {number(deviation, decimals)}"
+    exponent = _common_exponent(mean, deviation)
+    decimals = decimals_for(deviation, exponent)
+    return f"{_scaled(mean, decimals, exponent)} ± {_scaled(deviation, decimals, exponent)}"
 
 
 def difference(value: float, interval: Interval | None) -> str:
     """A difference with its interval, rounded by the interval's width."""
     if interval is None:
         return signed(value)
-    decimals = difference_decimals(interval)
-    return f"{signed(value, decimals)} [{signed(interval.low, decimals)}, {signed(interval.high, decimals)}]"
+    shown, low, high = rounded_by_interval(value, interval.low, interval.high)
+    return f"{shown} [{low}, {high}]"
 
 
-def difference_decimals(interval: Interval) -> int:
-    """Decimals for an interval: two digits of its half width, more where an end that is not zero would read as zero."""
-    decimals = decimals_for((interval.high - interval.low) / 2)
-    return _more_until_seen(decimals, min(abs(interval.low), abs(interval.high)))
+def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A difference and the ends of its interval, each with its sign, to two digits of the half width.
+
+    In a lopsided interval some of the three can be far smaller than that. One that would read as zero is rounded by
+    itself: an end by its size, the difference by the distance of the nearer end.
+    """
+    nearer = min(abs(value - low), abs(high - value))
+    half = (high - low) / 2
+    exponent = _common_exponent(value, low, high)
+    decimals = decimals_for(half if math.isfinite(half) else nearer, exponent)
+
+    def shown(one: float, own: float) -> str:
+        if math.isfinite(one) and round(one, decimals) == 0:
+            return signed(one, decimals_for(own) if one else decimals)
+        return f"{'+' * (one > 0)}{_scaled(one, decimals, exponent)}"
+
+    return shown(value, nearer), shown(low, abs(low)), shown(high, abs(high))
+
+
+def _common_exponent(*values: float) -> int:
+    """The power of ten in which numbers beside each other are printed: 0, as they are, up to a million."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return math.floor(math.log10(largest)) if largest >= 1e6 else 0
+
+
+def _scaled(value: float, decimals: int, exponent: int) -> str:
+    """As `number`, in this power of ten; `decimals` are those of the number written out."""
+    if exponent == 0 or not math.isfinite(value):
+        return number(value, decimals)
+    return f"{number(value / 10.0**exponent, decimals + exponent)}e+{exponent:02d}"
 
 
 def _more_until_seen(decimals: int, value: float) -> int:
@@ -103,6 +133,11 @@ def published(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.10g}" + (".0" if float(value).is_integer() else "")
 
 
+def published_difference(value: float) -> str:
+    """A difference of published figures, with the digits that they were printed with."""
+    return signed(value, len(published(value).partition(".")[2]))
+
+
 def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     if len(items) < 2:
@@ -113,6 +148,22 @@ def listed(items: Sequence[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 seed`, `2 seeds`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def byte_size(count: float) -> str:
+    """Bytes in KiB, MiB or GiB, whichever shows three digits."""
+    return _in_unit(count, {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30})
+
+
+def in_thousands(count: float) -> str:
+    """A large number in K, M or G, whichever shows three digits: `5.38 K`."""
+    return _in_unit(count, {"K": 1e3, "M": 1e6, "G": 1e9})
+
+
+def _in_unit(count: float, units: Mapping[str, float]) -> str:
+    """Three digits, in the first of these units, from small to large, that has no more before the point."""
+    unit = next((unit for unit, size in units.items() if count / size < 999.5), list(units)[-1])
+    return f"{significant(count / units[unit], 3)} {unit}"
 
 
 def duration(seconds: float) -> str:

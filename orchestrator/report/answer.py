@@ -25,7 +25,7 @@ from orchestrator.statistics import (
     perplexity_change,
     rate_interval,
 )
-from orchestrator.wording import Markdown, counted, difference_decimals, escape, listed, signed, significant, spread
+from orchestrator.wording import Markdown, counted, escape, listed, rounded_by_interval, signed, significant, spread
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
@@ -313,11 +313,9 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
         found = [row for row in rows if row.estimand.kind == kind and row.contrast.interval and not row.contrast.reason]
         decided = [f"{escape(row.estimand.name)} {row.verdict}" for row in found if row.verdict != "not decided"]
         if found:
-            count = (
-                f"{len(decided) or 'none'} of {counted(len(found), noun)} {'are' if len(decided) > 1 else 'is'} decided"
-            )
+            are = "are" if len(decided) > 1 else "is"
             names = f" ({listed(decided)})" if 0 < len(decided) <= _LISTED else ""
-            clauses.append(count + names)
+            clauses.append(f"{len(decided) or 'none'} of {counted(len(found), noun)} {are} decided{names}")
     return clauses
 
 
@@ -369,7 +367,8 @@ def _seeds(rows: Sequence[AblationRow]) -> str:
 
 def _rounded(row: AblationRow) -> str:
     assert row.change_in_perplexity is not None and row.interval_in_perplexity is not None
-    return signed(row.change_in_perplexity, difference_decimals(row.interval_in_perplexity))
+    ends = row.interval_in_perplexity
+    return rounded_by_interval(row.change_in_perplexity, ends.low, ends.high)[0]
 
 
 def _why_no_interval(comparison: Comparison | None, baseline: str) -> str:

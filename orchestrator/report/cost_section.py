@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.cost_tables import CostRow, cost_table
-from orchestrator.wording import Markdown, duration, escape, listed
+from orchestrator.wording import Markdown, byte_size, duration, escape, listed
 
 
 def cost_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> dict[str, object]:
@@ -28,7 +28,8 @@ def _cells(row: CostRow) -> dict[str, object]:
         "variant": row.variant,
         "epochs": f"{row.epochs:.3g} of {row.planned}" + (" (another budget)" if row.is_other_budget else ""),
         "seconds": duration(row.train_seconds),
+        "evaluation": duration(row.evaluation_seconds),
         "speed": f"{row.tokens_per_second:,.0f}{ends}",
-        "memory": f"{row.peak_memory_bytes / 2**20:,.0f} MiB",
+        "memory": byte_size(row.peak_memory_bytes),
         "seeds": row.seeds,
     }

@@ -17,7 +17,7 @@ class CostRow:
     """Means over the complete seeds of one variant; `planned` are the most epochs that a trial of it may take.
 
     `tokens_per_second` is of all seeds together, `slowest` and `fastest` are single ones'. `is_other_budget` where
-    the epochs, or the text it trains on, are not the baseline's.
+    the epochs, or the text it trains on, are not the baseline's. `evaluation_seconds` are outside `train_seconds`.
     """
 
     variant: str
@@ -25,6 +25,7 @@ class CostRow:
     is_other_budget: bool
     epochs: float
     train_seconds: float
+    evaluation_seconds: float
     tokens_per_second: float
     slowest: float
     fastest: float
@@ -46,6 +47,7 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
                     is_other_budget=budget(group) != budget(outcomes[baseline]),
                     epochs=float(np.mean([sum(stage.epochs for stage in record.stages) for record in records])),
                     train_seconds=float(np.mean([train_seconds(record) for record in records])),
+                    evaluation_seconds=float(np.mean([evaluation_seconds(record) for record in records])),
                     tokens_per_second=tokens_per_second(records),
                     slowest=min(rates),
                     fastest=max(rates),
@@ -59,6 +61,11 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
 def train_seconds(record: Record) -> float:
     """Seconds of training of all stages, evaluation left out."""
     return sum(stage.train_seconds for stage in record.stages)
+
+
+def evaluation_seconds(record: Record) -> float:
+    """Seconds of scoring of all stages: validation after each epoch, the chosen weights on validation and test."""
+    return sum(stage.evaluation_seconds for stage in record.stages)
 
 
 def tokens_per_second(records: Sequence[Record]) -> float:

@@ -9,7 +9,7 @@ from orchestrator.comparison import incomplete_seeds, is_adaptive
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.pictures import HeadPoint, Heads, Pictures
 from orchestrator.report.head_tables import HeadRow, MeasureRow, head_table, measure_table
-from orchestrator.wording import NOTHING, Markdown, escape, listed, significant
+from orchestrator.wording import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant
 
 _LARGEST_SHOWN = 1e6
 """A measure's exp from here on says no more than that it is large."""
@@ -48,20 +48,15 @@ def _head_cells(row: HeadRow) -> dict[str, object]:
         "parameters": f"{row.decoder_parameters:,}",
         "seconds": significant(row.train_seconds.mean, 3),
         "speed": f"{row.tokens_per_second:,.0f}",
-        "flops": NOTHING if cost is None else _millions(cost),
-        "bytes": NOTHING if cost is None else _mebibytes(cost.peak_bytes),
-        "memory": _mebibytes(row.peak_memory_bytes),
+        "flops": NOTHING if cost is None else _flops(cost),
+        "bytes": NOTHING if cost is None else byte_size(cost.peak_bytes),
+        "memory": byte_size(row.peak_memory_bytes),
         "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
     }
 
 
-def _millions(cost: HeadCost) -> str:
-    flops = (cost.training_flops_per_token, cost.evaluation_flops_per_token)
-    return " / ".join(f"{significant(count / 1e6, 3)} M" for count in flops)
-
-
-def _mebibytes(count: float) -> str:
-    return f"{count / 2**20:,.0f} MiB"
+def _flops(cost: HeadCost) -> str:
+    return f"{in_thousands(cost.training_flops_per_token)} / {in_thousands(cost.evaluation_flops_per_token)}"
 
 
 def _left_out(outcomes: Mapping[str, tuple[Outcome, ...]], drawn: set[str]) -> list[Markdown]:

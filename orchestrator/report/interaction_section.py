@@ -8,7 +8,7 @@ from orchestrator.report.answer import what_would_decide
 from orchestrator.report.interaction_tables import InteractionRow, Interactions, effect_name
 from orchestrator.statistics import Interval
 from orchestrator.sweep.designs import Ablation
-from orchestrator.wording import NOTHING, Markdown, counted, escape, number, signed, significant
+from orchestrator.wording import NOTHING, Markdown, escape, number, signed, significant
 
 _TOLD = {
     "add_one_in": "What each component brings to the stripped model, where all of them are away: the cost of taking it "
@@ -78,8 +78,10 @@ def _noise(table: Interactions) -> Markdown:
         return Markdown("No interval is given; the last column says why.")
     level = significant(100 * judged.level, 3).removesuffix(".0")
     covered = "seeds and of the text" if judged.noise.has_text else "seeds alone"
+    intervals = f"a {level}% interval,"
+    if judged.intervals > 1:
+        intervals = f"{level}% intervals (Šidák), simultaneous over {judged.intervals:,} contrasts of this table and"
     return Markdown(
-        f"The brackets are {level}% intervals (Šidák), simultaneous over {counted(judged.intervals, 'contrast')} of "
-        f"this table and apart from those of the other tables; they cover the noise of {covered}, as those of the "
-        "ablation table do."
+        f"The brackets are {intervals} apart from those of the other tables; they cover the noise of {covered}, as "
+        "those of the ablation table do."
     )

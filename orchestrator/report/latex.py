@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from orchestrator.report import answer
 from orchestrator.report.plain import plain
-from orchestrator.report.tables import RECALLED, AblationRow, PublishedNumber, Spread
-from orchestrator.wording import MINUS, NOTHING, difference, published, spread
+from orchestrator.report.tables import RECALLED, AblationRow, PublishedDifference, PublishedNumber, Spread
+from orchestrator.wording import MINUS, NOTHING, difference, published, published_difference, spread
 
 _COLUMNS = {
     "Variant": "l",
@@ -20,6 +20,8 @@ _COLUMNS = {
     "Verdict": "l",
     "Published": "r",
 }
+_PUBLISHED_DIFFERENCE = {"Published difference": "r"}
+"""One column more, where a variant has one."""
 _SPECIAL = {
     "->": r"\ensuremath{\to}",
     "\\": r"\textbackslash{}",
@@ -53,14 +55,18 @@ def table_tex(rows: Sequence[AblationRow], baseline: str, margin: float, caption
     `\\textquotesingle` and `\\textasciigrave` need `\\usepackage{textcomp}` in a LaTeX older than 2020, and
     `\\textquotedbl` needs `\\usepackage[T1]{fontenc}`.
     """
+    columns, cells = _COLUMNS, [_cells(row, baseline, margin) for row in rows]
+    if any(row.published_difference for row in rows):
+        columns = _COLUMNS | _PUBLISHED_DIFFERENCE
+        cells = [[*line, _difference(row.published_difference)] for line, row in zip(cells, rows, strict=True)]
     lines = [
         f"% {' '.join(caption.split())}",
         r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{''.join(_COLUMNS.values())}}}",
+        f"\\begin{{tabular}}{{{''.join(columns.values())}}}",
         r"\toprule",
-        _line(list(_COLUMNS)),
+        _line(list(columns)),
         r"\midrule",
-        *(_line(_cells(row, baseline, margin)) for row in rows),
+        *map(_line, cells),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -106,8 +112,17 @@ def _number(number: PublishedNumber | None) -> str:
     if number is None:
         return escaped(NOTHING)
     deviation = "" if number.std is None else f" ± {published(number.std)}"
-    mark = escaped("†") if number.certainty == RECALLED else ""
-    return _mathematics(published(number.perplexity) + deviation) + mark
+    return _mathematics(published(number.perplexity) + deviation) + _mark(number.certainty == RECALLED)
+
+
+def _difference(found: PublishedDifference | None) -> str:
+    if found is None:
+        return escaped(NOTHING)
+    return _mathematics(published_difference(found.perplexity)) + _mark(found.recalled)
+
+
+def _mark(recalled: bool) -> str:
+    return escaped("†") if recalled else ""
 
 
 def _mathematics(text: str) -> str:

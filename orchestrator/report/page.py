@@ -50,7 +50,7 @@ from orchestrator.wording import (
     fenced,
     listed,
     published,
-    signed,
+    published_difference,
     spread,
 )
 
@@ -156,6 +156,7 @@ def _sentences(
         "noise": answer.noise_sentence(comparison, baseline, searched),
         "averaging": answer.averaging_sentence(outcomes),
         "level": answer.level_in_words(comparison),
+        "simultaneous": comparison is not None and comparison.intervals > 1,
         "looks": answer.looks_sentence(looks),
         "divergence": answer.divergence_sentence(outcomes),
         "convention": answer.convention_sentence(outcomes),
@@ -170,6 +171,8 @@ def _tables(
         "rows": [_row_cells(row, baseline, margin) for row in rows],
         "differences": any(row.effect for row in rows),
         "intervals": any(row.interval_in_perplexity for row in rows),
+        "any_published": any(row.published_valid or row.published_test for row in rows),
+        "any_published_difference": any(row.published_difference for row in rows),
         "stage_rows": [_stage_cells(row) for row in tables.stage_table(outcomes)],
         "cache_rows": [_cache_cells(row) for row in tables.cache_table(outcomes)],
         "trials": trials,
@@ -292,8 +295,7 @@ def _printed(number: PublishedNumber | None) -> str:
 def _printed_difference(difference: PublishedDifference | None) -> str:
     if difference is None:
         return NOTHING
-    decimals = len(published(difference.perplexity).partition(".")[2])
-    return signed(difference.perplexity, decimals) + _mark(difference.recalled)
+    return published_difference(difference.perplexity) + _mark(difference.recalled)
 
 
 def _mark(recalled: bool) -> str:

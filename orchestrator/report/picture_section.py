@@ -37,7 +37,10 @@ def picture_section(
         "forest": bool(lines),
         "forest_cut": None,
         "forest_published": any(line.published_nats is not None for line in lines),
-        "forest_alt": Markdown(f"Difference in test perplexity, with its interval, of {names}"),
+        "forest_alt": Markdown(
+            f"Difference to {escape(baseline)} in test perplexity, in per cent of its perplexity, with its interval, "
+            f"of {names}"
+        ),
     }
     return cells | where_section(outcomes, [line.name for line in lines], baseline, pictures)
 

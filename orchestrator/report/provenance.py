@@ -10,7 +10,7 @@ from orchestrator.outcomes import Outcome, flat
 from orchestrator.records import Records
 from orchestrator.report.search_tables import search_row
 from orchestrator.rounds import Searched
-from orchestrator.wording import NOTHING, Markdown, counted, duration, escape
+from orchestrator.wording import NOTHING, Markdown, byte_size, counted, duration, escape
 
 
 def provenance(
@@ -110,7 +110,7 @@ def _mean_speed(trials: Iterable[Outcome]) -> str:
 
 
 def _peak_memory(sizes: list[int]) -> str:
-    return f"{max(sizes) / 2**20:,.0f} MiB" if sizes else NOTHING
+    return byte_size(max(sizes)) if sizes else NOTHING
 
 
 def _some(values: Iterable[str]) -> str:

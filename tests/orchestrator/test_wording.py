@@ -11,10 +11,12 @@ from markdown_it import MarkdownIt
 
 from orchestrator.statistics import Interval
 from orchestrator.wording import (
+    byte_size,
     difference,
     duration,
     escape,
     fenced,
+    in_thousands,
     listed,
     number,
     published,
@@ -34,7 +36,13 @@ from orchestrator.wording import (
         (57.3, 0.0, "57.30 ± 0.00"),
         (1234.5, 210.0, "1230 ± 210"),
         (131.72, 3.456, "131.7 ± 3.5"),
-        (2.5e7, 1e6, "2.50e+07 ± 1.00e+06"),
+        (999_000.4, 210.0, "999000 ± 210"),
+        (1.87e8, 110_000.0, "1.8700e+08 ± 0.0011e+08"),
+        (2.5e7, 1e6, "2.50e+07 ± 0.10e+07"),
+        (9e5, 1.1e6, "0.9e+06 ± 1.1e+06"),
+        (2.5e7, 0.0, "2.50e+07 ± 0.00e+07"),
+        (1e200, math.inf, "1.00e+200 ± ∞"),
+        (math.nan, math.nan, "–"),
     ],
 )
 def test_a_spread_is_rounded_by_its_deviation(mean: float, deviation: float | None, text: str) -> None:
@@ -46,8 +54,15 @@ def test_a_spread_is_rounded_by_its_deviation(mean: float, deviation: float | No
     [
         (3.42, (2.9, 3.94), "+3.42 [+2.90, +3.94]"),
         (-0.04, (-12.0, 12.1), "0 [−12, +12]"),
-        (4.0, (0.03, 7.97), "+4.00 [+0.03, +7.97]"),
-        (1.0, (-3.0, math.inf), "+1.00 [−3.00, +∞]"),
+        (4.0, (0.03, 7.97), "+4.0 [+0.03, +8.0]"),
+        (4.0, (0.0, 8.0), "+4.0 [0.0, +8.0]"),
+        (1.0, (-3.0, math.inf), "+1.0 [−3.0, +∞]"),
+        (6860.0, (-10.4, 141_430.0), "+7000 [−10, +141000]"),
+        (1801.0, (-3.3, 37_133.0), "+2000 [−3.3, +37000]"),
+        (-1801.0, (-37_133.0, 3.3), "−2000 [−37000, +3.3]"),
+        (3.0, (1.0, 2000.0), "+3.0 [+1.0, +2000]"),
+        (1.5e6, (-2e5, 3.2e6), "+1.5e+06 [−0.2e+06, +3.2e+06]"),
+        (2e6, (-30.0, 9.2e8), "+2.00e+06 [−30, +9.2e+08]"),
     ],
 )
 def test_a_difference_never_hides_which_side_of_zero_it_lies(
@@ -66,6 +81,15 @@ def test_significant_digits_of_small_and_large_numbers() -> None:
         *("0.1235", "5.000", "80.30", "1,235", "123,457", "−0.5000", "0.000", "∞")
     ]
     assert [significant(value, 3) for value in (99.96, 105.0, 12.34)] == ["100", "105", "12.3"]
+
+
+def test_bytes_and_large_numbers_have_three_digits_in_any_unit() -> None:
+    assert [byte_size(count) for count in (0, 500, 5324.8, 999.4 * 2**10, 1000 * 2**10, 41e6, 3.2e9, 5e12)] == [
+        *("0.00 KiB", "0.488 KiB", "5.20 KiB", "999 KiB", "0.977 MiB", "39.1 MiB", "2.98 GiB", "4,657 GiB")
+    ]
+    assert [in_thousands(count) for count in (5380, 999_400, 999_600, 6e6, 1.234e10)] == [
+        *("5.38 K", "999 K", "1.00 M", "6.00 M", "12.3 G")
+    ]
 
 
 def test_published_figures_keep_their_digits() -> None:

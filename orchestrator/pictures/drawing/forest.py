@@ -16,7 +16,7 @@ from orchestrator.pictures.colours import COLOURS, GREY, HELPS, HURTS
 from orchestrator.pictures.drawing import change
 from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, width_of, wrapped
 from orchestrator.pictures.shown import ForestRow, in_order
-from orchestrator.wording import NOTHING, decimals_for, listed, signed
+from orchestrator.wording import NOTHING, listed, rounded_by_interval
 
 _DARK = "#555555"
 _PALE = "#dcdcdc"
@@ -137,18 +137,8 @@ def _figures(row: ForestRow) -> str:
         return f"{NOTHING}\n{verdict}"
     if row.low is None or row.high is None:
         return f"{change.in_words(row.nats)}\n{verdict}"
-    low, high = change.per_cent(row.low), change.per_cent(row.high)
-    decimals = _decimals(change.per_cent(row.nats), low, high)
-    shown = f"{signed(change.per_cent(row.nats), decimals)}%"
-    return f"{shown} [{signed(low, decimals)}, {signed(high, decimals)}]\n{verdict}"
-
-
-def _decimals(value: float, low: float, high: float) -> int:
-    """Two significant digits of the nearer end's distance, more where an end that is not zero would read as zero."""
-    decimals = decimals_for(min(abs(value - low), abs(high - value)) or (high - low) / 2)
-    while decimals < 4 and any(end and math.isfinite(end) and round(end, decimals) == 0 for end in (low, high)):
-        decimals += 1
-    return decimals
+    shown, low, high = rounded_by_interval(*map(change.per_cent, (row.nats, row.low, row.high)))
+    return f"{shown}% [{low}, {high}]\n{verdict}"
 
 
 def _kind(verdict: str) -> str:
@@ -169,7 +159,8 @@ def _keys(rows: Sequence[ForestRow], margin: float, level: str) -> list[Line2D |
             label = plain(verdicts[0], 34) if kind == "no effect" else kind
             keys.append(Line2D([], [], linestyle="none", label=label, **shape))  # type: ignore[arg-type]
     if any(row.low is not None for row in rows):
-        keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=f"{level} interval, all variants at once"))
+        label = f"{level} interval" + ", all variants at once" * (len(rows) > 1)
+        keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
     keys.append(Patch(color=_PALE, label=f"no more than ±{change.per_cent(margin):.2g}%"))
     for recalled, label in ((False, "published difference"), (True, "published difference, from memory †")):
         if any(row.published_nats is not None and row.recalled == recalled for row in rows):

@@ -167,8 +167,10 @@ def test_figures_are_rounded_by_their_interval() -> None:
     assert forest._figures(row("a", NAN, None, "all failed")) == "–\nall failed"
     # An end above zero does not read as zero, and a huge difference has no false digits.
     close = ForestRow("a", math.log(1.02), math.log(1.0004), math.log(1.04), "hurts", None, False)
-    assert forest._figures(close) == "+2.00% [+0.04, +4.00]\nhurts"
+    assert forest._figures(close) == "+2.0% [+0.04, +4.0]\nhurts"
     assert forest._figures(ForestRow("a", 5.2, 4.8, 5.6, "hurts", None, False)).startswith("+18000% [+12100, +26900]")
+    lopsided = ForestRow("a", math.log(19.01), math.log(0.97), math.log(372.33), "not decided", None, False)
+    assert forest._figures(lopsided) == "+2000% [−3.0, +37000]\nnot decided"
 
 
 def test_every_verdict_has_a_shape_of_its_own() -> None:

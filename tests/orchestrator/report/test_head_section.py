@@ -15,7 +15,7 @@ from tests.orchestrator.report.pages import HOSTILE, answer, render, write
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
 
 ADAPTIVE = AdaptiveHead(kind="adaptive")
-COST = "6.00 M / 2.00 M | 50 MiB"
+COST = "6.00 M / 2.00 M | 50.0 MiB"
 OWN = {"marginal_nats_per_token": 5.0, "bits_nats_per_token": 40.0, "hamming": 0.123456}
 
 

@@ -122,6 +122,20 @@ def test_its_tables_are_those_of_the_markdown(page: tuple[str, Seen]) -> None:
     assert [tag for tag, _ in html.tags].count("details") == text.count("<details>") > 0
 
 
+def test_the_first_column_stays_and_pictures_of_a_narrow_screen_keep_a_width_to_be_read() -> None:
+    css = (Path(hovering.__file__).parent / "page.css").read_text(encoding="utf-8")
+    on_screen, printed = css.split("@media print")
+    everywhere, narrow = on_screen.split("@media (max-width: 44rem)")
+    first = r"th:first-child, td:first-child \{[^}]*"
+    assert re.search(first + r"position: sticky; left: 0;[^}]*background: var\(--page\)", everywhere)
+    assert re.search(first + "position: static", printed)
+    assert "img { min-width: 640px; }" in narrow and "p:has(> img) { overflow-x: auto; }" in everywhere
+    colours = re.findall(r"--(?:page|stripe): (\S+);", css)
+    assert len(colours) == 4 and all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours), (
+        "opaque, in the dark too"
+    )
+
+
 def test_html_that_is_not_a_bare_fold_is_text(tmp_path: Path) -> None:
     told = html_body(
         "# t\n\n<details onclick=x>\n<summary>s</summary>\n\n<b>b</b> [l](javascript:alert(1)) ![p](//e.org/p.svg)\n\n"

@@ -74,7 +74,9 @@ def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path:
         decided = {name for name, row in rows.items() if row["verdict"] == "costs more together"}
         assert decided == {"interaction A × B"}
         assert float(rows["interaction A × B"]["perplexity_ratio"]) == pytest.approx(1.5, rel=2e-3)
-        assert "## Interactions" in text
+        assert "## Interactions" in text and "simultaneous over" in text
+    one, _ = page(tmp_path / "one", "pairs", "A", "B")
+    assert "The brackets are a 95% interval, apart from those of the other tables; they cover" in one
     assert float(rows["main effect B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
     assert rows["main effect C"]["verdict"] == "not decided"
     assert "1 of 3 interactions is decided (A × B costs more together)" in answer(text)
@@ -124,8 +126,8 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
     once = write(tmp_path, trials, ablation=ablation)
     twice = write(tmp_path, trials, ablation=ablation, looks=(2, 4))
-    assert "The brackets are 95% intervals (Šidák)" in once
-    assert "The brackets are 97.5% intervals (Šidák)" in twice
+    assert "The brackets are a 95% interval," in once
+    assert "The brackets are a 97.5% interval," in twice
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

@@ -53,6 +53,19 @@ def test_numbers_are_those_of_the_page(tmp_path: Path) -> None:
     assert "adaptive, not compared" in text
 
 
+def test_a_published_difference_has_a_column_where_there_is_one(tmp_path: Path) -> None:
+    trials = [make_trial(name, seed, batch_size=20 + k) for k, name in enumerate("abc") for seed in (1, 2)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10)
+    papers = {"a": Paper(None, Number(58.8, "recalled")), "b": Paper(None, Number(57.3))}
+    write(tmp_path, trials, published=papers, baseline="a")
+    lines = (tmp_path / "report" / "table.tex").read_text(encoding="utf-8").splitlines()
+    assert r"\begin{tabular}{llrrrrlrr}" in lines
+    assert [line.rpartition(" & ")[2] for line in lines if " & " in line] == [
+        *(r"Published difference \\", r"\textendash{} \\", r"$-1.5$\textdagger{} \\", r"\textendash{} \\")
+    ]
+
+
 def test_any_text_is_printed_as_it_is() -> None:
     assert escaped(r"\a_b{c}") == r"\textbackslash{}a\_b\{c\}"
     assert escaped("[x]\n% --- 'y' −1") == (r"{[}x{]} \% {-}{-}- \textquotesingle{}y\textquotesingle{} \ensuremath{-}1")

@@ -215,6 +215,29 @@ def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> N
     assert explained(full=[60.0, 60.3], b=[70.0, 70.3]) == [True, True, True]
 
 
+def test_one_compared_variant_is_not_told_of_others(tmp_path: Path, sweep: Sweep) -> None:
+    one = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3])).split("The intervals are")[0]
+    assert "with its 95% interval; the band" in one and "The brackets are a 95% interval. The verdict" in one
+    assert "in per cent of its perplexity, the highest at the top" in one
+    assert "![Difference to full in test perplexity, in per cent of its perplexity, with its interval, of b]" in one
+    two = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3]))
+    assert "interval (all of them hold at once); the band" in two
+    assert "interval, simultaneous over all compared variants. The verdict" in two
+    assert "the cache in one" not in two
+
+
+def test_columns_of_published_numbers_are_there_where_they_hold_something(tmp_path: Path, sweep: Sweep) -> None:
+    def columns(**papers: Paper) -> int:
+        text = write(tmp_path, trials, published=papers)
+        assert all(len(set(rows)) == 1 for rows in render(text).tables)
+        assert ("| Published valid / test |" in text) == bool(papers)
+        return render(text).tables[0][0]
+
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
+    base = Paper(None, Number(57.3))
+    assert [columns(), columns(full=base), columns(full=base, b=Paper(None, Number(68.9)))] == [8, 9, 10]
+
+
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[None], b=[None]))
     assert answer(text) == "At scale laptop, nothing is complete yet, so there is no answer."
@@ -260,6 +283,7 @@ def test_an_adaptive_variant_is_kept_out_of_the_answer(tmp_path: Path, sweep: Sw
     for trial in cached:
         settle(tmp_path / "runs", trial, 40.0)
     text = write(tmp_path, [*trials, *cached])
+    assert "of validation and 1 column of test (the cache in one). The AWD" in text
     assert "neural cache" not in answer(text)
     assert "adaptive, not compared" in text
     assert "| neural cache | 500, 0.1, 1 | 44.00 ± 0.00 | 42.00 ± 0.00 | 44.00 ± 0.00 | 40.00 ± 0.00 |" in text
