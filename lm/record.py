@@ -250,9 +250,11 @@ def read_curve_table(folder: Path) -> pa.Table:
             table = file.read(use_threads=False)
         if "terms" not in table.column_names:  # written before heads had terms of their own
             table = table.append_column(_TERMS, pa.array([[]] * len(table), _TERMS.type))
-        if not table.schema.equals(CURVE_SCHEMA) or any(column.null_count for column in table.columns):
-            raise ValueError(f"columns {', '.join(map(str, table.schema))}")
-    except ValueError as error:  # no Parquet, other columns
+        table = table.select(CURVE_SCHEMA.names)
+        for field, column in zip(CURVE_SCHEMA, table.columns, strict=True):
+            if column.type != field.type or column.null_count:
+                raise ValueError(f"{field.name} is {column.type} with {column.null_count} nulls, not {field.type}")
+    except (ValueError, KeyError) as error:  # no Parquet, other columns
         raise ValueError(f"{path}: not a curve of this version: {error}; {_MOVED_AWAY}") from error
     return table
 

@@ -48,5 +48,8 @@ def curve_of(table: pa.Table) -> Curve:
 
 
 def numbers_of(table: pa.Table, name: str) -> NDArray[Any]:
-    """A column of numbers, read-only. Not by Arrow's own `to_numpy`, which imports pandas first: a quarter second."""
+    """A column of numbers, read-only; TypeError where it has other values, or nulls.
+
+    Not by Arrow's own `to_numpy`, which imports pandas first: a quarter second before anything can be drawn.
+    """
     return np.from_dlpack(table[name].combine_chunks())

@@ -51,8 +51,7 @@ class Records:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`)."""
         table = read_curve_table(self.folder(self._holder(trial) or trial.reads_from or trial.key))
         stages = trial.spec.stages()
-        own = [stage in stages for stage in table["stage"].to_pylist()]
-        return table if all(own) else table.filter(own)
+        return table.slice(0, sum(stage in stages for stage in table["stage"].to_pylist()))  # its own come first
 
     def test_losses(self, trial: Trial) -> Path:
         """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""

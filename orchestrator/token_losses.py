@@ -61,9 +61,8 @@ class TokenLossReader:
     def _column(path: Path, name: str) -> NDArray[np.float64]:
         try:
             with pq.ParquetFile(path) as file:
-                table = file.read(columns=[name], use_threads=False)
+                return numbers_of(file.read(columns=[name], use_threads=False), name)
         except FileNotFoundError:
             raise
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, TypeError) as error:
             raise ValueError(f"{path}: not losses by token: {error}") from error
-        return numbers_of(table, name)

@@ -71,6 +71,7 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 
 
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None) -> None:
+    scaled = opened(file, scale)
     from orchestrator.pictures import prepare
 
     prepare()
@@ -78,7 +79,6 @@ def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: flo
     from orchestrator.report_sweep import report_sweep
     from orchestrator.rounds import known
 
-    scaled = opened(file, scale)
     records = Records(runs.resolve())
 
     def write() -> None:

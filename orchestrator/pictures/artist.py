@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import subprocess
 import sys
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +17,10 @@ from orchestrator.pictures.shown import Picture
 
 
 class Pictures:
-    """The pictures of one report, in its folder; the `with` block's end drops those that nobody has waited for."""
+    """The pictures of one report, in its folder; after the `with` block no more are drawn."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = folder.resolve()  # the process that draws may have begun in another working directory
         self._artist = _artist()
         self._drawn: dict[str, Future[str | None]] = {}
 
@@ -33,30 +35,39 @@ class Pictures:
     def __enter__(self) -> Pictures:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        for drawn in self._drawn.values():
-            drawn.cancel()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        under_way = [drawn for drawn in self._drawn.values() if not drawn.cancel() and not drawn.done()]
+        if under_way and isinstance(error, KeyboardInterrupt):
+            self._artist.close()
+        for drawn in under_way:
+            drawn.exception()
 
 
 class _Artist:
-    """The process, `orchestrator.pictures.drawing.__main__`; it ends with ours, however ours ends.
+    """The process, `orchestrator.pictures.drawing.__main__`. It ends with ours, however ours ends, and with its forks.
 
-    Not by `multiprocessing`, which imports the user's own script once more. In a process group of its own: Ctrl-C is
-    for us to answer.
+    Not by `multiprocessing`, which imports the user's own script once more. In a session of its own: Ctrl-C is for us
+    to answer, and a terminal cannot stop it for what it writes.
     """
 
     def __init__(self) -> None:
         # It finds modules where we do, and nowhere else (-P).
-        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path if isinstance(path, str))
+        answers, answering = os.pipe()  # a pipe of its own: anything may print on standard output, as early as `site`
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "orchestrator.pictures.drawing"],
+            [sys.executable, "-P", "-m", "orchestrator.pictures.drawing", str(answering)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": paths},
-            process_group=0,
+            pass_fds=[answering],
+            start_new_session=True,
         )
+        os.close(answering)
+        self._answers = os.fdopen(answers, "rb")
         self._asking = ThreadPoolExecutor(1, "pictures")
-        atexit.register(self._close)
+        atexit.register(self.close)
 
     @property
     def lives(self) -> bool:
@@ -65,26 +76,39 @@ class _Artist:
     def draw(self, folder: Path, picture: Picture) -> Future[str | None]:
         return self._asking.submit(self._ask, folder, picture)
 
-    def _ask(self, folder: Path, picture: Picture) -> str | None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+    def close(self) -> None:
+        """End the process; it may take a second to clear up after itself."""
+        atexit.unregister(self.close)
+        self._asking.shutdown(wait=False, cancel_futures=True)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
-            pickle.dump((folder, picture), self._process.stdin)
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
+
+    def _ask(self, folder: Path, picture: Picture) -> str | None:
+        assert self._process.stdin is not None
+        request = pickle.dumps((folder, picture))
+        try:
+            self._process.stdin.write(request)
             self._process.stdin.flush()
-            answer = pickle.load(self._process.stdout)
-        except (EOFError, BrokenPipeError) as error:
+            answer = pickle.load(self._answers)
+        except Exception as error:  # its end, or an answer cut short, after which none is to be trusted
+            self._process.kill()
             code = self._process.wait()
             raise ChildProcessError(f"the process that draws pictures ended with exit code {code}") from error
         if isinstance(answer, Exception):
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    def _close(self) -> None:
-        self._process.kill()  # whoever waited for a picture has it; to end by itself takes it a tenth of a second
-        self._process.wait()
-
 
 _ARTISTS: dict[int, _Artist] = {}
 """By our process: a fork of it would talk into the same pipe."""
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def prepare() -> None:
@@ -93,6 +117,11 @@ def prepare() -> None:
 
 
 def _artist() -> _Artist:
-    if os.getpid() not in _ARTISTS or not _ARTISTS[os.getpid()].lives:
-        _ARTISTS[os.getpid()] = _Artist()
-    return _ARTISTS[os.getpid()]
+    with _ONE_AT_A_TIME:
+        own = _ARTISTS.get(os.getpid())
+        if own is not None and not own.lives:
+            own.close()
+            own = None
+        if own is None:
+            own = _ARTISTS[os.getpid()] = _Artist()
+        return own

@@ -31,7 +31,6 @@ def head_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, pic
         "head_rows": [_head_cells(row) for row in rows],
         "heads_alt": Markdown(f"Test perplexity against decoder parameters and training time of {names}"),
         "heads_drawn": bool(drawn),
-        "heads_cut": None,
         "heads_bars": any(row.seeds > 1 for row in drawn),
         "heads_baseline": any(row.variant == baseline for row in drawn),
         "heads_left_out": Markdown(listed(_left_out(outcomes, {row.variant for row in drawn}))),

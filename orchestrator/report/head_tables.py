@@ -12,7 +12,7 @@ from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.comparison import is_adaptive
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.pictures import Reach
+from orchestrator.pictures.shown import Reach
 from orchestrator.report.cost_tables import tokens_per_second, train_seconds
 from orchestrator.values import value_in_words
 

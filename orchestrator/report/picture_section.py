@@ -35,7 +35,6 @@ def picture_section(
     names = listed([escape(line.name) for line in lines])
     cells |= {
         "forest": bool(lines),
-        "forest_cut": None,
         "forest_published": any(line.published_nats is not None for line in lines),
         "forest_alt": Markdown(
             f"Difference to {escape(baseline)} in test perplexity, in per cent of its perplexity, with its interval, "
@@ -89,8 +88,6 @@ def _curves(
         pictures.draw("variants_cut", Panels(drawn))
     return {
         "overview": bool(drawn),
-        "cut": None,
-        "variants_cut": None,
         "overview_alt": Markdown(f"Validation perplexity by epoch and by seconds of training of {names}"),
         "variants_alt": Markdown(f"Validation perplexity by epoch, one panel each for {names}"),
         "adaptive_names": Markdown(listed([escape(variant) for variant in adaptive])),

@@ -33,8 +33,6 @@ def where_section(
         "where_shares": [f"{100 * share:.1f}%" for share in shares],
         "where_pieces": PIECES,
         "where_left_out": Markdown(listed([escape(variant) for variant in table.left_out])),
-        "where_cut": None,
-        "where_moved": None,
         "frequency_alt": Markdown(f"Difference in loss by how often the training text has the word, of {names}"),
         "position_alt": Markdown(f"Difference in loss along the test text, of {names}"),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -57,6 +58,9 @@ def test_losses_that_are_not_there_are_none_and_damaged_ones_are_named(path: Pat
     whole = pq.read_table(path)
     pq.write_table(whole.drop_columns(["training_count"]), path)
     assert TokenLossReader().read(path, "text") is None, "written before words were counted"
+    pq.write_table(pa.table({"nats": [1.0, None] * BLOCKS}), path)
+    with pytest.raises(ValueError, match="not losses by token"):
+        TokenLossReader().read(path, "text")
     pq.write_table(whole.slice(0, BLOCKS - 1), path)
     assert TokenLossReader().read(path, "text") is None, "a block has no token"
     path.write_bytes(b"PAR1 no more")

@@ -1,4 +1,4 @@
-"""Draws what it is sent on its standard input, pickled by `orchestrator.pictures.artist`, until that ends."""
+"""Draws what `orchestrator.pictures.artist` sends on standard input; answers into the pipe whose number it is given."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from orchestrator.pictures.drawing import draw
 
 def main() -> None:
     """Answer each folder and picture with its sentence, or with the exception that drawing it raised."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no answer
+    answers = os.fdopen(int(sys.argv[1]), "wb")
     gc.freeze()
     gc.set_threshold(50_000)  # matplotlib makes objects by the thousand: to look for garbage so often takes a tenth
     while True:

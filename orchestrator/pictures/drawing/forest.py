@@ -96,17 +96,17 @@ def _draw_row(axes: Axes, row: ForestRow, height: float, shown: tuple[float, flo
     cut = []
     if row.published_nats is not None and math.isfinite(row.published_nats):
         published, height = height + 0.2, height - 0.12  # the two must not hide each other
-        place = min(max(row.published_nats, low_edge), high_edge)
-        axes.plot(place, published, zorder=5, **_diamond(row.recalled))  # type: ignore[arg-type]
+        where = min(max(row.published_nats, low_edge), high_edge)
+        axes.plot(where, published, zorder=5, **_diamond(row.recalled))  # type: ignore[arg-type]
         if row.recalled:
-            axes.annotate("†", (place, published), (3.5, 1.5), textcoords="offset points", fontsize=7, color=_DARK)
-        if place != row.published_nats:
-            _arrow_out(axes, place, published, shown, GREY)
+            axes.annotate("†", (where, published), (3.5, 1.5), textcoords="offset points", fontsize=7, color=_DARK)
+        if where != row.published_nats:
+            _arrow_out(axes, where, published, shown, GREY)
             cut.append(f"the published difference of {name} ({change.in_words(row.published_nats)})")
     if math.isnan(row.nats):
         return cut
-    place = min(max(row.nats, low_edge), high_edge)
-    out = place != row.nats
+    where = min(max(row.nats, low_edge), high_edge)
+    out = where != row.nats
     if row.low is not None and row.high is not None and not math.isnan(row.low + row.high):
         ends = [min(max(end, low_edge), high_edge) for end in (row.low, row.high)]
         axes.plot(ends, [height] * 2, color=colour, linewidth=1.8, solid_capstyle="butt", zorder=3)
@@ -118,10 +118,10 @@ def _draw_row(axes: Axes, row: ForestRow, height: float, shown: tuple[float, flo
         if not out and ends != [row.low, row.high]:
             cut.append(f"the interval of {name}")
     if out:
-        _arrow_out(axes, place, height, shown, colour)
+        _arrow_out(axes, where, height, shown, colour)
         cut.append(f"{name} ({change.in_words(row.nats)})")
     shape = {"markersize": 6.5, "markerfacecolor": face, "markeredgecolor": edge}
-    axes.plot(place, height, marker=marker, markeredgewidth=1.2 if edge == _DARK else 0.6, zorder=4, **shape)  # type: ignore[arg-type]
+    axes.plot(where, height, marker=marker, markeredgewidth=1.2 if edge == _DARK else 0.6, zorder=4, **shape)  # type: ignore[arg-type]
     return cut
 
 

@@ -46,14 +46,16 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 def place(figure: Figure, left: float, right: float, above: float, below: float) -> None:
     """Leave so many inches around all panels. By hand: to find them itself, matplotlib measures every letter twice."""
     width, height = figure.get_size_inches()
-    figure.subplots_adjust(left / width, below / height, 1 - right / width, 1 - above / height)
+    least = min(1.0, 0.8 * width / (left + right))  # names of strange letters may be wider than the picture
+    figure.subplots_adjust(least * left / width, below / height, 1 - least * right / width, 1 - above / height)
 
 
 def width_of(texts: Iterable[str], size: float) -> float:
     """The inches that the longest line of some texts takes, in letters of so many points."""
     letters = FontProperties(size=size)
     lines = [line for text in texts for line in text.splitlines()]
-    return max(text_to_path.get_text_width_height_descent(line, letters, ismath=False)[0] for line in lines) / 72
+    widths = (text_to_path.get_text_width_height_descent(line, letters, ismath=False)[0] for line in lines)
+    return max(widths, default=0.0) / 72
 
 
 def legend_height(entries: int, columns: int, title: bool = False) -> float:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -43,6 +45,57 @@ def test_a_process_that_was_killed_is_told_of_and_the_next_report_has_another(tm
         assert pictures.sentences() == {"forest": None}
 
 
+def test_a_picture_lies_in_its_reports_folder_wherever_we_have_gone_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artist.prepare()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        with Pictures(Path("report")) as pictures:
+            pictures.draw("forest", FOREST)
+            pictures.sentences()
+        assert (tmp_path / name / "report/forest.svg").exists()
+
+
+def test_after_the_block_nothing_is_drawn_any_more(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="the disk"), Pictures(tmp_path / "report") as pictures:
+        for cell in "abcdefgh":
+            pictures.draw(cell, FOREST)
+        raise RuntimeError("the disk")
+    shutil.rmtree(tmp_path / "report", ignore_errors=True)
+    time.sleep(0.5)
+    assert not (tmp_path / "report").exists()
+
+
+def test_what_is_printed_and_what_is_closed_disturbs_nobody(tmp_path: Path) -> None:
+    """A `sitecustomize` that prints before all else, found where we find modules alone; and no standard error."""
+    (tmp_path / "sitecustomize.py").write_text("print('hello')")
+    code = (
+        "import os, sys; from pathlib import Path; os.close(2); sys.path.insert(0, sys.argv[1]); "
+        "sys.path.append(Path('of another type')); from tests.orchestrator.pictures.test_artist import draw_one; "
+        "draw_one(Path(sys.argv[1]))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert (tmp_path / "forest.svg").exists()
+
+
+def draw_one(folder: Path) -> None:
+    with Pictures(folder) as pictures:
+        pictures.draw("forest", FOREST)
+        assert pictures.sentences() == {"forest": None}
+
+
+def test_a_fork_has_a_process_of_its_own() -> None:
+    artist.prepare()
+    with mock.patch("os.getpid", return_value=-1):
+        other = artist._artist()
+    try:
+        assert other is not artist._artist()
+    finally:
+        artist._ARTISTS.pop(-1).close()
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_the_process_ends_with_ours(how: signal.Signals) -> None:
     code = (
@@ -50,10 +103,11 @@ def test_the_process_ends_with_ours(how: signal.Signals) -> None:
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
         "print(artist._artist()._process.pid, flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as ours:
+    command, silent = [sys.executable, "-c", code], subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, start_new_session=True) as ours:
         assert ours.stdout is not None
         drawing = int(ours.stdout.readline())
-        ours.send_signal(how)
+        os.killpg(ours.pid, how)  # as a terminal does
     end = time.monotonic() + 20
     while _runs(drawing):
         assert time.monotonic() < end

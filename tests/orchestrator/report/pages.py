@@ -23,15 +23,16 @@ HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z `
 
 
 class NoArtist:
-    """Draws nothing, and remembers what it was asked for."""
+    """Draws nothing, remembers what it was asked for, and says of each picture its kind, or nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, says: bool = False) -> None:
         self.asked: list[Picture] = []
+        self._says = says
 
     def draw(self, folder: Path, picture: Picture) -> Future[str | None]:
         self.asked.append(picture)
         drawn: Future[str | None] = Future()
-        drawn.set_result(None)
+        drawn.set_result(f"Said of {type(picture).__name__}." if self._says else None)
         return drawn
 
 

@@ -68,7 +68,7 @@ def test_a_head_above_the_picture_is_told_below_it(tmp_path: Path) -> None:
 def test_the_answer_names_heads(tmp_path: Path) -> None:
     assert answer(write(tmp_path, heads(tmp_path / "runs"), baseline="softmax")) == (
         "At scale laptop, test perplexity is higher with ecoc (+40.0) than with softmax (95% simultaneous intervals "
-        "over 2 seeds exclude zero); 2 seeds do not decide about “adaptive”."
+        "over 2 seeds); 2 seeds do not decide about “adaptive”."
     )
 
 

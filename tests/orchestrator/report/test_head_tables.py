@@ -97,7 +97,7 @@ def test_a_speed_is_all_tokens_over_all_seconds_and_fits_the_time_beside_it(tmp_
     cost = cost_table(outcomes, "softmax")[1]
     assert (cost.tokens_per_second, cost.slowest, cost.fastest) == (4_500.0, 3_000.0, 9_000.0)
     assert cost_section(outcomes, "softmax")["cost_rows"][1]["speed"] == "4,500 (3,000 to 9,000)"  # type: ignore[index]
-    speed = dict(provenance(outcomes, "laptop"))["Mean speed"]
+    speed = dict(provenance(outcomes, "laptop", (), Records(tmp_path / "runs")))["Mean speed"]
     assert speed == "6,333 tokens/s, all tokens over all seconds of training"  # 2 stages of softmax, then 2 seeds
 
 

@@ -42,8 +42,8 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
         "scale": "laptop",
         "baseline": "full",
         "margin": 0.005,
-        "answer": "At scale laptop, test perplexity is higher with b (+10.00) than with full (95% simultaneous "
-        "intervals over 2 seeds exclude zero).",
+        "answer": "At scale laptop, test perplexity is higher with b (+10.00) than with full (95% interval "
+        "over 2 seeds).",
         "finished_at": "2020-01-01T00:00:00Z",
         "complete": 4,
         "planned": 4,
@@ -55,7 +55,7 @@ def test_verdicts_are_of_what_is_compared(tmp_path: Path) -> None:
     trials = [make_trial("full", 1), make_trial("b", 1, batch_size=3), make_trial("neural cache", 1, cache=CACHE)]
     write(tmp_path, trials)
     found = json.loads((tmp_path / "report/summary.json").read_text())
-    assert found["verdicts"] == {"b": "not decided"} and found["finished_at"] is None
+    assert found["verdicts"] == {"b": "no verdict"} and found["finished_at"] is None
     assert (found["complete"], found["planned"]) == (0, 3)
 
 

@@ -19,6 +19,7 @@ from orchestrator.report.where_tables import where_table
 from orchestrator.spec_words import overrides
 from tests.factories import FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, write
+from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
 
 
 def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:
@@ -103,6 +104,23 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
     text = write(tmp_path, trials)
     assert "| rare | +0.300 | +0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
     assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs")), "bare") is None
+
+
+def test_what_is_said_of_a_picture_stands_below_it(tmp_path: Path) -> None:
+    trials = [make_trial("full"), make_trial("ecoc", head=ECOC, model=UNTIED)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+        write_tokens(tmp_path / "runs", trial)
+    text = write(tmp_path, trials, artist=NoArtist(says=True))
+    said = re.findall(r"\]\((\w+)\.svg\)\n\n[^\n]*Said of (\w+)\.", text)
+    assert said == [
+        ("forest", "Forest"),
+        ("heads", "Heads"),
+        ("overview", "Overview"),
+        ("variants", "Panels"),
+        ("frequency", "Frequency"),
+        ("position", "Position"),
+    ]
 
 
 def test_a_class_of_words_that_the_test_text_lacks_is_neither_in_the_table_nor_drawn(tmp_path: Path) -> None:

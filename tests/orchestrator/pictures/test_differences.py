@@ -21,7 +21,17 @@ from orchestrator.token_losses import CLASSES as LABELS
 MARGIN = 0.005
 SHARES = (0.002, 0.05, 0.17, 0.24, 0.27, 0.268)
 NAN = math.nan
-HOSTILE = ("_hidden", "$\\frac$", "two\nlines", "<script>&", "a|b `c`", "long " * 60, "漢字 \u202e\x1b[31m", "")
+HOSTILE = (
+    "_hidden",
+    "$\\frac$",
+    "two\nlines",
+    "<script>&",
+    "a|b `c`",
+    "long " * 60,
+    "漢字 \u202e\x1b[31m",
+    "",
+    "‱" * 60,
+)
 
 
 def row(name: str, nats: float, half: float | None = 0.01, verdict: str = "not decided") -> ForestRow:
