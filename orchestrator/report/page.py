@@ -24,14 +24,13 @@ from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.picture_section import picture_section
 from orchestrator.report.plain import plain
 from orchestrator.report.provenance import provenance
+from orchestrator.report.published_section import printed, printed_difference, published_line, published_section
 from orchestrator.report.search_section import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.summary import summary, verdicts, write_summary
 from orchestrator.report.tables import (
     AblationRow,
     CacheRow,
     Published,
-    PublishedDifference,
-    PublishedNumber,
     Spread,
     StageRow,
 )
@@ -49,14 +48,10 @@ from orchestrator.wording import (
     escape,
     fenced,
     listed,
-    published,
-    published_difference,
     spread,
 )
 
-RECALLED_MARK = "†"
 _LONGEST_REASON = 300
-_LONGEST_NOTE = 200
 Cells = dict[str, object]
 
 
@@ -98,7 +93,7 @@ def write_report(
     comparison = compare_variants(outcomes, baseline, len(looks), margin)
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
-    line = _published_line(published, baseline) if published_scale else None
+    line = published_line(published, baseline) if published_scale else None
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     told = answer.answer(rows, comparison, scale, baseline, *tuning, interactions.rows)
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
@@ -113,14 +108,13 @@ def write_report(
                 Markdown(listed([escape(n) for n in names])) for names in equal_variants(outcomes, baseline)
             ],
             "published_scale": published_scale,
-            "published_note": _published_note(rows, published_note, published_scale),
-            "published_notes": _published_notes(rows) if published_scale else [],
             "provenance": provenance(outcomes, scale, searches, records),
             "command": fenced(command, "sh"),
             "curves": any(outcome.curve for outcome in flat(outcomes)),
             "margin": f"{100 * margin:.3g}%",
             **picture_section(outcomes, rows, comparison, baseline, pictures, line),
             **head_section(outcomes, baseline, pictures),
+            **published_section(rows, published_note, published_scale),
             **_sentences(outcomes, comparison, baseline, looks, bool(searches)),
             **_tables(outcomes, rows, baseline, margin),
             **interaction_section(interactions, ablation),
@@ -136,12 +130,6 @@ def write_report(
     write_html(folder, text, hovered)
     write_text(report.page, text)
     return report
-
-
-def _published_line(published: Mapping[str, Published], baseline: str) -> PublishedNumber | None:
-    """The baseline's validation perplexity as a picture may show it: a line has no room for a doubt."""
-    number = published[baseline].valid if baseline in published else None
-    return None if number is None or number.certainty == tables.RECALLED else number
 
 
 def _sentences(
@@ -193,8 +181,8 @@ def _row_cells(row: AblationRow, baseline: str, margin: float) -> Cells:
         "seeds": f"{row.complete}" if row.complete == row.seeds else f"{row.complete} of {row.seeds}",
         "difference": Markdown(shown),
         "verdict": answer.verdict_cell(row, baseline, margin),
-        "published": f"{_printed(row.published_valid)} / {_printed(row.published_test)}",
-        "published_difference": _printed_difference(row.published_difference),
+        "published": f"{printed(row.published_valid)} / {printed(row.published_test)}",
+        "published_difference": printed_difference(row.published_difference),
     }
 
 
@@ -253,53 +241,6 @@ def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
 
 def _yaml(data: Mapping[str, object]) -> Markdown:
     return fenced(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), "yaml")
-
-
-def _published_note(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:
-    numbers = [number for row in rows for number in (row.published_valid, row.published_test) if number]
-    if not numbers:
-        return Markdown("No published numbers belong to these variants.")
-    sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
-    if not published_scale:
-        sentences.append(
-            "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "
-            "with ours; at most the order of the differences can."
-        )
-    if any(number.certainty == tables.RECALLED for number in numbers):
-        sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")
-    return Markdown(" ".join(sentences))
-
-
-def _published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
-    """The notes on the published numbers, each once, with the numbers that it is about."""
-    about: dict[str, list[str]] = {}
-    for row in rows:
-        for split, number in (("validation", row.published_valid), ("test", row.published_test)):
-            if number is not None and number.note is not None:
-                about.setdefault(number.note, []).append(f"{row.variant} ({split})")
-    printed = sum(number is not None for row in rows for number in (row.published_valid, row.published_test))
-    notes = []
-    for note, places in about.items():
-        which = "all" if len(places) == printed else listed([escape(place) for place in places])
-        notes.append(Markdown(f"{which}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"))
-    return notes
-
-
-def _printed(number: PublishedNumber | None) -> str:
-    if number is None:
-        return NOTHING
-    deviation = "" if number.std is None else f" ± {published(number.std)}"
-    return published(number.perplexity) + deviation + _mark(number.certainty == tables.RECALLED)
-
-
-def _printed_difference(difference: PublishedDifference | None) -> str:
-    if difference is None:
-        return NOTHING
-    return published_difference(difference.perplexity) + _mark(difference.recalled)
-
-
-def _mark(recalled: bool) -> str:
-    return RECALLED_MARK if recalled else ""
 
 
 def _spread(value: Spread | None) -> str:
