@@ -25,7 +25,7 @@ from orchestrator.statistics import (
     perplexity_change,
     rate_interval,
 )
-from orchestrator.wording import Markdown, counted, escape, listed, rounded_by_interval, signed, significant, spread
+from orchestrator.wording import Markdown, counted, decimals_for, escape, listed, signed, significant, spread
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
@@ -367,8 +367,8 @@ def _seeds(rows: Sequence[AblationRow]) -> str:
 
 def _rounded(row: AblationRow) -> str:
     assert row.change_in_perplexity is not None and row.interval_in_perplexity is not None
-    ends = row.interval_in_perplexity
-    return rounded_by_interval(row.change_in_perplexity, ends.low, ends.high)[0]
+    change, ends = row.change_in_perplexity, row.interval_in_perplexity
+    return signed(change, max(decimals_for((ends.high - ends.low) / 2), decimals_for(abs(change))))
 
 
 def _why_no_interval(comparison: Comparison | None, baseline: str) -> str:
