@@ -330,8 +330,8 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     if (still_open := having(None)) and decided:
         parts.append(f"{_seeds(still_open)} do not decide about {_named(still_open, 'other ')}")
     elif still_open:
-        contain = f"of {_named(still_open)} contain{'s' * (len(still_open) == 1)} zero"
-        parts.append(f"{_seeds(still_open)} decide nothing: the {level} {_intervals(still_open)} {contain}")
+        of = f"{_intervals(still_open)} of {_named(still_open)} contain{'s' * (len(still_open) == 1)} zero"
+        parts.append(f"{_seeds(still_open)} decide no difference to {escape(baseline)}: the {level} {of}")
     if same := having(IDENTICAL):
         parts.append(f"{_named(same)} {'equals' if len(same) == 1 else 'equal'} {escape(baseline)} in every seed")
     if single := having(ONE_SEED):

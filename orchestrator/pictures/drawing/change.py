@@ -88,7 +88,7 @@ def dress(axis: Axis, shown: tuple[float, float], most: int = 7) -> None:
 
 
 def _short(value: float) -> str:
-    exact = f"{value:.0e}".replace("e+0", "e").replace("e+", "e") if value >= 1e5 else f"{round(value, 6) + 0.0:,.6g}"
+    exact = f"{value:.0e}".replace("e+0", "e").replace("e+", "e") if value >= 5e4 else f"{round(value, 6) + 0.0:,.6g}"
     text = exact.replace("-", "\u2212")
     return f"+{text}" if value > 1e-9 else text
 

@@ -73,7 +73,8 @@ def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
 def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
     assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
-        "At scale laptop, 2 seeds decide nothing: the 95% simultaneous intervals of 6 changes contain zero."
+        "At scale laptop, 2 seeds decide no difference to full: the 95% simultaneous intervals of 6 changes contain "
+        "zero."
     )
 
 
