@@ -14,7 +14,7 @@ from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.pictures import Pictures
 from orchestrator.records import Records
-from orchestrator.report import answer, tables
+from orchestrator.report import answer, behind, tables
 from orchestrator.report.beside import write_tables
 from orchestrator.report.cost_section import cost_section
 from orchestrator.report.head_section import head_section
@@ -140,14 +140,14 @@ def _sentences(
     searched: bool,
 ) -> Cells:
     return {
-        "standing": answer.standing(outcomes),
-        "noise": answer.noise_sentence(comparison, baseline, searched),
-        "averaging": answer.averaging_sentence(outcomes),
+        "standing": behind.standing(outcomes),
+        "noise": behind.noise_sentence(comparison, baseline, searched),
+        "averaging": behind.averaging_sentence(outcomes),
         "level": answer.level_in_words(comparison),
         "simultaneous": comparison is not None and comparison.intervals > 1,
-        "looks": answer.looks_sentence(looks),
-        "divergence": answer.divergence_sentence(outcomes),
-        "convention": answer.convention_sentence(outcomes),
+        "looks": behind.looks_sentence(looks),
+        "divergence": behind.divergence_sentence(outcomes),
+        "convention": behind.convention_sentence(outcomes),
     }
 
 
