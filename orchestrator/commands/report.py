@@ -71,10 +71,10 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 
 
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None) -> None:
-    scaled = opened(file, scale)
     from orchestrator.pictures import prepare
 
     prepare()
+    scaled = opened(file, scale)
     from orchestrator.records import Records
     from orchestrator.report_sweep import report_sweep
     from orchestrator.rounds import known

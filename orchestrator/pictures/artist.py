@@ -1,4 +1,4 @@
-"""Pictures are drawn by a process of their own, while ours makes the rest of the report: they are half of its time."""
+"""Pictures are drawn by processes of their own, while ours makes the rest of the report: they are half of its time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import atexit
 import contextlib
 import os
 import pickle
+import signal
+import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import BufferedRWPair
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 
 from orchestrator.pictures.shown import Picture
+
+_AT_A_TIME = 2
+"""Pictures, each in a process."""
 
 
 class Pictures:
@@ -40,33 +47,42 @@ class Pictures:
     ) -> None:
         under_way = [drawn for drawn in self._drawn.values() if not drawn.cancel() and not drawn.done()]
         if under_way and isinstance(error, KeyboardInterrupt):
-            self._artist.close()
+            self._artist.kill()
         for drawn in under_way:
             drawn.exception()
 
 
 class _Artist:
-    """The process, `orchestrator.pictures.drawing.__main__`. It ends with ours, however ours ends, and with its forks.
+    """The process, `orchestrator.pictures.drawing.__main__`, and its fork, which shares what it has imported.
 
-    Not by `multiprocessing`, which imports the user's own script once more. In a session of its own: Ctrl-C is for us
-    to answer, and a terminal cannot stop it for what it writes.
+    They end with our process, however it ends, and with its forks. Not by `multiprocessing`, which imports the user's
+    own script once more. In a session of their own: Ctrl-C is for us to answer, and a terminal cannot stop them for
+    what they write.
     """
 
     def __init__(self) -> None:
         # It finds modules where we do, and nowhere else (-P).
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path if isinstance(path, str))
-        answers, answering = os.pipe()  # a pipe of its own: anything may print on standard output, as early as `site`
+        # Sockets of its own: anything may print on standard output, as early as `site`.
+        ours, theirs = zip(*(socket.socketpair() for _ in range(_AT_A_TIME)), strict=True)
+        ends = [end.fileno() for end in theirs]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "orchestrator.pictures.drawing", str(answering)],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-m", "orchestrator.pictures.drawing", *map(str, ends)],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": paths},
-            pass_fds=[answering],
+            # One thread, and so one that may be forked.
+            env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            pass_fds=ends,
             start_new_session=True,
         )
-        os.close(answering)
-        self._answers = os.fdopen(answers, "rb")
-        self._asking = ThreadPoolExecutor(1, "pictures")
+        self._talks = [end.makefile("rwb") for end in ours]
+        for end in ours + theirs:
+            end.close()  # of ours, the file stays
+        self._free: SimpleQueue[BufferedRWPair] = SimpleQueue()
+        for talk in self._talks:
+            self._free.put(talk)
+        self._asking = ThreadPoolExecutor(_AT_A_TIME, "pictures")
+        self._asked = False
         atexit.register(self.close)
 
     @property
@@ -74,33 +90,35 @@ class _Artist:
         return self._process.poll() is None
 
     def draw(self, folder: Path, picture: Picture) -> Future[str | None]:
+        self._asked = True
         return self._asking.submit(self._ask, folder, picture)
 
     def close(self) -> None:
-        """End the process; it may take a second to clear up after itself."""
+        """Let it end, as it does once nobody can ask; one that was asked nothing may yet import for long."""
         atexit.unregister(self.close)
         self._asking.shutdown(wait=False, cancel_futures=True)
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        for talk in self._talks:
+            with contextlib.suppress(ConnectionError):
+                talk.close()
+        if self._asked:
             self._process.wait()
-        self._answers.close()
+
+    def kill(self) -> int:
+        """End it in the middle of a picture; its exit code."""
+        if self.lives:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
 
     def _ask(self, folder: Path, picture: Picture) -> str | None:
-        assert self._process.stdin is not None
-        request = pickle.dumps((folder, picture))
+        request, talk = pickle.dumps((folder, picture)), self._free.get()
         try:
-            self._process.stdin.write(request)
-            self._process.stdin.flush()
-            answer = pickle.load(self._answers)
+            talk.write(request)
+            talk.flush()
+            answer = pickle.load(talk)
         except Exception as error:  # its end, or an answer cut short, after which none is to be trusted
-            self._process.kill()
-            code = self._process.wait()
-            raise ChildProcessError(f"the process that draws pictures ended with exit code {code}") from error
+            raise ChildProcessError(f"the process that draws pictures ended with exit code {self.kill()}") from error
+        finally:
+            self._free.put(talk)
         if isinstance(answer, Exception):
             raise answer
         return answer  # type: ignore[no-any-return]

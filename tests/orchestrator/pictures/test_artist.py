@@ -1,4 +1,4 @@
-"""The process that draws: what it raises is raised here, and it neither outlives us nor is missed for long."""
+"""The processes that draw: what they raise is raised here, and they neither outlive us nor are missed for long."""
 
 from __future__ import annotations
 
@@ -37,12 +37,29 @@ def test_what_drawing_raises_is_raised_here_and_the_next_picture_is_drawn(tmp_pa
 def test_a_process_that_was_killed_is_told_of_and_the_next_report_has_another(tmp_path: Path) -> None:
     artist.prepare()
     killed = artist._artist()
-    os.kill(killed._process.pid, signal.SIGKILL)
+    os.killpg(killed._process.pid, signal.SIGKILL)
     with pytest.raises(ChildProcessError, match="the process that draws pictures ended with exit code -9"):
         killed.draw(tmp_path, FOREST).result()
     with Pictures(tmp_path) as pictures:
         pictures.draw("forest", FOREST)
         assert pictures.sentences() == {"forest": None}
+
+
+def test_a_fork_that_was_killed_takes_both_with_it_and_the_next_report_has_another(tmp_path: Path) -> None:
+    killed = artist._artist()
+    with Pictures(tmp_path) as pictures:
+        pictures.draw("forest", FOREST)
+        pictures.sentences()
+    os.kill(_fork_of(killed._process.pid), signal.SIGKILL)
+    told = "the process that draws pictures ended"
+    with pytest.raises(ChildProcessError, match=told), Pictures(tmp_path) as pictures:
+        for cell in "ab":
+            pictures.draw(cell, FOREST)
+        pictures.sentences()
+    with Pictures(tmp_path) as pictures:
+        pictures.draw("forest", FOREST)
+        assert pictures.sentences() == {"forest": None}
+    assert artist._artist() is not killed
 
 
 def test_a_picture_lies_in_its_reports_folder_wherever_we_have_gone_since(
@@ -93,7 +110,8 @@ def test_a_fork_has_a_process_of_its_own() -> None:
     try:
         assert other is not artist._artist()
     finally:
-        artist._ARTISTS.pop(-1).close()
+        artist._ARTISTS.pop(-1).kill()
+        other.close()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -107,11 +125,21 @@ def test_the_process_ends_with_ours(how: signal.Signals) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, start_new_session=True) as ours:
         assert ours.stdout is not None
         drawing = int(ours.stdout.readline())
+        fork = _fork_of(drawing)
         os.killpg(ours.pid, how)  # as a terminal does
     end = time.monotonic() + 20
-    while _runs(drawing):
+    while _runs(drawing) or _runs(fork):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def _fork_of(process: int) -> int:
+    """Once all is imported."""
+    end = time.monotonic() + 20
+    while not (children := Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return int(children[0])
 
 
 def _runs(process: int) -> bool:
