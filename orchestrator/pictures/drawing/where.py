@@ -54,7 +54,10 @@ def draw_frequency(
             axes.axvline(0, color="black", linewidth=0.8)
             axes.grid(axis="x", color="#e3e3e3", linewidth=0.6)
             _frame(axes, shown, 5 if columns(len(drawn)) < 4 else 4)
-            axes.set_yticks(range(len(labels)), _class_names(labels, shares), fontsize=7.5)
+            if axes in panels[:: columns(len(drawn))]:  # the names beside other panels would not be seen
+                axes.set_yticks(range(len(labels)), _class_names(labels, shares), fontsize=7.5)
+            else:
+                axes.set_yticks([])
             axes.set_ylim(len(labels) - 0.4, -0.6)
         save(figure, folder, "frequency")
     return _sentence(cut, len(rows) - len(drawn))

@@ -225,7 +225,7 @@ def test_a_variant_looks_as_in_the_static_pictures() -> None:
     look_of = looks(name for name in names if name != "full")
     colours = {one.name: one.colour for one in found.listed}
     assert colours == {"full": "#000000", **{name: colour for name, (colour, _) in look_of.items()}}
-    dashes = re.findall(r'"line_dash":\{"type":"value","value":"(\w+)"', found.json)[::3]  # plain, not selected, muted
+    dashes = re.findall(r'"line_dash":\{"type":"value","value":"(\w+)"', found.json)
     assert dashes == [look_of[name][1].bokeh if name in look_of else "solid" for name in names]
 
 
