@@ -45,7 +45,7 @@ def compare_variants(
     found = statistics.compare(losses_on_test(base), whole, 1 - LEVEL_OF_ERROR / looks, margin)
     others = {name: effect for name, effect in found.effects.items() if budget(outcomes[name]) != budget(base)}
     judged = {
-        name: replace(effect, verdict="not decided", reason=OTHER_BUDGET, further=None)
+        name: replace(effect, verdict="no verdict", reason=OTHER_BUDGET, further=None)
         for name, effect in others.items()
         if effect.reason is None
     }

@@ -43,5 +43,4 @@ def _plan(sweep: ScaledSweep, counts: Mapping[str, int]) -> list[Trial]:
 def _is_undecided(name: str, outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None) -> bool:
     if comparison is None or is_adaptive(outcomes[name]) or name not in comparison.effects:
         return False
-    effect = comparison.effects[name]
-    return effect.verdict == "not decided" and effect.interval is not None and effect.reason is None
+    return comparison.effects[name].verdict == "not decided"

@@ -27,7 +27,8 @@ from orchestrator.noise import (
 from orchestrator.power import Further, further_seeds
 from orchestrator.wording import listed
 
-Verdict = Literal["hurts", "helps", "equivalent", "not decided"]
+Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
+DECIDED: tuple[Verdict, ...] = ("hurts", "helps", "equivalent")
 
 LEVEL_OF_ERROR = 0.05
 """How often any of a page's intervals may miss: its verdicts' family-wise error."""
@@ -90,7 +91,7 @@ class Contrasts:
 class Effect:
     """What a change does to the loss: `nats` is the variant's mean minus the baseline's, in nats per token.
 
-    Without an interval `reason` says why, and the verdict is `not decided`. `further` is what would decide it.
+    Without an interval `reason` says why, and there is `no verdict`. `further` is what would decide one `not decided`.
     """
 
     nats: float
@@ -305,7 +306,7 @@ def _of_seeds(
 
 def _verdict(interval: Interval | None, margin: float) -> Verdict:
     if interval is None:
-        return "not decided"
+        return "no verdict"
     if interval.low > 0:
         return "hurts"
     if interval.high < 0:

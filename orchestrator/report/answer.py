@@ -9,6 +9,7 @@ from orchestrator.power import MOST_FURTHER, Further
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.tables import AblationRow
 from orchestrator.statistics import (
+    DECIDED,
     IDENTICAL,
     LEVEL_OF_ERROR,
     NO_NOISE,
@@ -59,16 +60,14 @@ def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
         why = "no seed is complete" if row.complete == 0 else f"{escape(baseline)} is not complete"
         return Markdown(f"no verdict ({why})")
     verdict = verdict_in_words(row.effect, margin)
-    if row.effect.verdict != "not decided":
+    if row.effect.verdict in DECIDED:
         return Markdown(f"**{verdict}**")
     why = row.effect.reason or what_would_decide(row.effect.further)
     return Markdown(f"{verdict} ({why})" if why else verdict)
 
 
 def verdict_in_words(effect: Effect, margin: float) -> str:
-    """A verdict with its margin, `no effect larger than 0.5%`; `no verdict` where there is a reason for none."""
-    if effect.reason is not None:
-        return "no verdict"
+    """A verdict with its margin, `no effect larger than 0.5%`."""
     return _no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
 
 
@@ -168,12 +167,11 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
 
 def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
     def having(reason: str | None) -> list[AblationRow]:
-        return [
-            row for row in rows if row.effect and row.effect.verdict == "not decided" and row.effect.reason == reason
-        ]
+        return [row for row in without if row.effect and row.effect.reason == reason]
 
     parts = []
-    decided = any(row.effect and row.effect.verdict != "not decided" for row in rows)
+    without = [row for row in rows if row.effect and row.effect.verdict not in DECIDED]
+    decided = any(row.effect and row.effect.verdict in DECIDED for row in rows)
     if (still_open := having(None)) and decided:
         parts.append(f"{_seeds(still_open)} do not decide about {_named(still_open, 'other ')}")
     elif still_open:

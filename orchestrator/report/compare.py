@@ -11,7 +11,7 @@ from scipy import stats
 from orchestrator.report.places import report_place
 from orchestrator.report.templates import template
 from orchestrator.report.written import Row, WrittenReport, written_report
-from orchestrator.statistics import Interval, Verdict, perplexity_change
+from orchestrator.statistics import DECIDED, Interval, Verdict, perplexity_change
 from orchestrator.wording import NOTHING, Markdown, counted, difference, signed, spread
 
 _FEWEST_RANKED = 4
@@ -144,7 +144,7 @@ def _together(variant: str, a: WrittenReport, b: WrittenReport) -> str:
 
 
 def _decided(row: Row) -> Verdict | None:
-    return None if row.verdict == "not decided" else row.verdict
+    return row.verdict if row.verdict in DECIDED else None
 
 
 def _count(rows: Sequence[_RowCells]) -> str:

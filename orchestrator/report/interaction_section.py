@@ -53,7 +53,7 @@ def _cells(row: InteractionRow, is_fraction: bool) -> dict[str, object]:
             estimate += f" [{signed(ends.low, decimals)}, {signed(ends.high, decimals)}]"
             ratio += f" [{number(ratios.low, decimals)}, {number(ratios.high, decimals)}]"
     why = contrast.reason or what_would_decide(contrast.further)
-    verdict = row.verdict if contrast.reason is None else "no verdict"
+    verdict = row.verdict
     if verdict not in ("not decided", "no verdict"):
         verdict = f"**{verdict}**" + (" (or an alias does)" if aliases else "")
     return {

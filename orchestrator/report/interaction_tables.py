@@ -116,9 +116,9 @@ def effect_name(factors: Factors, ablation: Ablation) -> str:
 def _row(estimand: Estimand, contrast: Contrast) -> InteractionRow:
     ends = contrast.interval
     above, below = ("hurts", "helps") if estimand.kind != "interaction" else (MORE, LESS)
-    verdict = "not decided"
+    verdict = "no verdict"
     if ends is not None and contrast.reason is None:
-        verdict = above if ends.low > 0 else below if ends.high < 0 else verdict
+        verdict = above if ends.low > 0 else below if ends.high < 0 else "not decided"
     ratio = None if contrast.nats is None else perplexity_ratio(contrast.nats)
     ratios = None if ends is None else Interval(perplexity_ratio(ends.low), perplexity_ratio(ends.high))
     return InteractionRow(estimand, contrast, ratio, ratios, verdict)

@@ -205,7 +205,7 @@ def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | Non
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
     change = float(nats_on_test(group).mean()) - comparison.baseline_nats
-    return Effect(change, None, "not decided", incomplete_seeds(group) or "scored on another text")
+    return Effect(change, None, "no verdict", incomplete_seeds(group) or "scored on another text")
 
 
 def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tuple[float | None, Interval | None]:

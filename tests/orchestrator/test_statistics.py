@@ -159,14 +159,14 @@ def test_verdicts_read_the_interval_alone() -> None:
 def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> None:
     comparison = compare(seeded(base), groups(change=variant))
     effect = comparison.effects["change"]
-    assert (effect.interval, effect.verdict, effect.reason) == (None, "not decided", ONE_SEED)
+    assert (effect.interval, effect.verdict, effect.reason) == (None, "no verdict", ONE_SEED)
     assert effect.nats == pytest.approx(np.mean(variant) - np.mean(base))
     assert comparison.noise is None
 
 
 def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
     effect = compare(seeded([4.1, 4.1]), groups(change=[4.3, 4.3])).effects["change"]
-    assert (effect.interval, effect.verdict, effect.reason) == (None, "not decided", NO_NOISE)
+    assert (effect.interval, effect.verdict, effect.reason) == (None, "no verdict", NO_NOISE)
 
 
 def test_a_component_that_does_nothing_is_named_and_adds_no_certainty() -> None:
@@ -174,7 +174,7 @@ def test_a_component_that_does_nothing_is_named_and_adds_no_certainty() -> None:
     alone = compare(base, groups(other=other))
     beside = compare(base, groups(other=other, nothing=[4.00, 4.02]))
     effect = beside.effects["nothing"]
-    assert (effect.nats, effect.interval, effect.verdict, effect.reason) == (0.0, None, "not decided", IDENTICAL)
+    assert (effect.nats, effect.interval, effect.verdict, effect.reason) == (0.0, None, "no verdict", IDENTICAL)
     assert beside.effects["other"] == alone.effects["other"]
 
 

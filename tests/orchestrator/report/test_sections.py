@@ -32,6 +32,7 @@ def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:
     assert re.search(r"\| \+20\.0\d* \[.*\] \| no verdict \(another budget\) \|", text)
     assert "there is no verdict on “no fine-tuning”, trained with another budget." in text
     assert "hurts**" not in text
+    assert ",no verdict,another budget," in (tmp_path / "report/table.csv").read_text()
 
 
 def test_another_budget_is_marked_and_told(tmp_path: Path) -> None:

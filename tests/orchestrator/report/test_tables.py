@@ -81,7 +81,7 @@ def test_survivors_are_not_judged(tmp_path: Path, status: str, reason: str) -> N
     outcomes, rows = read(tmp_path, [*trials, lost])
     row = rows["no weight drop"]
     assert row.effect is not None
-    assert (row.effect.interval, row.effect.verdict, row.effect.reason) == (None, "not decided", reason)
+    assert (row.effect.interval, row.effect.verdict, row.effect.reason) == (None, "no verdict", reason)
     assert (row.complete, row.seeds) == (1, 2)
     assert [outcome.status for outcome in outcomes["no weight drop"]] == ["complete", status]
 
