@@ -12,8 +12,9 @@ from functools import cache, reduce
 from typing import Any
 
 import numpy as np
+from bokeh.core.properties import field
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, HoverTool, MultiLine, NumeralTickFormatter, Range1d
+from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, MultiLine, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 from numpy.typing import NDArray
@@ -30,15 +31,15 @@ MOST_POINTS = 60_000
 """Of more points only every second, third, ... epoch of a line is drawn, and its last."""
 _BORDERS = {"solid": "solid", "dashed": "dashed", "dotted": "dotted", "dotdash": "dashed"}
 _REACH = 10  # pixels
-_MOST_TOLD = 5
+_MOST_TOLD = 12
 _LOST_NATS = 70.0  # such a loss is not drawn, and its perplexity hardly fits a single-precision number
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A variant in the list beside the curves: whether its lines are shown can be switched by their name."""
+    """A variant in the list beside the curves, with the places of its lines among all, to be shown or not."""
 
-    renderer: str
+    lines: list[int]
     name: str
     colour: str
     border: str
@@ -96,14 +97,14 @@ def _lines(variant: str, group: Sequence[Outcome], means_only: bool) -> list[_Li
     lines = []
     if single or not means_only:
         for outcome, (epochs, values) in zip(group, curves, strict=True):
-            lines.append(_Line(variant, str(outcome.trial.seed), epochs, values, 2.2 if single else 0.8))
+            lines.append(_Line(variant, f"seed {outcome.trial.seed}", epochs, values, 2.2 if single else 0.8))
     if not single:
         # The epochs that every seed has: an early end must not bend the mean.
         shared = reduce(np.intersect1d, (epochs for epochs, _ in curves))
         # Of losses, as in the pictures: a mean of perplexities would lean to the worse seed.
         mean = np.exp(np.mean([np.log(values[np.isin(epochs, shared)]) for epochs, values in curves], axis=0))
         if shared.size:
-            lines.append(_Line(variant, f"mean of {len(curves)}", shared, mean, 2.2))
+            lines.append(_Line(variant, f"mean of {len(curves)} seeds", shared, mean, 2.2))
     return lines
 
 
@@ -142,45 +143,43 @@ def _figure(lines: Sequence[_Line]) -> figure:
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
     plot.outline_line_color = None
     plot.xgrid.visible = False
-    told = [("variant", "@variant"), ("seed", "@seed"), ("epoch", "$snap_x{0}"), ("perplexity", "$snap_y{0,0.00}")]
-    plot.add_tools(
-        HoverTool(tooltips=told, renderers=[], limit=_MOST_TOLD, line_policy="nearest", attachment="horizontal")
-    )
     return plot
 
 
 def _draw(plot: figure, lines: Mapping[str, Sequence[_Line]], baseline: str) -> list[Listed]:
-    """Draw the lines: a variant's under one name, to be switched together, or all at once where they are too many."""
-    if len(lines) > MOST_APART:
-        _draw_lines(plot, [line for found in lines.values() for line in found], GREY, "solid", "curves")
-        return []
-    look_of = looks(name for name in lines if name != baseline)
-    listed = []
-    for count, (name, found) in enumerate(lines.items()):
-        colour, dash = look_of.get(name, ("#000000", DASHES[0]))
-        _draw_lines(plot, found, colour, dash.bokeh, f"curve-{count}")
-        listed.append(Listed(f"curve-{count}", name, colour, _BORDERS[dash.bokeh]))
-    return listed
-
-
-def _draw_lines(plot: figure, lines: Sequence[_Line], colour: str, dash: str, name: str) -> None:
+    """Draw all lines; the variants to list, none where they are too many to be told apart."""
+    apart = len(lines) <= MOST_APART
+    look_of = looks(name for name in lines if name != baseline) if apart else {}
+    other = ("#000000" if apart else GREY, DASHES[0])
+    drawn = [line for found in lines.values() for line in found]
     source = ColumnDataSource(
         {
-            "xs": [line.epochs for line in lines],
-            "ys": [line.perplexities.astype(np.float32) for line in lines],
-            "variant": [" ".join(line.variant.split()) for line in lines],
-            "seed": [line.seed for line in lines],
-            "width": [line.width for line in lines],
+            "xs": [line.epochs for line in drawn],
+            "ys": [line.perplexities.astype(np.float32) for line in drawn],
+            "variant": [" ".join(line.variant.split()) for line in drawn],
+            "seed": [line.seed for line in drawn],
+            "width": [line.width for line in drawn],
+            "colour": [look_of.get(line.variant, other)[0] for line in drawn],
+            "dash": [look_of.get(line.variant, other)[1].bokeh for line in drawn],
         }
     )
-    # Not by `multi_line`, which adds glyphs for selected and muted lines, a tenth of a report's time.
-    seen = MultiLine(xs="xs", ys="ys", line_color=colour, line_dash=dash, line_width="width")
-    plot.add_glyph(source, seen, name=name)
+    view = CDSView(filter=IndexFilter(indices=list(range(len(drawn))), name="shown"))
+    seen = MultiLine(xs="xs", ys="ys", line_color="colour", line_dash=field("dash"), line_width="width")
+    plot.add_glyph(source, seen, view=view)
     # Bokeh finds a line under the pointer within half its width: a broad one that is not seen is easier to hit.
     broad = MultiLine(xs="xs", ys="ys", line_alpha=0.0, line_width=_REACH)
-    hovered = MultiLine(xs="xs", ys="ys", line_color=colour, line_width=3.5)
-    near = plot.add_glyph(source, broad, hover_glyph=hovered, name=f"{name} near")
-    plot.hover[0].renderers = [*plot.hover[0].renderers, near]
+    hovered = MultiLine(xs="xs", ys="ys", line_color="colour", line_width=3.5)
+    near = plot.add_glyph(source, broad, hover_glyph=hovered, view=view)
+    told = "<div>@variant, @seed, epoch $snap_x{0}: $snap_y{0,0.00}</div>"
+    plot.add_tools(HoverTool(tooltips=told, renderers=[near], limit=_MOST_TOLD, line_policy="nearest"))
+    if not apart:
+        return []
+    listed = []
+    for name in lines:
+        colour, dash = look_of.get(name, other)
+        own = [k for k, line in enumerate(drawn) if line.variant == name]
+        listed.append(Listed(own, name, colour, _BORDERS[dash.bokeh]))
+    return listed
 
 
 def _window(lines: Sequence[_Line]) -> tuple[float, float]:

@@ -55,17 +55,21 @@ for (const table of document.querySelectorAll("table")) {
 async function drawCurves(data) {
   document.querySelector(".curves").hidden = false;
   await Bokeh.embed.embed_item(JSON.parse(data.textContent), "curves");
-  const switches = [...document.querySelectorAll("[data-renderer]")];
-  const follow = (box) => {
-    const name = box.dataset.renderer;
-    for (const part of [name, `${name} near`]) Bokeh.documents[0].get_model_by_name(part).visible = box.checked;
+  const switches = [...document.querySelectorAll("[data-lines]")];
+  const shown = Bokeh.documents[0].get_model_by_name("shown");
+  const follow = () => {
+    const checked = switches.filter((box) => box.checked);
+    shown.indices = checked.flatMap((box) => JSON.parse(box.dataset.lines));
   };
   for (const box of switches) {
     box.checked = true; // a browser may remember another state over a reload
-    box.addEventListener("change", () => follow(box));
+    box.addEventListener("change", follow);
   }
   for (const button of document.querySelectorAll("[data-all]")) {
-    button.addEventListener("click", () => switches.forEach((box) => { box.checked = button.dataset.all === "show"; follow(box); }));
+    button.addEventListener("click", () => {
+      for (const box of switches) box.checked = button.dataset.all === "show";
+      follow();
+    });
   }
 }
 

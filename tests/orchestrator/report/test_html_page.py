@@ -17,7 +17,7 @@ import pytest
 
 from lm.record import curve_table
 from orchestrator.outcomes import Outcome
-from orchestrator.pictures.colours import looks
+from orchestrator.pictures.colours import GREY, looks
 from orchestrator.report.html_page import hovering
 from orchestrator.report.html_page.body import html_body
 from tests.factories import CACHE, begin, make_curve, make_trial, settle
@@ -181,8 +181,8 @@ def outcome(variant: str, seed: int, perplexity: float = 60.0, **how: Any) -> Ou
     return Outcome(trial, "unfinished", "", None, curve_table(make_curve(trial.spec, perplexity, noise=seed)))
 
 
-def drawn(found: hovering.Hovered | None) -> list[dict[str, Any]]:
-    """The data of every set of lines."""
+def drawn(found: hovering.Hovered | None) -> dict[str, Any]:
+    """The data of the lines."""
     assert found is not None
     sources: list[dict[str, Any]] = []
 
@@ -193,7 +193,8 @@ def drawn(found: hovering.Hovered | None) -> list[dict[str, Any]]:
             look(part)
 
     look(json.loads(found.json))
-    return sources
+    (source,) = sources
+    return source
 
 
 def test_every_seed_and_their_mean_can_be_hovered() -> None:
@@ -204,15 +205,15 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
     }
     found = hovering.hovered_curves(outcomes, "full")
     assert found is not None and found.listed[0].colour == "#000000"
-    assert [(source["variant"], source["seed"]) for source in drawn(found)] == [
-        (["full"] * 3, ["1", "2", "mean of 2"]),
-        (["b"], ["1"]),
-    ]
-    one, two, mean = (
+    lines = drawn(found)
+    assert lines["variant"] == ["full"] * 3 + ["b"]
+    assert lines["seed"] == ["seed 1", "seed 2", "mean of 2 seeds", "seed 1"]
+    assert [one.lines for one in found.listed] == [[0, 1, 2], [3]]
+    one, two, mean, _ = (
         np.frombuffer(gzip.decompress(base64.b64decode(line["array"]["data"])), dtype=line["dtype"])
         if isinstance(line, dict)
         else np.array(line)
-        for line in drawn(found)[0]["ys"]
+        for line in lines["ys"]
     )
     assert mean == pytest.approx(np.sqrt(one * two)), "of losses, as in the pictures"
     assert "mean" not in found.note
@@ -225,8 +226,8 @@ def test_a_variant_looks_as_in_the_static_pictures() -> None:
     look_of = looks(name for name in names if name != "full")
     colours = {one.name: one.colour for one in found.listed}
     assert colours == {"full": "#000000", **{name: colour for name, (colour, _) in look_of.items()}}
-    dashes = re.findall(r'"line_dash":\{"type":"value","value":"(\w+)"', found.json)
-    assert dashes == [look_of[name][1].bokeh if name in look_of else "solid" for name in names]
+    assert drawn(found)["colour"] == [colours[name] for name in names]
+    assert drawn(found)["dash"] == [look_of[name][1].bokeh if name in look_of else "solid" for name in names]
 
 
 def test_of_many_trials_means_are_drawn_and_of_many_points_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +235,8 @@ def test_of_many_trials_means_are_drawn_and_of_many_points_some(monkeypatch: pyt
     monkeypatch.setattr(hovering, "MOST_POINTS", 20)
     outcomes = {name: (outcome(name, 1), outcome(name, 2)) for name in ("full", "b")}
     found = hovering.hovered_curves(outcomes, "full")
-    assert [source["seed"] for source in drawn(found)] == [["mean of 2"], ["mean of 2"]]
-    epochs = drawn(found)[0]["xs"][0]
+    assert drawn(found)["seed"] == ["mean of 2 seeds"] * 2
+    epochs = drawn(found)["xs"][0]
     assert epochs["shape"] == [8]
     assert gzip.decompress(base64.b64decode(epochs["array"]["data"]))[::4] == bytes(range(2, 17, 2))
     assert found is not None and "more than 3 trials" in found.note and "One epoch in 2 is drawn" in found.note
@@ -252,7 +253,7 @@ def test_a_thousand_long_trials_make_a_page_of_a_few_megabytes() -> None:
     found = hovering.hovered_curves(outcomes, "variant 0")
     assert found is not None and len(found.json) < 2_000_000
     assert found.listed == [] and "1,000 variants are too many for colours" in found.note
-    assert len(drawn(found)) == 1
+    assert set(drawn(found)["colour"]) == {GREY}
 
 
 def test_an_unfinished_seed_does_not_bend_the_mean(tmp_path: Path) -> None:
