@@ -73,7 +73,7 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None) -> None:
     from orchestrator.pictures import prepare
 
-    prepare()
+    prepare()  # before all else: it takes longer than what follows
     scaled = opened(file, scale)
     from orchestrator.records import Records
     from orchestrator.report_sweep import report_sweep

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import os
 import pickle
 import signal
@@ -20,7 +21,7 @@ from types import TracebackType
 from orchestrator.pictures.shown import Picture
 
 _AT_A_TIME = 2
-"""Pictures, each in a process."""
+"""Pictures, each in a process: as many as keep two cores busy where ours waits for them."""
 
 
 class Pictures:
@@ -53,11 +54,10 @@ class Pictures:
 
 
 class _Artist:
-    """The process, `orchestrator.pictures.drawing.__main__`, and its fork, which shares what it has imported.
+    """The process `orchestrator.pictures.drawing.__main__` and its forks, which draw with what it has imported.
 
-    They end with our process, however it ends, and with its forks. Not by `multiprocessing`, which imports the user's
-    own script once more. In a session of their own: Ctrl-C is for us to answer, and a terminal cannot stop them for
-    what they write.
+    They end with our process, however it ends. Not by `multiprocessing`, which imports the user's own script once
+    more. In a session of their own: Ctrl-C is for us to answer, and a terminal cannot stop them for what they write.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _Artist:
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path if isinstance(path, str))
         # Sockets of its own: anything may print on standard output, as early as `site`.
         ours, theirs = zip(*(socket.socketpair() for _ in range(_AT_A_TIME)), strict=True)
-        ends = [end.fileno() for end in theirs]
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in theirs]  # of lower numbers `Popen` makes its own
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "orchestrator.pictures.drawing", *map(str, ends)],
             stdin=subprocess.DEVNULL,
@@ -75,12 +75,14 @@ class _Artist:
             pass_fds=ends,
             start_new_session=True,
         )
-        self._talks = [end.makefile("rwb") for end in ours]
-        for end in ours + theirs:
-            end.close()  # of ours, the file stays
+        for number in ends:
+            os.close(number)
+        for end in theirs:
+            end.close()
+        self._owner, self._sockets = os.getpid(), ours
         self._free: SimpleQueue[BufferedRWPair] = SimpleQueue()
-        for talk in self._talks:
-            self._free.put(talk)
+        for end in ours:
+            self._free.put(end.makefile("rwb"))
         self._asking = ThreadPoolExecutor(_AT_A_TIME, "pictures")
         self._asked = False
         atexit.register(self.close)
@@ -96,16 +98,21 @@ class _Artist:
     def close(self) -> None:
         """Let it end, as it does once nobody can ask; one that was asked nothing may yet import for long."""
         atexit.unregister(self.close)
-        self._asking.shutdown(wait=False, cancel_futures=True)
-        for talk in self._talks:
-            with contextlib.suppress(ConnectionError):
-                talk.close()
+        if os.getpid() != self._owner:
+            return  # a fork of ours
+        self._asking.shutdown(wait=False)
+        for end in self._sockets:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)  # where a fork of ours has it open too, to close it would not do
+            end.close()
         if self._asked:
             self._process.wait()
 
-    def kill(self) -> int:
-        """End it in the middle of a picture; its exit code."""
-        if self.lives:
+    def kill(self, patience: float = 0.0) -> int:
+        """End it in the middle of a picture, unless within so many seconds it ends by itself; its exit code."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()
 
@@ -116,7 +123,8 @@ class _Artist:
             talk.flush()
             answer = pickle.load(talk)
         except Exception as error:  # its end, or an answer cut short, after which none is to be trusted
-            raise ChildProcessError(f"the process that draws pictures ended with exit code {self.kill()}") from error
+            code = self.kill(patience=1.0)
+            raise ChildProcessError(f"the process that draws pictures ended with exit code {code}") from error
         finally:
             self._free.put(talk)
         if isinstance(answer, Exception):
@@ -125,7 +133,7 @@ class _Artist:
 
 
 _ARTISTS: dict[int, _Artist] = {}
-"""By our process: a fork of it would talk into the same pipe."""
+"""By our process: a fork of it would talk into the same sockets."""
 _ONE_AT_A_TIME = threading.Lock()
 
 

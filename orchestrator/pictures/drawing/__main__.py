@@ -15,19 +15,23 @@ from orchestrator.pictures.drawing import draw
 
 
 def main() -> None:
-    """Fork, now that all is imported; then each process serves until nobody can ask it any more."""
+    """Fork a process for each socket, now that all is imported; end when they have, or with the first that fails."""
     gc.freeze()
     gc.set_threshold(50_000)  # matplotlib makes objects by the thousand: to look for garbage so often takes a tenth
-    numbers = [int(number) for number in sys.argv[1:]]
-    own = next((number for number in numbers[1:] if os.fork() == 0), numbers[0])
-    for number in numbers:
-        if number != own:
-            os.close(number)  # who asks another process must see its end
-    with socket.socket(fileno=own) as end, end.makefile("rwb") as talk:
-        _serve(talk)
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+    sockets = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
+    for own in sockets:
+        if os.fork() == 0:
+            for end in sockets:
+                if end is not own:
+                    end.close()  # who asks another process must see its end
+            _serve(own.makefile("rwb"))
+            os._exit(0)  # matplotlib's temporary folder, if it has one, is for the first process to remove
+    for end in sockets:
+        end.close()
+    for _ in sockets:
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        if code != 0:
+            sys.exit(code if code > 0 else 128 - code)  # killed by a signal: as a shell tells it
 
 
 def _serve(talk: BufferedRWPair) -> None:

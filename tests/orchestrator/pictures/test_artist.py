@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -45,21 +46,50 @@ def test_a_process_that_was_killed_is_told_of_and_the_next_report_has_another(tm
         assert pictures.sentences() == {"forest": None}
 
 
-def test_a_fork_that_was_killed_takes_both_with_it_and_the_next_report_has_another(tmp_path: Path) -> None:
-    killed = artist._artist()
-    with Pictures(tmp_path) as pictures:
-        pictures.draw("forest", FOREST)
-        pictures.sentences()
-    os.kill(_fork_of(killed._process.pid), signal.SIGKILL)
-    told = "the process that draws pictures ended"
-    with pytest.raises(ChildProcessError, match=told), Pictures(tmp_path) as pictures:
-        for cell in "ab":
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_whichever_was_killed_between_reports_the_next_has_others(tmp_path: Path, which: int) -> None:
+    before = artist._artist()
+    draw_one(tmp_path)
+    os.kill([before._process.pid, *_forks_of(before._process.pid)][which], signal.SIGKILL)
+    _wait_until(lambda: not before.lives)
+    draw_one(tmp_path)
+    assert artist._artist() is not before
+
+
+def test_one_that_is_killed_in_mid_picture_is_told_of(tmp_path: Path) -> None:
+    before = artist._artist()
+    draw_one(tmp_path)
+    first, _ = _forks_of(before._process.pid)
+    os.kill(first, signal.SIGSTOP)
+    with pytest.raises(ChildProcessError, match="ended with exit code 137"), Pictures(tmp_path) as pictures:
+        for cell in "abcd":
             pictures.draw(cell, FOREST)
+        os.kill(first, signal.SIGKILL)
         pictures.sentences()
-    with Pictures(tmp_path) as pictures:
-        pictures.draw("forest", FOREST)
-        assert pictures.sentences() == {"forest": None}
-    assert artist._artist() is not killed
+    draw_one(tmp_path)
+
+
+def test_ending_in_mid_picture_nobody_complains(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from orchestrator.pictures import Pictures; "
+        "from tests.orchestrator.pictures.test_artist import FOREST; pictures = Pictures(Path(sys.argv[1])); "
+        "drawn = [pictures.draw(str(k), FOREST) for k in range(99)]; pictures._drawn['0'].result(); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (-9, b"")
+
+
+def test_a_fork_of_ours_neither_hinders_our_end_nor_is_hindered(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time; from pathlib import Path; from tests.orchestrator.pictures import test_artist; "
+        "test_artist.draw_one(Path(sys.argv[1])); time.sleep(60 if os.fork() == 0 else 0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], start_new_session=True) as ours:
+        try:
+            assert ours.wait(20) == 0
+        finally:
+            os.killpg(ours.pid, signal.SIGKILL)
 
 
 def test_a_picture_lies_in_its_reports_folder_wherever_we_have_gone_since(
@@ -86,10 +116,10 @@ def test_after_the_block_nothing_is_drawn_any_more(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_and_what_is_closed_disturbs_nobody(tmp_path: Path) -> None:
-    """A `sitecustomize` that prints before all else, found where we find modules alone; and no standard error."""
+    """A `sitecustomize` that prints before all else, found where we find modules alone; and no standard streams."""
     (tmp_path / "sitecustomize.py").write_text("print('hello')")
     code = (
-        "import os, sys; from pathlib import Path; os.close(2); sys.path.insert(0, sys.argv[1]); "
+        "import os, sys; from pathlib import Path; os.closerange(0, 3); sys.path.insert(0, sys.argv[1]); "
         "sys.path.append(Path('of another type')); from tests.orchestrator.pictures.test_artist import draw_one; "
         "draw_one(Path(sys.argv[1]))"
     )
@@ -107,11 +137,9 @@ def test_a_fork_has_a_process_of_its_own() -> None:
     artist.prepare()
     with mock.patch("os.getpid", return_value=-1):
         other = artist._artist()
-    try:
-        assert other is not artist._artist()
-    finally:
-        artist._ARTISTS.pop(-1).kill()
+        other.kill()
         other.close()
+    assert artist._ARTISTS.pop(-1) is other is not artist._artist()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -125,21 +153,26 @@ def test_the_process_ends_with_ours(how: signal.Signals) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, start_new_session=True) as ours:
         assert ours.stdout is not None
         drawing = int(ours.stdout.readline())
-        fork = _fork_of(drawing)
+        forks = _forks_of(drawing)
         os.killpg(ours.pid, how)  # as a terminal does
-    end = time.monotonic() + 20
-    while _runs(drawing) or _runs(fork):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    _wait_until(lambda: not any(map(_runs, [drawing, *forks])))
 
 
-def _fork_of(process: int) -> int:
+def _forks_of(process: int) -> list[int]:
     """Once all is imported."""
+
+    def forks() -> list[int]:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+    _wait_until(lambda: len(forks()) == 2)
+    return forks()
+
+
+def _wait_until(it_is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + 20
-    while not (children := Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+    while not it_is_so():
         assert time.monotonic() < end
         time.sleep(0.05)
-    return int(children[0])
 
 
 def _runs(process: int) -> bool:
