@@ -22,6 +22,7 @@ _NOTHING: Factors = frozenset()
 class Estimand:
     """What a contrast estimates: its name, and the weights of the variants by what they take away.
 
+    That of one factor is named as the variant without it: that *no AR/TAR* helps, nobody reads as that AR/TAR does.
     `aliases` are the effects of one or two factors that the design cannot tell from it.
     """
 
@@ -64,7 +65,7 @@ def estimands(ablation: Ablation) -> list[Estimand]:
         case "pairs":
             return [_pair(one, other) for one, other in itertools.combinations(factors, 2)]
         case "add_one_in" | "both":
-            alone = [Estimand(f, "alone", {every: 1.0, every - {f}: -1.0}) for f in factors]
+            alone = [Estimand(f"no {f}", "alone", {every: 1.0, every - {f}: -1.0}) for f in factors]
             if ablation.design == "add_one_in":
                 return alone
             if len(factors) == 2:
@@ -149,6 +150,8 @@ def _orthogonal(ablation: Ablation) -> Iterator[Estimand]:
             scale = -2 / len(cells) if len(effect) == 1 else 4 / len(cells)
             weights = {away: scale * (-1) ** len(away & effect) for away in cells}
             names = tuple(effect_name(alias, ablation) for alias in short)
-            yield Estimand(
-                effect_name(effect, ablation), "main effect" if len(effect) == 1 else "interaction", weights, names
-            )
+            name = effect_name(effect, ablation)
+            if len(effect) == 1:
+                yield Estimand(f"no {name}", "main effect", weights, names)
+            else:
+                yield Estimand(name, "interaction", weights, names)

@@ -47,14 +47,14 @@ def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp
     text, rows = page(tmp_path, "both", "A", "B", "C")
     verdicts = {name: row["verdict"] for name, row in rows.items()}
     assert verdicts == {
-        "alone A": "hurts",
-        "alone B": "hurts",
-        "alone C": "not decided",
+        "alone no A": "hurts",
+        "alone no B": "hurts",
+        "alone no C": "not decided",
         "interaction A × the rest": "costs more together",
         "interaction B × the rest": "costs more together",
         "interaction C × the rest": "not decided",
     }
-    assert float(rows["alone A"]["perplexity_ratio"]) == pytest.approx(1.1 * 1.5, rel=1e-3)
+    assert float(rows["alone no A"]["perplexity_ratio"]) == pytest.approx(1.1 * 1.5, rel=1e-3)
     row = rows["interaction A × the rest"]
     assert float(row["perplexity_ratio"]) == pytest.approx(1.5, rel=2e-3)
     low, high = float(row["perplexity_ratio_low"]), float(row["perplexity_ratio_high"])
@@ -77,10 +77,11 @@ def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path:
         assert "## Interactions" in text and "simultaneous over" in text
     one, _ = page(tmp_path / "one", "pairs", "A", "B")
     assert "The brackets are a 95% interval, apart from those of the other tables; they cover" in one
-    assert float(rows["main effect B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
-    assert rows["main effect C"]["verdict"] == "not decided"
+    assert float(rows["main effect no B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
+    assert rows["main effect no C"]["verdict"] == "not decided"
+    assert "2 of 3 main effects are decided (no A hurts and no B hurts); 1 of 3 interactions is" in answer(text)
     assert "1 of 3 interactions is decided (A × B costs more together)" in answer(text)
-    assert re.search(r"\| C \| main effect \| .* \| not decided \((about|more than) .* more seeds would", text)
+    assert re.search(r"\| no C \| main effect \| .* \| not decided \((about|more than) .* more seeds would", text)
 
 
 def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> N
 
 def test_add_one_in_tells_what_each_brings_alone(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "add_one_in", "A", "B", "C")
-    assert list(rows) == ["alone A", "alone B", "alone C"]
+    assert list(rows) == ["alone no A", "alone no B", "alone no C"]
     assert "## Each component alone" in text and "An interaction is" not in text
 
 
@@ -106,7 +107,7 @@ def test_other_designs_have_no_such_section(tmp_path: Path, design: Design) -> N
 
 def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "both", "A", "B", "C", without="only B")
-    assert [name for name, row in rows.items() if row["reason"]] == ["alone B", "interaction B × the rest"]
+    assert [name for name, row in rows.items() if row["reason"]] == ["alone no B", "interaction B × the rest"]
     assert "| B × the rest | interaction | – | – | no verdict (only B not complete) |" in text
     assert "simultaneous over 4 contrasts" in text
 
@@ -139,6 +140,6 @@ def test_one_seed_decides_nothing(tmp_path: Path) -> None:
 def test_any_name_stays_text(tmp_path: Path) -> None:
     name = " ".join(HOSTILE.split())
     text, rows = page(tmp_path, "half", "A", name, "C")
-    assert list(rows) == ["main effect A", f"main effect {name}", "main effect C"]
+    assert list(rows) == ["main effect no A", f"main effect no {name}", "main effect no C"]
     assert "## Main effects" in text and "An interaction is" not in text
     assert f"I = A × {name} × C" in render(text).text.replace("\\", "")
