@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.pictures.colours import COLOURS, GREY, HELPS, HURTS
 from orchestrator.pictures.drawing import change
-from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, width_of, wrapped
+from orchestrator.pictures.drawing.look import MOST_TOLD, legend_height, look, place, plain, save, width_of, wrapped
 from orchestrator.pictures.shown import ForestRow, in_order
 from orchestrator.wording import NOTHING, listed, rounded_by_interval
 
@@ -30,7 +30,6 @@ _MARKS = {
     _NO_VERDICT: ("x", _DARK, _DARK),
 }
 _WIDTH = 7.4
-_ROW = 0.34
 _ABOVE = 0.42
 
 
@@ -46,12 +45,14 @@ def draw_forest(folder: Path, rows: Sequence[ForestRow], margin_nats: float, bas
     cut: list[str] = []
     with look():
         keys = _keys(ordered, margin_nats, level)
-        below = 0.48 + legend_height(len(keys), 2)
-        figure = Figure(figsize=(_WIDTH, _ROW * len(ordered) + _ABOVE + below))
+        below = 0.48 + legend_height(keys, 2)
+        names = [wrapped(row.name, 30, 3) for row in ordered]
+        row_height = 0.34 if max(name.count("\n") for name in names) < 2 else 0.46
+        figure = Figure(figsize=(_WIDTH, row_height * len(ordered) + _ABOVE + below))
         axes = figure.add_subplot()
-        sides = (width_of([wrapped(row.name, 26) for row in ordered], 8.5), width_of(map(_figures, ordered), 8))
+        sides = (width_of(names, 8.5), width_of(map(_figures, ordered), 8))
         place(figure, sides[0] + 0.16, sides[1] + 0.16, _ABOVE, below)
-        _dress(axes, shown, ordered, margin_nats)
+        _dress(axes, shown, ordered, names, margin_nats)
         for height, row in zip(range(len(ordered) - 1, -1, -1), ordered, strict=True):
             cut += _draw_row(axes, row, float(height), shown)
         axes.set_xlabel(
@@ -62,14 +63,16 @@ def draw_forest(folder: Path, rows: Sequence[ForestRow], margin_nats: float, bas
     return f"Arrows lead out of the picture: to {listed(cut)}." if cut else None
 
 
-def _dress(axes: Axes, shown: tuple[float, float], rows: Sequence[ForestRow], margin: float) -> None:
+def _dress(
+    axes: Axes, shown: tuple[float, float], rows: Sequence[ForestRow], names: Sequence[str], margin: float
+) -> None:
     low, high = shown
     room = 0.07 * (high - low)
     axes.set_xlim(low - room, high + room)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     change.dress(axes.xaxis, shown)
     heights = range(len(rows) - 1, -1, -1)
-    axes.set_yticks(heights, [wrapped(row.name, 26) for row in rows], fontsize=8.5)
+    axes.set_yticks(heights, names, fontsize=8.5)
     figures = axes.twinx()
     figures.set_ylim(axes.get_ylim())
     figures.set_yticks(heights, [_figures(row) for row in rows], fontsize=8, linespacing=1.1)
@@ -92,7 +95,7 @@ def _draw_row(axes: Axes, row: ForestRow, height: float, shown: tuple[float, flo
     low_edge, high_edge = shown
     marker, face, edge = _MARKS[_kind(row.verdict)]
     colour = _DARK if _kind(row.verdict) in ("not decided", _NO_VERDICT) else face
-    name = plain(row.name, 40)
+    name = plain(row.name, MOST_TOLD)
     cut = []
     if row.published_nats is not None and math.isfinite(row.published_nats):
         published, height = height + 0.2, height - 0.12  # the two must not hide each other

@@ -16,6 +16,8 @@ MOST_PANELS = 24
 _WIDTH, _RIGHT, _BELOW, _BETWEEN = 8.6, 0.12, 0.55, 0.16
 _LINE = 0.14
 """The height of a line of small letters; all sizes in inches."""
+_MOST_LINES = 4
+"""Of a title: what a factorial takes away is long, and names that are cut may be the same."""
 
 
 def columns(count: int) -> int:
@@ -33,7 +35,7 @@ def grid(
     """
     across = columns(len(names))
     rows = math.ceil(len(names) / across)
-    titles = [wrapped(name, 24 if across > 3 else 32) for name in names]
+    titles = [wrapped(name, 24 if across > 3 else 32, _MOST_LINES) for name in names]
     width = _WIDTH if across > 2 else _WIDTH * 2 / 3
     gap = _LINE * max(title.count("\n") + 1 for title in titles) + 0.1
     beside = 6 if across > 2 else 3

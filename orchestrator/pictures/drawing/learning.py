@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from orchestrator.pictures.colours import GREY, looks
-from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, ticks, width_of
+from orchestrator.pictures.drawing.look import legend_height, look, place, plain, save, ticks, width_of, wrapped
 from orchestrator.pictures.drawing.series import (
     Across,
     Line,
@@ -55,7 +55,7 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
     size, unit = _unit(max(seed.seconds[-1] for variant in seen for seed in variant.seeds))
     with look():
         keys, handles = _keys(ordered, published), _handles(ordered, lines)
-        above, below = 0.1 + legend_height(len(keys), 5), 0.5 + legend_height(len(handles), 2, title=True)
+        above, below = 0.1 + legend_height(keys, 5), 0.5 + legend_height(handles, 2, title=True)
         figure = Figure(figsize=(8.6, 2.9 + above + below))
         left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.06})
         place(figure, 0.36 + width_of([f"{tick:g}" for tick in ticks(shown.low, shown.high)], 9), 0.12, above, below)
@@ -236,15 +236,13 @@ def _handles(ordered: Sequence[VariantCurves], lines: Mapping[str, Line]) -> lis
 
 def _handle(variant: VariantCurves, lines: Mapping[str, Line]) -> Line2D:
     one = lines[variant.name]
-    letter = "" if variant.baseline else f"{_letter(variant.name, lines)}  "
-    return Line2D([], [], color=one.colour, linewidth=one.width, linestyle=one.dash, label=letter + _label(variant))  # type: ignore[arg-type]
-
-
-def _label(variant: VariantCurves) -> str:
-    if not variant.complete:
-        return f"{plain(variant.name, 32)} (not complete)"
-    lowest = lowest_perplexity(variant)
-    return f"{number(lowest, 2 if lowest < 100 else 1)}  {plain(variant.name, 32)}"
+    figures = "" if variant.baseline else f"{_letter(variant.name, lines)}  "
+    if variant.complete:
+        lowest = lowest_perplexity(variant)
+        figures += f"{number(lowest, 2 if lowest < 100 else 1)}  "
+    name = wrapped(variant.name + " (not complete)" * (not variant.complete), 42, 2)
+    label = figures + name.replace("\n", "\n" + " " * 16)
+    return Line2D([], [], color=one.colour, linewidth=one.width, linestyle=one.dash, label=label)  # type: ignore[arg-type]
 
 
 def _unit(seconds: float) -> tuple[float, str]:

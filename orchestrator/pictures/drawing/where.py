@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.pictures.colours import GREY, HELPS, HURTS
 from orchestrator.pictures.drawing import change
 from orchestrator.pictures.drawing.grid import MOST_PANELS, columns, grid
-from orchestrator.pictures.drawing.look import look, plain, save
+from orchestrator.pictures.drawing.look import MOST_TOLD, look, plain, save
 from orchestrator.pictures.drawing.series import Line
 from orchestrator.pictures.shown import FrequencyRow, PositionRow
 from orchestrator.wording import NOTHING, counted, listed
@@ -50,7 +50,7 @@ def draw_frequency(
             out = [k for k, bar in bars if _draw_bar(axes, float(k), bar, shown)]
             if out:
                 words = "all words" if len(out) == len(bars) else _words([labels[k] for k in out])
-                cut.append(f"{plain(row.name, 40)} on {words}")
+                cut.append(f"{plain(row.name, MOST_TOLD)} on {words}")
             axes.axvline(0, color="black", linewidth=0.8)
             axes.grid(axis="x", color="#e3e3e3", linewidth=0.6)
             _frame(axes, shown, 5 if columns(len(drawn)) < 4 else 4)
@@ -78,7 +78,7 @@ def draw_position(folder: Path, rows: Sequence[PositionRow], baseline: str) -> s
         for axes, row in zip(panels, drawn, strict=True):
             out = _draw_blocks(axes, row, shown)
             if out:
-                cut.append(f"{counted(out, 'piece')} of {plain(row.name, 40)}")
+                cut.append(f"{counted(out, 'piece')} of {plain(row.name, MOST_TOLD)}")
             room = 0.07 * (shown[1] - shown[0])
             axes.set_ylim(shown[0] - room, shown[1] + room)
             change.dress(axes.yaxis, shown, 5)

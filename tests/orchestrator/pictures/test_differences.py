@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from orchestrator.pictures.colours import HELPS, HURTS
-from orchestrator.pictures.drawing import change, draw_forest, draw_frequency, draw_position, forest, look, where
+from orchestrator.pictures.drawing import change, draw_forest, draw_frequency, draw_position, forest, grid, look, where
 from orchestrator.pictures.shown import ForestRow, FrequencyRow, PositionRow
 from orchestrator.token_losses import CLASSES as LABELS
 
@@ -94,13 +95,30 @@ def test_names_are_literal_text(tmp_path: Path) -> None:
         assert "<script" not in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
 
 
-def test_a_name_is_cut_to_two_short_printable_lines() -> None:
+def test_a_name_is_cut_to_a_few_short_printable_lines() -> None:
     for name in HOSTILE:
-        lines = look.wrapped(name, 20).split("\n")
+        lines = look.wrapped(name, 20, 2).split("\n")
         assert len(lines) <= 2
         assert all(len(line) <= 21 and line.strip("\u200b").isprintable() for line in lines)
-    assert look.wrapped("word " * 30, 20).endswith("…")
-    assert look.wrapped("no variable sequence lengths", 20) == "no variable sequence\nlengths"
+    assert look.wrapped("word " * 30, 20, 3).endswith("…")
+    assert look.wrapped("word " * 30, 20, 3).count("\n") == 2
+    assert look.wrapped("no variable sequence lengths", 20, 2) == "no variable sequence\nlengths"
+
+
+def test_what_a_factorial_takes_away_is_told_apart_in_every_picture(tmp_path: Path) -> None:
+    parts = ("weight-dropping", "locked dropout", "embedding dropout", "AR/TAR")
+    away = [some for n in (1, 2, 3, 4) for some in itertools.combinations(parts, n)]
+    names = [" + ".join(f"no {part}" for part in some) for some in away]
+    told: list[str] = []
+
+    def wrapped(name: str, width: int, most: int) -> str:
+        told.append(look.wrapped(name, width, most))
+        return told[-1]
+
+    with mock.patch.object(forest, "wrapped", wrapped), mock.patch.object(grid, "wrapped", wrapped):
+        draw_all(tmp_path, names, [0.01] * len(names))
+    assert len(told) == 3 * len(names)
+    assert not any("…" in label for label in [*told, look.wrapped(names[-1], 42, 2)])
 
 
 @pytest.mark.parametrize("value", [0.0, NAN, math.inf, -math.inf, 800.0])

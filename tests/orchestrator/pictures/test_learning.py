@@ -79,7 +79,8 @@ def test_a_variant_that_is_never_seen_is_named(tmp_path: Path) -> None:
         f"8 points lie above the top of the picture, {series.window([seen, lost], None).high:.1f} "
         "(highest 3.10e+07); among them all of lost."
     )
-    assert learning._label(lost) == "3.10e+07  lost"
+    lines = learning._lines([seen, lost], [seen, lost], {"lost"})
+    assert learning._handle(lost, lines).get_label() == "A  3.10e+07  lost"
     with mock.patch.object(Axes, "text", autospec=True, side_effect=Axes.text) as text:
         draw_variants(tmp_path, [seen, lost])
     written = [(call.args[0].get_title(loc="left"), call.args[3]) for call in text.call_args_list]
