@@ -237,11 +237,9 @@ def _handles(ordered: Sequence[VariantCurves], lines: Mapping[str, Line]) -> lis
 def _handle(variant: VariantCurves, lines: Mapping[str, Line]) -> Line2D:
     one = lines[variant.name]
     figures = "" if variant.baseline else f"{_letter(variant.name, lines)}  "
-    if variant.complete:
-        lowest = lowest_perplexity(variant)
-        figures += f"{number(lowest, 2 if lowest < 100 else 1)}  "
-    name = wrapped(variant.name + " (not complete)" * (not variant.complete), 42, 2)
-    label = figures + name.replace("\n", "\n" + " " * 16)
+    lowest = lowest_perplexity(variant)
+    figures += f"{number(lowest, 2 if lowest < 100 else 1)}  " if variant.complete else "not complete  "
+    label = figures + wrapped(variant.name, 42, 2).replace("\n", "\n" + " " * 16)
     return Line2D([], [], color=one.colour, linewidth=one.width, linestyle=one.dash, label=label)  # type: ignore[arg-type]
 
 

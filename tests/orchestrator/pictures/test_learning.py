@@ -81,6 +81,9 @@ def test_a_variant_that_is_never_seen_is_named(tmp_path: Path) -> None:
     )
     lines = learning._lines([seen, lost], [seen, lost], {"lost"})
     assert learning._handle(lost, lines).get_label() == "A  3.10e+07  lost"
+    partial = dataclasses.replace(lost, name="lost " * 30, complete=False)
+    label = str(learning._handle(partial, {"full": lines["full"], partial.name: lines["lost"]}).get_label())
+    assert label.startswith("A  not complete  lost lost") and label.endswith("…"), "however long its name"
     with mock.patch.object(Axes, "text", autospec=True, side_effect=Axes.text) as text:
         draw_variants(tmp_path, [seen, lost])
     written = [(call.args[0].get_title(loc="left"), call.args[3]) for call in text.call_args_list]
