@@ -54,7 +54,7 @@ def save_checkpoint(trial_folder: Path, checkpoint: Checkpoint) -> None:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # of an error: a full disk gets its space back
     for old in earlier[: len(earlier) + 1 - _KEEP]:
-        shutil.rmtree(old)
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | None:

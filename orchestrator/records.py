@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
-from lm.record import Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
+from lm.files import DamagedError, sha256
+from lm.hashes import CURVE, READ_BY_REPORTS, RECORD, WEIGHTS, check_hashes
+from lm.kept import say_once
+from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
 from orchestrator.trial import Trial
 
-_log = logging.getLogger(__name__)
+_KEY = re.compile(r"[0-9a-f]{16}")
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:
@@ -21,27 +24,80 @@ def is_settled(trial: Trial, record: Record | None) -> bool:
     return record is not None and record.status != "failed" and (record.tested or not trial.opens_test)
 
 
+def read_own(folder: Path) -> Record | None:
+    """The record of the trial that the folder is named after, None where it has none yet.
+
+    DamagedError names what is no record, was changed since, or is another trial's; a folder that is not named by a key
+    may hold any.
+    """
+    record = read_record(folder)
+    if record is not None and _KEY.fullmatch(folder.name) and record.key != folder.name:
+        raise DamagedError(folder / RECORD, f"is the record of trial {record.key}")
+    return record
+
+
+def check_trial(folder: Path, *, weights: bool = False, digest: Callable[[Path], str] = sha256) -> Record | None:
+    """The record of a trial, None where it has none yet; DamagedError where a file that reports read is not its own.
+
+    With `weights` these are read too, and an unfinished trial's curve always: it goes on from there.
+    """
+    record = read_own(folder)
+    hashes = {} if record is None else record.hashes
+    check_hashes(folder, hashes, (*READ_BY_REPORTS, *((WEIGHTS,) if weights else ())), digest)
+    if CURVE not in hashes:
+        read_curve_table(folder)
+    return record
+
+
+def damage_in_a_line(error: ValueError) -> str:
+    """Which file is not believed, and what becomes of its trial."""
+    if isinstance(error, DamagedError):
+        return f"{error.path}: {error.problem}; a sweep that needs this trial sets it aside and trains it again"
+    return str(error)
+
+
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
     Records are read anew at every look-up by key, since trials settle while a sweep runs; the index of
     inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other trials:
-    all that has no folder of its own is to be trained anew.
+    all that has no folder of its own is to be trained anew. A damaged trial is as good as not there, which is said.
     """
 
     def __init__(self, root: Path, *, own_only: bool = False) -> None:
         self.root = root
         self._own_only = own_only
+        self._digests: dict[Path, tuple[tuple[int, ...], str]] = {}
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
         return self.root / key
 
+    def read(self, key: str) -> Record | None:
+        """The record in this trial's folder, None where it has none yet or is damaged."""
+        try:
+            return check_trial(self.folder(key), digest=self._digest)
+        except DamagedError as error:
+            say_once(damage_in_a_line(error))
+            return None
+
+    def is_damaged(self, key: str) -> bool:
+        """Whether a file in this trial's folder, if it has one, is not what the trial wrote there."""
+        try:
+            check_trial(self.folder(key), digest=self._digest)
+        except DamagedError as error:
+            say_once(damage_in_a_line(error))
+            return True
+        return False
+
     def find(self, trial: Trial) -> Record | None:
         """The record of a settled trial; its own, or cut out of the one that holds its stages."""
-        holder = self._holder(trial)
-        record = None if holder is None else read_record(self.folder(holder))
-        return record if record is None or record.key == trial.key else record.through(trial.key)
+        _, record = self._held(trial)
+        try:
+            return record if record is None or record.key == trial.key else record.through(trial.key)
+        except KeyError as error:  # of a record without hashes that was changed by hand
+            say_once(f"{self.root}: {error.args[0]}")
+            return None
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
@@ -49,13 +105,17 @@ class Records:
 
     def curve_table(self, trial: Trial) -> pa.Table:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`)."""
-        table = read_curve_table(self.folder(self._holder(trial) or trial.reads_from or trial.key))
+        holder, record = self._held(trial)
+        key = holder or trial.reads_from or trial.key
+        if record is None and self.is_damaged(key):
+            return pa.Table.from_batches([], CURVE_SCHEMA)
+        table = read_curve_table(self.folder(key))
         stages = trial.spec.stages()
         return table.slice(0, sum(stage in stages for stage in table["stage"].to_pylist()))  # its own come first
 
     def test_losses(self, trial: Trial) -> Path:
         """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""
-        folder = self.folder(self._holder(trial) or trial.key)
+        folder = self.folder(self._held(trial)[0] or trial.key)
         return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
 
     def source(self, trial: Trial) -> Path | None:
@@ -64,17 +124,29 @@ class Records:
             return None
         own = self.folder(trial.starts_from)
         holder = self._inner_stages.get(trial.starts_from)
-        return own if holder is None or (own / "record.json").exists() else self.folder(holder)
+        return own if holder is None or self.read(trial.starts_from) is not None else self.folder(holder)
 
     def of_other_numerics(self, trial: Trial) -> Record | None:
         """A record of this very spec that another version of the numerics made, and that no longer counts."""
         return self._other_numerics.get(trial.spec)
 
-    def _holder(self, trial: Trial) -> str | None:
+    def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
+        """The key of the folder that holds the trial's stages, and the record there."""
         for key in (trial.key, trial.reads_from):
-            if key is not None and (self.folder(key) / "record.json").exists():
-                return key
-        return self._inner_stages.get(trial.key)
+            if key is not None and (record := self.read(key)) is not None:
+                return key, record
+        holder = self._inner_stages.get(trial.key)
+        record = None if holder is None else self.read(holder)
+        return (None, None) if holder is None or record is None else (holder, record)
+
+    def _digest(self, path: Path) -> str:
+        """The SHA-256 of a file, read again only once it has changed: a sweep looks up a trial many times."""
+        found = path.stat()
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        kept = self._digests.get(path)
+        if kept is None or kept[0] != state:
+            kept = self._digests[path] = (state, sha256(path))
+        return kept[1]
 
     @cached_property
     def _other_numerics(self) -> dict[TrainSpec, Record]:
@@ -92,9 +164,9 @@ class Records:
     def _readable(self) -> Iterator[Record]:
         for path in sorted(self.root.glob("*/record.json")):
             try:
-                record = read_record(path.parent)
+                record = read_own(path.parent)
             except ValueError as error:
-                _log.warning("%s", error)  # nobody has asked for this very trial
+                say_once(damage_in_a_line(error))  # nobody has asked for this very trial
                 continue
             if record is not None:
                 yield record
