@@ -116,7 +116,7 @@ def take_over(trial: TrialState, source: Path) -> None:
         return
     trained = [result.name for result in shared if result.name != "cache"]
     for result in shared:
-        _copy_stage(source, trial.out, result)
+        copy_stage(source, trial.out, result)
     trial.done = shared
     trial.curve = [point for point in curve if point.stage in names]
     if trial.curve:
@@ -127,7 +127,8 @@ def take_over(trial: TrialState, source: Path) -> None:
         trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
 
 
-def _copy_stage(source: Path, folder: Path, result: StageResult) -> None:
+def copy_stage(source: Path, folder: Path, result: StageResult) -> None:
+    """Copy what a finished stage left in one trial's folder to another's."""
     for path in stage_files(source, result):
         with atomic(folder / path.relative_to(source)) as temporary:
             shutil.copyfile(path, temporary)

@@ -12,6 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from lm.files import DamagedError, read_regular
+from lm.hashes import WEIGHTS
 from lm.kept import say_once
 from orchestrator.hold import trial_is_held
 from orchestrator.machine import in_a_line
@@ -37,6 +38,11 @@ def size_of(path: Path) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a trial keeps any weights."""
+    return any((folder / WEIGHTS).glob("*"))
 
 
 def aside_folder(runs: Path) -> Path:
@@ -107,7 +113,7 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
 
 
 def _idle(folder: Path, *, weights: bool) -> list[Path]:
-    parts = [folder / "checkpoints"] + ([folder / "weights"] if weights else [])
+    parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if weights else [])
     unfinished = [path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)]
     return [*(part for part in parts if part.exists()), *unfinished]
 
