@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from lm.files import DamagedError, sha256
@@ -44,9 +44,7 @@ def file_hashes(folder: Path, files: Iterable[Path], before: Mapping[str, str]) 
     return found
 
 
-def check_hashes(
-    folder: Path, hashes: Mapping[str, str], parts: Collection[str], digest: Callable[[Path], str] = sha256
-) -> None:
+def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]) -> None:
     """DamagedError names the first of these files and subfolders that is not as its hash says; none, nothing to check.
 
     Weights may be gone: they are removed to free the disk.
@@ -57,7 +55,7 @@ def check_hashes(
             continue
         path = folder / name
         try:
-            if digest(path) != expected:
+            if sha256(path) != expected:
                 raise DamagedError(path, "is not the file that the trial wrote")
         except FileNotFoundError as error:
             if part != WEIGHTS:

@@ -108,7 +108,11 @@ def publish(trial: TrialState) -> None:
         result=result,
         curve=_curve_hash(point for point in trial.curve if point.stage == result.name),
     )
-    write_text(trial.shared_stages / f"{result.key}.json", shared.model_dump_json(indent=1) + "\n")
+    note = trial.shared_stages / f"{result.key}.json"
+    try:
+        write_text(note, shared.model_dump_json(indent=1) + "\n")
+    except OSError as error:  # the trial has its stage; others train it themselves
+        _log.warning("%s: stage %s is not shared: %s", trial.out, result.name, error)
 
 
 def _read(trial: TrialState, name: str) -> SharedStage | None:

@@ -69,7 +69,7 @@ def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Ou
     if curve:
         epoch, stage = (curve[name][-1].as_py() for name in ("epoch", "stage"))
         return Outcome(trial, "unfinished", f"stands after epoch {epoch}, stage {stage}", None, curve)
-    if records.is_damaged(trial.key):
+    if records.is_damaged(trial.reads_from or trial.key):
         return Outcome(trial, "missing", "damaged, to be trained again", None, curve)
     old = records.of_other_numerics(trial)
     why = "no epoch finished yet" if old is None else f"only of numerics version {old.numerics_version} ({old.key})"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
-from lm.files import DamagedError, sha256
-from lm.hashes import CURVE, READ_BY_REPORTS, RECORD, WEIGHTS, check_hashes
+from lm.files import DamagedError
+from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
 from lm.kept import say_once
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
@@ -36,15 +36,16 @@ def read_own(folder: Path) -> Record | None:
     return record
 
 
-def check_trial(folder: Path, *, weights: bool = False, digest: Callable[[Path], str] = sha256) -> Record | None:
+def check_trial(folder: Path, *, weights: bool = False) -> Record | None:
     """The record of a trial, None where it has none yet; DamagedError where a file that reports read is not its own.
 
-    With `weights` these are read too, and an unfinished trial's curve always: it goes on from there.
+    With `weights` also where they, or the codebook, are not. Of an unfinished or failed trial, which goes on
+    from its curve, that has to be one.
     """
     record = read_own(folder)
     hashes = {} if record is None else record.hashes
-    check_hashes(folder, hashes, (*READ_BY_REPORTS, *((WEIGHTS,) if weights else ())), digest)
-    if CURVE not in hashes:
+    check_hashes(folder, hashes, READ_BY_REPORTS + (NEEDED_BY_A_MODEL if weights else ()))
+    if record is None or record.status == "failed":
         read_curve_table(folder)
     return record
 
@@ -56,18 +57,32 @@ def damage_in_a_line(error: ValueError) -> str:
     return str(error)
 
 
+def _state(folder: Path) -> list[tuple[str, tuple[int, ...] | None]]:
+    """What changes when a file that reports read is changed, or another takes its place."""
+    paths = [folder, folder / RECORD, folder / CURVE, *sorted((folder / TOKENS).glob("*"))]
+    return [(path.name, _stat(path)) for path in paths]
+
+
+def _stat(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
-    Records are read anew at every look-up by key, since trials settle while a sweep runs; the index of
-    inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other trials:
-    all that has no folder of its own is to be trained anew. A damaged trial is as good as not there, which is said.
+    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed. The index
+    of inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other
+    trials: all that has no folder of its own is to be trained anew. A damaged trial is not done, and is named.
     """
 
     def __init__(self, root: Path, *, own_only: bool = False) -> None:
         self.root = root
         self._own_only = own_only
-        self._digests: dict[Path, tuple[tuple[int, ...], str]] = {}
+        self._seen: dict[str, tuple[object, tuple[Record | None, bool]]] = {}
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
@@ -75,20 +90,11 @@ class Records:
 
     def read(self, key: str) -> Record | None:
         """The record in this trial's folder, None where it has none yet or is damaged."""
-        try:
-            return check_trial(self.folder(key), digest=self._digest)
-        except DamagedError as error:
-            say_once(damage_in_a_line(error))
-            return None
+        return self._look(key)[0]
 
     def is_damaged(self, key: str) -> bool:
         """Whether a file in this trial's folder, if it has one, is not what the trial wrote there."""
-        try:
-            check_trial(self.folder(key), digest=self._digest)
-        except DamagedError as error:
-            say_once(damage_in_a_line(error))
-            return True
-        return False
+        return self._look(key)[1]
 
     def find(self, trial: Trial) -> Record | None:
         """The record of a settled trial; its own, or cut out of the one that holds its stages."""
@@ -107,9 +113,14 @@ class Records:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`)."""
         holder, record = self._held(trial)
         key = holder or trial.reads_from or trial.key
+        nothing = pa.Table.from_batches([], CURVE_SCHEMA)
         if record is None and self.is_damaged(key):
-            return pa.Table.from_batches([], CURVE_SCHEMA)
-        table = read_curve_table(self.folder(key))
+            return nothing
+        try:
+            table = read_curve_table(self.folder(key))
+        except DamagedError as error:  # of a record without hashes, or damaged since it was checked
+            say_once(f"{error.path}: {error.problem}")
+            return nothing
         stages = trial.spec.stages()
         return table.slice(0, sum(stage in stages for stage in table["stage"].to_pylist()))  # its own come first
 
@@ -131,22 +142,30 @@ class Records:
         return self._other_numerics.get(trial.spec)
 
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
-        """The key of the folder that holds the trial's stages, and the record there."""
+        """The key of the folder that holds the trial's stages, and the record there; none where its own is damaged."""
+        damaged = False
         for key in (trial.key, trial.reads_from):
-            if key is not None and (record := self.read(key)) is not None:
+            record, harmed = (None, False) if key is None else self._look(key)
+            if key is not None and record is not None:
                 return key, record
-        holder = self._inner_stages.get(trial.key)
+            damaged = damaged or harmed
+        holder = None if damaged else self._inner_stages.get(trial.key)
         record = None if holder is None else self.read(holder)
         return (None, None) if holder is None or record is None else (holder, record)
 
-    def _digest(self, path: Path) -> str:
-        """The SHA-256 of a file, read again only once it has changed: a sweep looks up a trial many times."""
-        found = path.stat()
-        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        kept = self._digests.get(path)
-        if kept is None or kept[0] != state:
-            kept = self._digests[path] = (state, sha256(path))
-        return kept[1]
+    def _look(self, key: str) -> tuple[Record | None, bool]:
+        """The record in a trial's folder, and whether a file there is damaged, which is said."""
+        folder = self.folder(key)
+        state = _state(folder)
+        if (seen := self._seen.get(key)) is not None and seen[0] == state:
+            return seen[1]
+        try:
+            found = check_trial(folder), False
+        except DamagedError as error:
+            say_once(damage_in_a_line(error))
+            found = None, True
+        self._seen[key] = state, found
+        return found
 
     @cached_property
     def _other_numerics(self) -> dict[TrainSpec, Record]:
