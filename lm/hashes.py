@@ -47,7 +47,7 @@ def file_hashes(folder: Path, files: Iterable[Path], before: Mapping[str, str]) 
 def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]) -> None:
     """DamagedError names the first of these files and subfolders that is not as its hash says; none, nothing to check.
 
-    Weights may be gone: they are removed to free the disk.
+    Weights may be gone, which are removed to free the disk, and a codebook, which whoever needs it looks for elsewhere.
     """
     for name, expected in hashes.items():
         part = name.split("/")[0]
@@ -58,7 +58,7 @@ def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]
             if sha256(path) != expected:
                 raise DamagedError(path, "is not the file that the trial wrote")
         except FileNotFoundError as error:
-            if part != WEIGHTS:
+            if part in READ_BY_REPORTS:
                 raise DamagedError(path, "is gone") from error
         except OSError as error:
             raise DamagedError(path, error.strerror or str(error)) from error
