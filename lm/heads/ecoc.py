@@ -89,7 +89,8 @@ class Ecoc(OutputHead):
         """By span, or a softmax with the matrix (C - 1/2) W / t and the bias (C - 1/2) b / t + word bias."""
         if self.by_span:
             assert self.spans is not None
-            return SpanScorer(self.spans, self.weight_CH, self.bias_C)
+            bits = self.spans.class_bits
+            return SpanScorer(self.spans, self.weight_CH[:bits], self.bias_C[:bits])
         return self._codeword_scorer(*self._folded_exactly(), self.temperature)
 
     def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:
@@ -127,7 +128,7 @@ class Ecoc(OutputHead):
         return HeadCost(
             parameters=parameters,
             training_flops_per_token=trained / tokens,
-            evaluation_flops_per_token=2 * size * words,
+            evaluation_flops_per_token=2 * size * (self.spans.class_bits if self.by_span and self.spans else words),
             peak_bytes=held + 4 * parameters,
         )
 
@@ -140,7 +141,7 @@ class Ecoc(OutputHead):
         hidden_NH, targets_N = outputs.dropped[-1].flatten(0, 1), targets_TB.flatten()
         rows = max(SAME_BITS_ROWS, CACHED_BYTES // (self.codes.words * hidden_NH.itemsize))
         sums: dict[str, Tensor] = {}
-        for hidden_RH, targets_R in zip(hidden_NH.split(rows), targets_N.split(rows), strict=True):
+        for hidden_RH, targets_R in zip(torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True):
             for name, tally in self._tallies(scorer, Outputs((), (hidden_RH[None],)), targets_R[None]).items():
                 sums[name] = sums[name] + tally if name in sums else tally
         return sums

@@ -88,8 +88,8 @@ class SpanScorer:
     """The distribution of words by the spans of their class codes, whose bits are independent."""
 
     spans: SpanTable
-    weight_CH: Tensor
-    bias_C: Tensor
+    weight_KH: Tensor
+    bias_K: Tensor
 
     def log_probabilities(self, outputs: Outputs) -> Tensor:
         """Log-probabilities (T, B, V), normalised over the vocabulary."""
@@ -100,4 +100,4 @@ class SpanScorer:
         return -self.spans.log_sum(self._logits(outputs), targets_TB)
 
     def _logits(self, outputs: Outputs) -> Tensor:
-        return F.linear(outputs.dropped[-1], self.weight_CH, self.bias_C)
+        return F.linear(outputs.dropped[-1], self.weight_KH, self.bias_K)
