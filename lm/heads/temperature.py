@@ -11,7 +11,7 @@ from torch import Tensor
 from lm.heads.cross_entropy import linear_nats
 
 FIT_TARGETS = 4096
-"""Validation targets to fit on: enough for one number. Of three trained codes all 73,760 gained at most 0.00002 nats."""
+"""Validation targets to fit on: enough for one number. All 73,760 were better by at most 2e-5 nats."""
 
 LOWEST, HIGHEST = 1e-3, 1e5
 
