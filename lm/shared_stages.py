@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from lm.files import atomic, read_regular, sha256, write_text
-from lm.record import Evaluation, StageResult, read_curve, stage_files, write_curve
+from lm.record import Evaluation, StageResult, curve_table, read_curve, stage_files, write_curve
 from lm.resume import TrialState
 from lm.scoring import load_chosen
 from lm.spec import NUMERICS_VERSION, Part
@@ -91,7 +91,7 @@ def adopt(trial: TrialState, name: str) -> bool:
     trial.curve = [point for point in trial.curve if point.stage != name] + points
     write_curve(trial.out, trial.curve)
     if name != "cache":
-        load_chosen(trial, name)
+        load_chosen(trial, result)
     return True
 
 
@@ -140,7 +140,7 @@ def _points(source: Path, found: SharedStage) -> list[Evaluation]:
 
 
 def _curve_hash(points: Iterable[Evaluation]) -> str:
-    return hashlib.sha256("\n".join(map(repr, points)).encode()).hexdigest()
+    return hashlib.sha256(repr(curve_table(points).to_pylist()).encode()).hexdigest()  # as they are read again
 
 
 def _copy(source: Path, target: Path, expected: str) -> None:
