@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -87,7 +88,16 @@ def gone(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [empty, cut, lacks_its_end, text, zeros, flipped, gone])
+def pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def brackets(path: Path) -> None:
+    path.write_text("[" * 10**5)
+
+
+@pytest.mark.parametrize("damage", [empty, cut, lacks_its_end, text, zeros, flipped, gone, pipe, brackets])
 @pytest.mark.parametrize("name", ["state.pt", "weights.safetensors", "best.safetensors", "manifest.json"])
 def test_a_damaged_one_is_passed_over_with_a_warning(
     damage: object, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -171,6 +171,19 @@ def test_before_a_sweep_each_side_gets_what_it_lacks(tmp_path: Path) -> None:
     assert there.find(one) == here.find(one) is not None
 
 
+def test_a_damaged_trial_is_fetched_once_more_and_never_sent(tmp_path: Path) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    one, other = trial("one"), trial("other")
+    leave(there, one, record(one))
+    for damaged in (one, other):
+        leave(here, damaged, record(damaged))
+        (here.folder(damaged.key) / "curve.parquet").write_bytes(b"half")
+    exchange(Storage(str(there.root)), lambda: [one, other], here)
+    assert here.find(one) == there.find(one) is not None
+    assert here.find(other) is None and not there.folder(other.key).exists()
+    assert sorted(path.name for path in (here.root / ".old").iterdir()) == sorted(f"{t.key}-1" for t in (one, other))
+
+
 def test_a_storage_that_does_not_answer_is_told_before_anything_starts(tmp_path: Path, s3: Server) -> None:
     storage = Storage(s3.uri)
     s3.moto.stop()
