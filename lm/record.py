@@ -152,6 +152,9 @@ class CorpusFacts(Part):
     test_tokens: int
     vocabulary_size: int
     vocabulary_rule: str
+    unigram_nats: dict[Split, float] = Field(
+        default={}, description="mean loss per token of the training text's unigram model, add-one smoothed"
+    )
 
 
 class Record(Part):

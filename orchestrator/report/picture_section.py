@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from lm.spec import TrainSpec
-from orchestrator.comparison import OTHER_BUDGET, is_adaptive
+from orchestrator.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT, is_adaptive
 from orchestrator.curve import curve_of
 from orchestrator.outcomes import Outcome
 from orchestrator.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
@@ -16,6 +16,9 @@ from orchestrator.report.tables import RECALLED, AblationRow, PublishedNumber
 from orchestrator.report.where_section import where_section
 from orchestrator.statistics import Comparison
 from orchestrator.wording import Markdown, escape, listed
+
+_SAID = (OTHER_BUDGET, OTHER_TEXT, DID_NOT_TRAIN)
+"""Why there is no verdict, short enough for a picture."""
 
 
 def picture_section(
@@ -57,7 +60,7 @@ def _forest_row(
         nats=row.effect.nats,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        verdict=row.incomplete or (OTHER_BUDGET if row.effect.reason == OTHER_BUDGET else verdict),
+        verdict=row.incomplete or (row.effect.reason if row.effect.reason in _SAID else None) or verdict,
         published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == len(pair) else None,
         recalled=any(number.certainty == RECALLED for number in numbers),
     )

@@ -14,7 +14,7 @@ from orchestrator.sequential import trials_by_look
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.seeds import UntilDecided
 from orchestrator.trial import Trial
-from tests.factories import settle
+from tests.factories import CORPUS, settle
 from tests.orchestrator.sweep_texts import read_text
 
 TEXT = """\
@@ -97,6 +97,23 @@ def test_another_budget_gets_no_verdict_and_so_no_more_seeds(tmp_path: Path) -> 
     shorter = read_text(tmp_path, TEXT.replace("seeds:", "variants: {shorter: {epochs: 3}}\nseeds:")).at("paper")
     got = run(tmp_path / "runs", shorter, ONE_CLOSE | {"shorter": 100.0})
     assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6, "shorter": 2}
+
+
+def test_a_variant_that_did_not_train_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
+    got = run(tmp_path / "runs", toy, ONE_CLOSE | {"no weight-dropping": 6_100.0})
+    assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6}
+    failed = run(tmp_path / "failed", toy, dict.fromkeys(FAR, 100.0) | {"full": 6_100.0})
+    assert failed == {"full": 2, "no weight-dropping": 2, "no input dropout": 2}
+
+
+def test_a_variant_scored_on_another_text_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    trials = trials_by_look(toy, Records(runs))
+    finish(runs, trials, ONE_CLOSE, set(), {})
+    for trial in trials:
+        if trial.variant == "no input dropout":
+            settle(runs, trial, 100.0 + trial.seed / 10, corpus=CORPUS.model_copy(update={"fingerprint": "f" * 64}))
+    assert trials_by_look(toy, Records(runs)) == trials
 
 
 def test_a_round_under_way_is_not_judged(toy: ScaledSweep, tmp_path: Path) -> None:
