@@ -105,7 +105,7 @@ def estimate(
         trial.key: trial_seconds(trial, found[trial.key], facts[trial.key], specs, _epochs_done(trial, records))
         for trial in missing
     }
-    packing = _packing(sweep, [found[trial.key] for trial in missing]) if missing else None
+    packing = packing_of(sweep, [found[trial.key] for trial in missing]) if missing else None
     at_once = max(1, min(jobs or math.inf, packing.at_once if packing else 1))
     on_disk = [disk_bytes(trial.spec, found[trial.key], facts[trial.key]) for trial in missing]
     checkpoints = sorted((checkpoint_bytes(trial.spec, found[trial.key]) for trial in missing), reverse=True)
@@ -185,8 +185,8 @@ def gpu_share(peak_memory_bytes: int, total_bytes: int) -> int:
     return max(1, int(total_bytes / (_HEADROOM * peak_memory_bytes + _CUDA_CONTEXT_BYTES)))
 
 
-def _packing(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
-    """Of the model that needs the most memory."""
+def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
+    """How many trials at once fit, by the model that needs the most memory, beside the driver itself."""
     peak, gpus = max(found.peak_memory_bytes for found in measured), sweep.resources.gpus
     by_cpus, room, total = int(cpu_count() / sweep.resources.cpus), memory_bytes(), gpu_memory_bytes()
     if not gpus or (gpus == "auto" and total is None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -141,6 +142,30 @@ def test_seeds_that_go_together_narrow_the_interval_and_others_do_not() -> None:
         assert (comparison.noise.correlation.used > 0.5) is narrow
         interval = comparison.effects["4"].interval
         assert interval is not None and ((interval.high - interval.low) / 2 < 0.03) is narrow
+
+
+def test_pairing_narrows_only_by_what_surely_holds_in_every_contrast() -> None:
+    """All together go together, and one of them with the baseline does not: the least of it all is used."""
+    rng = np.random.default_rng(3)
+    common, own = rng.normal(0, 0.02, 6), rng.normal(0, 0.002, (6, 6))
+    alike = {str(k): seeded(4.0 + common + own[k]) for k in range(5)}
+    alone = {"alone": seeded(4.0 + 0.02 * rng.normal(size=6))}
+
+    def used(names: Iterable[str]) -> float:
+        some = {name: losses for name, losses in (alike | alone).items() if name in names}
+        found = correlation(some, deviations({name: losses.nats for name, losses in (alike | alone).items()}) or {})
+        assert found is not None
+        return found.used
+
+    every = {*alike, *alone}
+    pairs = [used({"0", other}) for other in every - {"0"}]
+    comparison = compare(alike["0"], {name: losses for name, losses in (alike | alone).items() if name != "0"})
+    assert comparison.noise is not None and comparison.noise.correlation is not None
+    assert used(every) > 0.3 and used({"0", "1"}) > used(every), "each is more than the least of all"
+    assert comparison.noise.correlation.used == pytest.approx(min(used(every), *pairs)) == 0.0
+    without = compare(alike["0"], {name: losses for name, losses in alike.items() if name != "0"})
+    assert without.noise is not None and without.noise.correlation is not None
+    assert without.noise.correlation.used > 0.5
 
 
 def test_verdicts_read_the_interval_alone() -> None:

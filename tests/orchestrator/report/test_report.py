@@ -44,6 +44,10 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
     assert "lower with c (−10.00, with 1.9 times the parameters) than" in answer(write(tmp_path, trials))
     assert "higher with b (+10.00) and" in answer(write(tmp_path, trials))
+    sizes = {"full": 1_000_000, "b": 1_110_000, "c": 905_000}
+    trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
+    assert "higher with b (+10.00, with 1.1 times the parameters) and" in answer(write(tmp_path, trials))
+    assert "lower with c (−10.00) than" in answer(write(tmp_path, trials))
 
 
 def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path: Path, sweep: Sweep) -> None:
