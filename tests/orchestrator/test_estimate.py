@@ -104,7 +104,7 @@ def test_the_memory_of_a_machine_is_shared_after_the_drivers_share(
     monkeypatch.setattr(f"{reckoning}.memory_bytes", lambda: int(memory * 2**30))
     monkeypatch.setattr(f"{reckoning}.cpu_count", lambda: 3)
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,)).at("paper")
-    small, large = (replace(MEASURED, peak_memory_bytes=int(size * 2**30)) for size in (0.2, 1.35))
+    small, large = (MEASURED.model_copy(update={"peak_memory_bytes": int(size * 2**30)}) for size in (0.2, 1.35))
     packing = packing_of(sweep, [small, large])
     assert (packing.by_cpus, packing.by_memory, packing.by_gpus) == (3, fit, None)
 
