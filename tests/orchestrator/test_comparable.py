@@ -15,7 +15,7 @@ from orchestrator.comparable import Obstacle, obstacles
 from orchestrator.comparison import compare_variants
 from orchestrator.estimate.reckoning import _detectable
 from orchestrator.outcomes import read_outcomes
-from orchestrator.pictures import Forest
+from orchestrator.pictures import Forest, Overview
 from orchestrator.records import Records
 from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.summary import read_summary
@@ -220,7 +220,10 @@ def references(tmp_path: Path, corpus: CorpusFacts) -> list[tuple[str, ...]]:
     trials = settled(tmp_path / "runs", "")
     for trial in trials:
         settle(tmp_path / "runs", trial, MEANS[trial.variant] + trial.seed / 10, corpus=corpus)
-    text = write(tmp_path, trials)
+    artist = NoArtist()
+    text = write(tmp_path, trials, artist=artist)
+    (overview,) = (picture for picture in artist.asked if isinstance(picture, Overview))
+    assert overview.unigram == (pytest.approx(720.0) if corpus is MEASURED else None)
     with (tmp_path / "report/table.csv").open() as file:
         lines = [line for line in csv.DictReader(file) if line["reference"] == "True"]
     assert text.count("| reference, not compared |") == len(lines)
