@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.noise import BLOCKS, WAVES, Losses, correlation, deviations, interaction_variance, text_variance
+from orchestrator.noise import (
+    BLOCKS,
+    WAVES,
+    Errors,
+    Losses,
+    correlation,
+    deviations,
+    interaction_variance,
+    text_variance,
+)
+from orchestrator.power import further_seeds
 from orchestrator.statistics import (
     IDENTICAL,
     NO_NOISE,
@@ -168,6 +178,30 @@ def test_pairing_narrows_only_by_what_surely_holds_in_every_contrast() -> None:
     assert without.noise.correlation.used > 0.5
 
 
+def test_only_the_seeds_that_both_have_are_paired() -> None:
+    rng = np.random.default_rng(5)
+    common = rng.normal(0, 0.02, 8)
+    base, some = (4.0 + common[:size] + rng.normal(0, 0.002, size) for size in (8, 5))
+    comparison = compare(seeded(base), {"a": seeded(some)})
+    assert comparison.noise is not None and comparison.noise.correlation is not None
+    one, other = (comparison.noise.deviations[name].used for name in ("", "variant a"))
+    together = comparison.noise.correlation.used
+    assert together > 0.5
+    variance = one**2 / 8 + other**2 / 5 - 2 * together * one * other * 5 / (8 * 5)
+    assert comparison.effects["a"].seed_error == pytest.approx(math.sqrt(variance))
+
+
+def test_the_text_is_in_the_intervals_if_every_group_has_its_losses_by_token() -> None:
+    rng = np.random.default_rng(0)
+    blocks = {name: rng.normal(4.0, 0.1, (3, BLOCKS)) for name in "abc"}
+    every = {name: Losses((1, 2, 3), found.mean(axis=1), found) for name, found in blocks.items()}
+    one_without = every | {"c": Losses((1, 2, 3), blocks["c"].mean(axis=1))}
+    for groups, has_text in ((every, True), (one_without, False)):
+        comparison = compare(groups["a"], {name: groups[name] for name in "bc"})
+        assert comparison.noise is not None and comparison.noise.has_text is has_text
+        assert [(effect.text_error is not None) for effect in comparison.effects.values()] == [has_text] * 2
+
+
 def test_verdicts_read_the_interval_alone() -> None:
     rng = np.random.default_rng(0)
     close = {"same": seeded(4.0 + 1e-4 * rng.normal(size=8)), "close": seeded(4.0 + 1e-4 * rng.normal(size=8) + 0.0006)}
@@ -178,6 +212,36 @@ def test_verdicts_read_the_interval_alone() -> None:
     assert compare(quiet, close, margin=1e-5).effects["same"].verdict == "not decided"
     found = {name: effect.verdict for name, effect in compare(loud, far).effects.items()}
     assert found == {"worse": "hurts", "better": "helps", "open": "not decided"}
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_an_interval_that_lies_within_the_margin_on_one_side_alone_decides_nothing(side: int) -> None:
+    margin, base, spread = 0.005, seeded([4.0, 4.01, 3.99]), np.array([-0.01, 0.012, 0.0])
+    (wide,) = compare(base, {"a": seeded(4.0 + spread)}).effects.values()
+    assert wide.interval is not None
+    reach = (wide.interval.high - wide.interval.low) / 2
+    (effect,) = compare(base, {"a": seeded(4.0 + spread - wide.nats + side * (reach - margin / 2))}).effects.values()
+    assert effect.interval is not None and (effect.interval.low < 0 < effect.interval.high) and reach > margin
+    assert min(abs(effect.interval.low), abs(effect.interval.high)) == pytest.approx(margin / 2)
+    assert effect.verdict == "not decided"
+
+
+def test_further_seeds_may_decide_that_an_effect_lies_within_the_margin() -> None:
+    base, alike = seeded([4.0, 4.01, 3.99]), groups(a=[4.011, 3.99, 4.0])
+    few, none = (compare(base, alike, margin=margin).effects["a"].further for margin in (0.02, 1e-6))
+    assert few is not None and few.seeds is not None and few.seeds < 20
+    assert none is not None and none.seeds is None
+
+
+def test_further_seeds_count_from_those_that_each_group_has() -> None:
+    rng = np.random.default_rng(2)
+    base, some = seeded(rng.normal(4.0, 0.01, 9)), seeded(rng.normal(4.004, 0.01, 5))
+    comparison = compare(base, {"a": some})
+    (effect,), noise = comparison.effects.values(), comparison.noise
+    assert noise is not None and noise.correlation is not None and noise.correlation.used == 0.0
+    parts = [(1.0, noise.deviations["variant a"], 5), (-1.0, noise.deviations[""], 9)]
+    expected = further_seeds(effect.nats, parts, (0.0, 0.0), Errors.of(0.95, 1), math.log1p(comparison.margin))
+    assert effect.further == expected and expected.seeds is not None
 
 
 @pytest.mark.parametrize(("base", "variant"), [([4.0], [4.2]), ([4.0, 4.1], [4.2]), ([4.0], [4.2, 4.3])])
