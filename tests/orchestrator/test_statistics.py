@@ -254,7 +254,8 @@ def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> No
 
 
 def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
-    effect = compare(seeded([4.1, 4.1]), groups(change=[4.3, 4.3])).effects["change"]
+    assert np.ptp(still := [4.1] * 6) == 0 and np.std(still) > 0, "rounding alone"
+    effect = compare(seeded(still), groups(change=[4.3] * 6)).effects["change"]
     assert (effect.interval, effect.verdict, effect.reason) == (None, "no verdict", NO_NOISE)
 
 
@@ -265,6 +266,7 @@ def test_a_component_that_does_nothing_is_named_and_adds_no_certainty() -> None:
     effect = beside.effects["nothing"]
     assert (effect.nats, effect.interval, effect.verdict, effect.reason) == (0.0, None, "no verdict", IDENTICAL)
     assert beside.effects["other"] == alone.effects["other"]
+    assert beside.noise is not None and "variant nothing" in beside.noise.deviations
 
 
 def test_no_variants_is_no_comparison() -> None:
