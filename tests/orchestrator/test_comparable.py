@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lm.record import CorpusFacts
+from lm.record import CorpusFacts, write_record
 from orchestrator.comparable import Obstacle, obstacles
 from orchestrator.comparison import compare_variants
 from orchestrator.estimate.reckoning import _detectable
@@ -24,7 +24,7 @@ from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tracking.contents import findings
 from orchestrator.trial import Trial
-from tests.factories import CACHE, CORPUS, FULL, make_trial, settle, write_tokens
+from tests.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, answer, render, write
 
 ABLATION = Ablation("pairs", ("A", "B"))
@@ -102,6 +102,25 @@ def test_a_variant_without_trials_is_not_complete(tmp_path: Path) -> None:
     outcomes = read_outcomes(settled(tmp_path, ""), Records(tmp_path))
     (found,) = obstacles(outcomes, ["full", "searched for"])
     assert (found.kind, found.in_words()) == ("not complete", "searched for not complete")
+
+
+def test_the_same_text_in_other_columns_is_another_test_text(tmp_path: Path) -> None:
+    trials = settled(tmp_path, "")
+    for trial in (trial for trial in trials if trial.variant == "no A"):
+        record = make_record(trial, 66.0, corpus=MEASURED)
+        last = record.stages[-1]
+        assert last.test is not None
+        cut = last.model_copy(update={"test": last.test.model_copy(update={"columns": 10})})
+        write_record(tmp_path / trial.key, record.model_copy(update={"stages": (*record.stages[:-1], cut)}))
+    (found,) = obstacles(read_outcomes(trials, Records(tmp_path)), ["no A", "full"])
+    assert found.kind == "another test text"
+
+
+@pytest.mark.parametrize("changes", [{"train_tokens": 50_000}, {"train_start": 9}])
+def test_another_stretch_of_the_training_text_is_another_budget(tmp_path: Path, changes: dict[str, int]) -> None:
+    stretch = trials_of()[0].spec.corpus.model_copy(update=changes)
+    outcomes = read_outcomes(settled(tmp_path, "", trials_of(**{"no A": {"corpus": stretch}})), Records(tmp_path))
+    assert [found.kind for found in obstacles(outcomes, ["no A", "full"])] == ["another budget"]
 
 
 def test_the_gravest_reason_comes_first(tmp_path: Path) -> None:

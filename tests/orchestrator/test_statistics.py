@@ -139,6 +139,8 @@ def test_the_correlation_of_seeds_is_the_intraclass_one() -> None:
     assert correlation({"0": judges["0"]}, alike) is None
     later = {name: Losses(tuple(range(9, 15)), losses.nats) for name, losses in judges.items() if name != "0"}
     assert correlation(later | {"0": judges["0"]}, alike) is None, "no seed in common"
+    last = {name: Losses(tuple(range(6, 12)), losses.nats) for name, losses in later.items()}
+    assert correlation(last | {"0": judges["0"]}, alike) is None, "one seed in common"
 
 
 def test_seeds_that_go_together_narrow_the_interval_and_others_do_not() -> None:
@@ -254,7 +256,8 @@ def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> No
 
 
 def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
-    assert np.ptp(still := [4.1] * 6) == 0 and np.std(still) > 0, "rounding alone"
+    still = [4.1] * 6
+    assert np.ptp(still) == 0 and np.std(still) > 0, "rounding alone"
     effect = compare(seeded(still), groups(change=[4.3] * 6)).effects["change"]
     assert (effect.interval, effect.verdict, effect.reason) == (None, "no verdict", NO_NOISE)
 
