@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import CorpusFacts, write_record
 from orchestrator.comparable import Obstacle, obstacles
-from orchestrator.comparison import compare_variants
+from orchestrator.comparison import compare_variants, losses_on_test
 from orchestrator.estimate.reckoning import _detectable
 from orchestrator.outcomes import read_outcomes
 from orchestrator.pictures import Forest, Overview
@@ -20,6 +20,7 @@ from orchestrator.records import Records
 from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.summary import read_summary
 from orchestrator.report.where_tables import where_table
+from orchestrator.statistics import ONE_SEED
 from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tracking.contents import findings
@@ -155,6 +156,36 @@ def test_another_budget_has_intervals_and_no_verdict_in_any_table(tmp_path: Path
     assert effect.interval is not None and row.contrast.interval is not None
     where = where_table(outcomes, "full")
     assert where is not None and "no A" in [found.variant for found in where.rows]
+
+
+def test_with_one_seed_that_is_the_reason_also_under_another_budget(tmp_path: Path) -> None:
+    trials = [trial for trial in shorter(tmp_path) if trial.seed == 1]
+    outcomes = read_outcomes(trials, Records(tmp_path))
+    comparison = compare_variants(outcomes, "full")
+    assert comparison is not None and comparison.effects["no A"].reason == ONE_SEED
+    (row,) = interaction_table(outcomes, ABLATION, "full").rows
+    assert (row.verdict, row.contrast.reason) == ("no verdict", ONE_SEED)
+
+
+def test_further_seeds_would_not_decide_what_has_another_budget(tmp_path: Path) -> None:
+    trials = shorter(tmp_path)
+    for trial in trials:
+        if trial.variant in ("full", "no A"):
+            settle(tmp_path, trial, 60.0 + (trial.seed * (2 if trial.variant == "no A" else 1) % 3) / 10)
+    outcomes = read_outcomes(trials, Records(tmp_path))
+    comparison = compare_variants(outcomes, "full")
+    assert comparison is not None
+    interval = comparison.effects["no A"].interval
+    assert interval is not None and interval.low < 0 < interval.high
+    assert comparison.effects["no A"].further is None
+
+
+def test_one_seed_without_losses_by_token_leaves_the_text_out(tmp_path: Path) -> None:
+    trials = settled(tmp_path, "")
+    group = read_outcomes(trials, Records(tmp_path))["no A"]
+    assert losses_on_test(group).blocks is not None
+    bare = (replace(group[0], losses=None), *group[1:])
+    assert losses_on_test(bare).blocks is None and losses_on_test(bare).nats.size == 3
 
 
 @pytest.mark.parametrize(

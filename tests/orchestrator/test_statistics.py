@@ -17,6 +17,8 @@ from orchestrator.noise import (
     correlation,
     deviations,
     interaction_variance,
+    squared_seed_reach,
+    squared_text_reach,
     text_variance,
 )
 from orchestrator.power import further_seeds
@@ -91,6 +93,16 @@ def test_the_noise_of_a_text_is_that_of_its_slow_waves() -> None:
     assert text_variance(shifted) == pytest.approx(text_variance(alike[0])), "a constant is no noise"
     wave = np.cos(math.pi * 3 * (np.arange(BLOCKS) + 0.5) / BLOCKS)
     assert text_variance(wave) == pytest.approx(0.5 / WAVES)
+
+
+def test_both_noises_have_the_share_of_the_error_that_one_of_several_intervals_gets() -> None:
+    errors, each = Errors.of(0.95, 3), 1 - 0.95 ** (1 / 3)
+    assert squared_text_reach(4.0, errors) == pytest.approx(4.0 * stats.t.isf(each / 2, WAVES) ** 2)
+    borrowed, alone = (
+        squared_seed_reach(*pair, errors) for pair in (((4.0, 9.0), (0.0, 1.0)), ((0.0, 9.0), (4.0, 2.0)))
+    )
+    assert borrowed == pytest.approx(4.0 * stats.t.isf(each / 2, 9.0) ** 2)
+    assert alone == pytest.approx(4.0 * stats.t.isf(0.025, 2.0) ** 2)
 
 
 def test_the_text_adds_its_noise_in_quadrature() -> None:

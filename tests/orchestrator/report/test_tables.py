@@ -34,7 +34,11 @@ class Paper:
     test: Number | None
 
 
-PAPERS = {"full": Paper(Number(60.0), Number(57.3)), "no weight drop": Paper(None, Number(68.9))}
+PAPERS = {
+    "full": Paper(Number(60.0), Number(57.3)),
+    "no weight drop": Paper(None, Number(68.9)),
+    "cache": Paper(None, Number(52.8)),
+}
 
 
 def read(runs: Path, trials: list[Trial]) -> tuple[dict[str, tuple[Outcome, ...]], dict[str, AblationRow]]:
@@ -135,6 +139,7 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     comparison = compare_variants(outcomes, "full")
     assert comparison is not None and list(comparison.effects) == ["no weight drop"]
     assert rows["cache"].adaptive and rows["cache"].effect is None
+    assert rows["cache"].published_test is not None and rows["cache"].published_difference is None
     (row,) = cache_table(outcomes)
     assert (row.plain_test.mean, row.test.mean) == (pytest.approx(55.0), pytest.approx(50.0))
     assert row.settings == ((500, 0.1, 1.0),) * 2
@@ -171,3 +176,10 @@ def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None
     outcomes = read_outcomes(trials, Records(tmp_path))
     assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")]
     assert equal_variants(outcomes, "no NT-ASGD") == []
+    cached = [make_trial(name, seed, cache=CACHE, epochs=n) for name, n in (("c", 5), ("d", 6)) for seed in (1, 2)]
+    partial = [make_trial(name, seed, epochs=n) for name, n in (("e", 7), ("f", 8)) for seed in (1, 2)]
+    for trial in [*cached, *partial]:
+        if trial.seed == 1 or trial in cached:
+            settle(tmp_path, trial, 50.0)
+    outcomes = read_outcomes([*trials, *cached, *partial], Records(tmp_path))
+    assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")], "nor a cache, nor what lacks a seed"
