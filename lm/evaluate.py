@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from lm.heads.temperature import FIT_TARGETS
 from lm.model import LanguageModel
 from lm.record import Score, perplexity
 
@@ -50,8 +51,17 @@ class TokenNats:
 
 
 @torch.inference_mode()
+def fit_head(model: LanguageModel, text_RB: Tensor) -> dict[str, float]:
+    """Let the head choose what it leaves to validation, on the first rows of each column; what it chose, by name."""
+    rows = min(-(-FIT_TARGETS // text_RB.shape[1]), len(text_RB) - 1)
+    outputs, _ = model(text_RB[:rows], model.initial_state(text_RB.shape[1]))
+    return model.head.fit(outputs, text_RB[1 : rows + 1])
+
+
+@torch.inference_mode()
 def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float:
-    """Mean exact loss per predicted token, one number read from the device."""
+    """Mean exact loss per predicted token, one number read from the device; the head is fitted first."""
+    fit_head(model, text_RB)
     total = torch.zeros((), dtype=torch.float64, device=text_RB.device)
     scorer = model.head.scorer()
     state = model.initial_state(text_RB.shape[1])

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from lm.costs import HeadCost
 from lm.files import atomic, write_text
@@ -124,6 +124,7 @@ class StageResult(Part):
     test: Score | None
     cache: CacheResult | None
     measures: dict[Split, dict[str, float]] = Field(default={}, description="what the head reports beside perplexity")
+    fitted: dict[str, float] = Field(default={}, description="what of the head's distribution validation chose")
 
     def without_test(self) -> StageResult:
         """The same stage as a trial leaves it that does not open the test text."""
@@ -153,7 +154,7 @@ class CorpusFacts(Part):
     vocabulary_size: int
     vocabulary_rule: str
     unigram_nats: dict[Split, float] = Field(
-        default={}, description="mean loss per token of the training text's unigram model, add-one smoothed"
+        default={}, description="mean loss per token of the training text's unigram model, each count raised by one"
     )
 
 
@@ -183,6 +184,16 @@ class Record(Part):
     numerics_version: int
     finished_at: str
     note: str | None = Field(default=None, description="what happened on the way that left the numbers as they are")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _codes_before_they_were_fitted(cls, data: Any) -> Any:
+        """Until numerics version 2 a code's distribution had temperature 1, which its spec had no word for."""
+        if isinstance(data, dict) and data.get("numerics_version") == 1:
+            head = data.get("spec", {}).get("head", {}) if isinstance(data.get("spec"), dict) else {}
+            if isinstance(head, dict) and head.get("kind") == "ecoc":
+                head.setdefault("probability", {"kind": "codewords", "temperature": 1.0})
+        return data
 
     @property
     def tested(self) -> bool:

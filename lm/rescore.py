@@ -31,7 +31,7 @@ def rescore(
     words = words_for(record.spec, corpus, folder)
     if words.codebook is not None and words.codebook.fingerprint != record.codebook:
         raise ValueError(f"{folder}: its weights need codebook {record.codebook}, not {words.codebook.fingerprint}")
-    model = load_model(record.spec, folder, words, chosen)
+    model = load_model(record, folder, words, chosen)
     scoring = record.spec.scoring
     scores: dict[str, Score] = {}
     for split, text, count in (

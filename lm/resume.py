@@ -106,7 +106,7 @@ def take_over(trial: TrialState, source: Path) -> None:
     if names and record.codebook != trial.codebook:
         _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
         return
-    trained = [result.name for result in shared if result.name != "cache"]
+    trained = [result for result in shared if result.name != "cache"]
     for result in shared:
         copy_stage(source, trial.out, result)
     trial.done = shared
@@ -116,4 +116,5 @@ def take_over(trial: TrialState, source: Path) -> None:
     if divergence is not None:
         raise DivergedError(divergence)
     if trained:
-        trial.model.load_weights(load_weights(weights_path(source, trained[-1]), trial.device))
+        trial.model.load_weights(load_weights(weights_path(source, trained[-1].name), trial.device))
+        trial.model.head.use_fitted(trained[-1].fitted)

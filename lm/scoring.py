@@ -13,7 +13,7 @@ from torch import Tensor
 from lm.cache import CacheValues, score_with_cache
 from lm.checkpoint import load_weights
 from lm.data.batches import columns
-from lm.evaluate import TokenNats, token_nats
+from lm.evaluate import TokenNats, fit_head, token_nats
 from lm.record import CacheResult, Divergence, Score, Split, StageResult, token_nats_path, weights_path
 from lm.resume import TrialState
 from lm.stage import DivergedError, Stage
@@ -24,6 +24,7 @@ def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:
     """Score a trained stage's chosen weights, which the model holds, on validation; its result and its losses."""
     begun = time.perf_counter()
     at = stage.at
+    fitted = fit_head(trial.model, valid_RB)
     valid, measures = token_nats(trial.model, valid_RB, trial.spec.scoring.window)
     _keep_losses(trial, at.stage, "valid", valid)
     trial.done.append(
@@ -42,6 +43,7 @@ def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:
             test=None,
             cache=None,
             measures={"valid": measures},
+            fitted=fitted,
         )
     )
 
@@ -86,17 +88,18 @@ def open_test(trial: TrialState) -> None:
         return
     for index, result in enumerate(trial.done):
         if result.name != "cache":
-            load_chosen(trial, result.name)
+            load_chosen(trial, result)
         if result.test is None:
             trial.done[index] = _tested(trial, index)
 
 
-def load_chosen(trial: TrialState, stage: str) -> None:
-    """Give the model the weights that a stage chose."""
-    path = weights_path(trial.out, stage)
+def load_chosen(trial: TrialState, result: StageResult) -> None:
+    """Give the model the weights that a stage chose, and its head what validation chose for them."""
+    path = weights_path(trial.out, result.name)
     if not path.exists():
         raise ValueError(f"{path}: not there; the weights of this stage were removed, so that it cannot be scored")
     trial.model.load_weights(load_weights(path, trial.device))
+    trial.model.head.use_fitted(result.fitted)
 
 
 def _keep_losses(trial: TrialState, stage: str, split: Split, losses: TokenNats) -> None:

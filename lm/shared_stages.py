@@ -86,7 +86,7 @@ def adopt(trial: TrialState, name: str) -> bool:
     trial.curve = [point for point in trial.curve if point.stage != name] + points
     write_curve(trial.out, trial.curve)
     if name != "cache":
-        load_chosen(trial, name)
+        load_chosen(trial, result)
     return True
 
 

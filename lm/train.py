@@ -19,7 +19,7 @@ from lm.epochs import run_stage
 from lm.files import atomic, remove_temporaries
 from lm.heads import Words
 from lm.model import LanguageModel
-from lm.record import Divergence, Evaluation, codebook_path, read_record, weights_path, write_curve
+from lm.record import Divergence, Evaluation, Record, codebook_path, read_record, weights_path, write_curve
 from lm.resume import TrialState, resume, save, take_over
 from lm.scoring import keep_cache_stage, keep_stage, open_test
 from lm.settle import open_settled, settle
@@ -136,14 +136,21 @@ def build_model(spec: TrainSpec, words: Words, device: torch.device) -> Language
     return LanguageModel(spec.model, spec.head, spec.dropout, words, init).to(device)
 
 
-def load_model(spec: TrainSpec, folder: Path, words: Words, device: torch.device) -> LanguageModel:
-    """The model with the weights that its last trained stage chose; `words` are those of `words_for` this folder."""
+def load_model(record: Record, folder: Path, words: Words, device: torch.device) -> LanguageModel:
+    """The model with the weights that its last trained stage chose, its head as validation fitted it.
+
+    `words` are those of `words_for` this folder.
+    """
+    spec = record.spec
     model = build_model(spec, words, device)
     trained = [name for name in spec.stages() if name != "cache"]
     path = weights_path(folder, trained[-1])
     if not path.exists():
         raise ValueError(f"{path}: not there; the trial did not end this stage, or its weights were removed")
     model.load_weights(load_weights(path, device))
+    for stage in record.stages:
+        if stage.name == trained[-1]:
+            model.head.use_fitted(stage.fitted)
     return model
 
 

@@ -39,7 +39,7 @@ def _lines(record: Record) -> Iterator[str]:
         if stage.cache is not None:
             cache = stage.cache
             yield f"  cache: window {cache.window}, weight {cache.weight:g}, flatness {cache.flatness:g}"
-        for split, measures in stage.measures.items():
+        for split, measures in (("fitted on validation", stage.fitted), *stage.measures.items()):
             if measures:
                 yield f"  {split}: " + ", ".join(f"{name} {value:g}" for name, value in measures.items())
     yield f"parameters: {record.parameters:,}"

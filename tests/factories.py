@@ -109,6 +109,7 @@ def make_record(
     train_seconds: float = 100.0,
     measures: dict[str, float] | None = None,
     corpus: CorpusFacts = CORPUS,
+    fitted: dict[str, float] | None = None,
 ) -> Record:
     """The record of a trial whose final test perplexity is `test`; a diverged or failed one finished no stage.
 
@@ -138,6 +139,7 @@ def make_record(
                 test=make_score(final),
                 cache=cache if name == "cache" else None,
                 measures=own,  # type: ignore[arg-type]
+                fitted=fitted or {},
             )
         )
     diverged = Divergence(stage="train", epoch=3, step=321, learning_rate=30.0, gradient_norm=1234.5)

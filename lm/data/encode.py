@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm.data.text import EOS, SPLITS, UNKNOWN, CorpusError, tokens_of
+from lm.data.unigram import unigram_nats
 from lm.record import CorpusFacts
 from lm.spec import Corpus
 
@@ -53,6 +54,10 @@ class EncodedCorpus:
             test_tokens=len(self.test),
             vocabulary_size=len(self.vocabulary),
             vocabulary_rule=self.vocabulary_rule,
+            unigram_nats={
+                "valid": unigram_nats(self.train, self.valid, len(self.vocabulary)),
+                "test": unigram_nats(self.train, self.test, len(self.vocabulary)),
+            },
         )
 
 

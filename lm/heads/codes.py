@@ -56,7 +56,7 @@ class Codes(nn.Module):
         return self.bits / 2 - self.products(2 * bits_XC.to(self.byte_signs.dtype) - 1)
 
     def _inner(self, x_XC: Tensor, packed_VP: Tensor) -> Tensor:
-        return F.linear(x_XC, self._unpacked(packed_VP))
+        return F.linear(x_XC, self._unpacked(packed_VP).to(x_XC.dtype))
 
     def _unpacked(self, packed_XP: Tensor) -> Tensor:
         return F.embedding(packed_XP.int(), self.byte_signs).flatten(-2)[..., : self.bits]

@@ -64,6 +64,16 @@ class OutputHead(nn.Module, ABC):
     def scorer(self) -> Scorer:
         """The exact form for the weights as they now are; it must not outlive a change of them."""
 
+    def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:
+        """Choose on validation what of the distribution is left to it, and score so from now on; the choice by name.
+
+        The outputs are those of undropped validation text. Most heads leave nothing to it.
+        """
+        return {}
+
+    def use_fitted(self, fitted: Mapping[str, float]) -> None:
+        """Score with what `fit` chose before."""
+
     @abstractmethod
     def cost(self, tokens: int) -> HeadCost:
         """What a window of so many tokens costs, by formula; its targets are as frequent as in the training text."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.codebooks import Spans
+from lm.heads.contract import Outputs
 
 
 class SpanTable(nn.Module):
@@ -34,6 +36,22 @@ class SpanTable(nn.Module):
         """Log-probability (X) that the code lies in the word's span; over all words it sums to one."""
         class_XK = logits_XC[..., : self.class_bits]
         return self._log_blocks(class_XK, torch.zeros_like(class_XK), words_X).logsumexp(dim=-1)
+
+    def log_sums(self, logits_XC: Tensor) -> Tensor:
+        """As `log_sum`, of every word (X, V): all 2^K codes are gone through."""
+        class_XK = logits_XC[..., : self.class_bits]
+        place_Q = torch.arange(len(self.owner_Q), device=class_XK.device)
+        shift_K = torch.arange(self.class_bits - 1, -1, -1, device=class_XK.device)
+        signs_QK = 2 * (((place_Q ^ (place_Q >> 1))[:, None] >> shift_K) & 1) - 1
+        # log sigmoid(+-z) = +-z/2 - log(2 cosh(z/2)), so that a product with the signs gives all codes at once.
+        half_XK = class_XK / 2
+        constant_X1 = torch.logaddexp(half_XK, -half_XK).sum(dim=-1, keepdim=True)
+        log_q_XQ = F.linear(half_XK, signs_QK.to(half_XK.dtype)) - constant_X1
+        owner_XQ = self.owner_Q.expand(log_q_XQ.shape)
+        shape = (*log_q_XQ.shape[:-1], len(self.low_V))
+        top_XV = log_q_XQ.new_full(shape, -math.inf).scatter_reduce(-1, owner_XQ, log_q_XQ.detach(), "amax")
+        shares_XQ = (log_q_XQ - top_XV.gather(-1, owner_XQ)).exp()
+        return top_XV + log_q_XQ.new_zeros(shape).scatter_add(-1, owner_XQ, shares_XQ).log()
 
     def log_max(self, logits_XC: Tensor, words_X: Tensor) -> Tensor:
         """Log-probability (X) of the most probable code in the word's span."""
@@ -63,3 +81,23 @@ class SpanTable(nn.Module):
             free_XK[..., None, None, :],
         )
         return log_bits_X2JK.sum(dim=-1).masked_fill(~lone_X2J, -math.inf).flatten(-2)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanScorer:
+    """The distribution of words by the spans of their class codes, whose bits are independent."""
+
+    spans: SpanTable
+    weight_KH: Tensor
+    bias_K: Tensor
+
+    def log_probabilities(self, outputs: Outputs) -> Tensor:
+        """Log-probabilities (T, B, V), normalised over the vocabulary."""
+        return self.spans.log_sums(self._logits(outputs))
+
+    def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
+        """Exact loss of every target (T, B), natural logarithm."""
+        return -self.spans.log_sum(self._logits(outputs), targets_TB)
+
+    def _logits(self, outputs: Outputs) -> Tensor:
+        return F.linear(outputs.dropped[-1], self.weight_KH, self.bias_K)

@@ -210,8 +210,30 @@ class NormalizedLoss(Part):
     kind: Literal["normalized"]
 
 
+class CodewordProbability(Part):
+    """A word's probability is that of its codeword among all: softmax of (C - 1/2) z / temperature.
+
+    Bits trained one by one are far too sure when their product is taken as a distribution, so one temperature is
+    fitted on the validation text with `fit`; it is kept in the record. A number is taken as it is.
+    """
+
+    kind: Literal["codewords"]
+    temperature: Literal["fit"] | Positive = Field(default="fit")
+
+
+class SpanProbability(Part):
+    """A word's probability is that of all class codes in its span, which sums to one over the words."""
+
+    kind: Literal["span"]
+
+
 class EcocHead(Part):
-    """Error-correcting output codes: a word is its codeword, each bit a logistic unit (O'Neill & Bollegala 2019)."""
+    """Error-correcting output codes: a word is its codeword, each bit a logistic unit (O'Neill & Bollegala 2019).
+
+    `probability` and `word_bias` say how words are scored. The bias is added to every word's score, after the
+    temperature: the logarithm of its share of the training text (add one), or learned, which only loss `normalized`
+    can do.
+    """
 
     kind: Literal["ecoc"]
     codebook: CodebookSpec
@@ -219,13 +241,32 @@ class EcocHead(Part):
         BceLoss | SpanMaxLoss | SpanSumLoss | BallDropLoss | NormalizedLoss,
         Field(discriminator="kind"),
     ] = Field(default=BceLoss(kind="bce"))
+    probability: Annotated[CodewordProbability | SpanProbability, Field(discriminator="kind")] | None = Field(
+        default=None, description="null: codewords, with temperature 1 if the loss is normalized, else a fitted one"
+    )
+    word_bias: Literal["none", "unigram", "learned"] = Field(default="none")
+
+    @property
+    def temperature(self) -> Literal["fit"] | float:
+        """What divides the codewords' scores, a number or `fit`."""
+        if isinstance(self.probability, CodewordProbability):
+            return self.probability.temperature
+        return 1.0 if isinstance(self.loss, NormalizedLoss) else "fit"
 
     @model_validator(mode="after")
     def _spans(self) -> Self:
-        if isinstance(self.loss, SpanMaxLoss | SpanSumLoss) and isinstance(
+        by_span = isinstance(self.probability, SpanProbability)
+        needs = f"loss {self.loss.kind}" if isinstance(self.loss, SpanMaxLoss | SpanSumLoss) else "probability span"
+        if (by_span or needs != "probability span") and isinstance(
             self.codebook, IdentityCode | RandomCode | SimHashCode
         ):
-            raise ValueError(f"loss {self.loss.kind} needs a codebook with spans, {self.codebook.kind} has none")
+            raise ValueError(f"{needs} needs a codebook with spans, {self.codebook.kind} has none")
+        if by_span and isinstance(self.loss, NormalizedLoss):
+            raise ValueError("loss normalized trains the codewords' probability, got probability span: take span_sum")
+        if by_span and self.word_bias != "none":
+            raise ValueError(f"probability span has no place for a bias: word_bias must be none, got {self.word_bias}")
+        if self.word_bias == "learned" and not isinstance(self.loss, NormalizedLoss):
+            raise ValueError(f"word_bias learned needs loss normalized, {self.loss.kind} gives it no gradient")
         return self
 
 

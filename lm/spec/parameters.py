@@ -58,4 +58,4 @@ def decoder_parameters(model: Model, head: Head, vocabulary_size: int) -> int:
             blocks = zip([0, *ends], ends, head.sizes, strict=False)
             return sum((high - low) * (slice_size + 1) for low, high, slice_size in blocks)
         case EcocHead():
-            return (size + 1) * code_bits(head.codebook, words)
+            return (size + 1) * code_bits(head.codebook, words) + words * (head.word_bias == "learned")

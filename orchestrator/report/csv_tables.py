@@ -27,7 +27,10 @@ def trials_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:
 
 
 def measures_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str | None:
-    """`measures.csv`: one line for each of a head's own measures of each stage and split; None without any."""
+    """`measures.csv`: a line for each of a head's own measures of each stage and split; None without any.
+
+    What validation fitted is a measure of `valid`.
+    """
     rows = [
         {
             "variant": outcome.trial.variant,
@@ -39,7 +42,7 @@ def measures_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str | None:
         }
         for outcome in flat(outcomes)
         for stage in (outcome.record.stages if outcome.record else ())
-        for split, measures in stage.measures.items()
+        for split, measures in (*stage.measures.items(), ("valid", stage.fitted))
         for name, value in measures.items()
     ]
     return _csv(rows) if rows else None

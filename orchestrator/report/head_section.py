@@ -8,8 +8,11 @@ from lm.costs import HeadCost
 from orchestrator.comparable import incomplete_seeds, is_adaptive
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.pictures import HeadPoint, Heads, Pictures
-from orchestrator.report.head_tables import HeadRow, MeasureRow, head_table, measure_table
+from orchestrator.report.head_tables import NATS, HeadRow, MeasureRow, head_table, measure_table
 from orchestrator.wording import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant
+
+_DISTRIBUTIONS = tuple(f"{name}{NATS}" for name in ("temperature_1", "span_sum"))
+"""Measures that are losses of a distribution over the words (`lm.heads.ecoc.Ecoc.measures`)."""
 
 _LARGEST_SHOWN = 1e6
 """A measure's exp from here on says no more than that it is large."""
@@ -76,7 +79,11 @@ def _measure_cells(rows: Sequence[MeasureRow]) -> dict[str, object]:
         values = [row.perplexities.get(name) for row in rows]
         if any(value is not None and value < _LARGEST_SHOWN for value in values):
             columns[f"exp({name})"] = [_exp(value) for value in values]
+    distributions = [name for name in _DISTRIBUTIONS if name in columns]
     return {
+        "one_distribution": Markdown(listed(distributions) + (" is" if len(distributions) == 1 else " are"))
+        if distributions
+        else "",
         "measure_names": list(columns),
         "measure_rows": [(row.variant, [cells[k] for cells in columns.values()]) for k, row in enumerate(rows)],
     }

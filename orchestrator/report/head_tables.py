@@ -42,7 +42,7 @@ class HeadRow:
 
 @dataclass(frozen=True)
 class MeasureRow:
-    """What a variant's head measures of itself on test, means over the complete seeds.
+    """What of a variant's head validation fitted, and what it measures of itself on test, means over complete seeds.
 
     `perplexities` are exp of the losses among them, under the same names.
     """
@@ -88,7 +88,7 @@ def measure_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[MeasureRo
     """A row for every variant whose head measures something beside perplexity; a cache changes none of it."""
     rows = []
     for variant, group in outcomes.items():
-        seeds = [outcome.final.measures.get("test", {}) for outcome in group if outcome.final]
+        seeds = [stage.fitted | stage.measures.get("test", {}) for outcome in group if (stage := outcome.final)]
         if any(seeds) and not is_adaptive(group):
             names = dict.fromkeys(name for seed in seeds for name in seed)
             measured = {name: [seed[name] for seed in seeds if name in seed] for name in names}

@@ -136,7 +136,8 @@ def _scores(stage: StageResult) -> dict[str, float]:
         if score is not None:
             scores[f"{split}_perplexity"] = score.perplexity
             scores[f"{split}_perplexity_reference"] = score.perplexity_reference
-    return scores | {"best_epoch": stage.best_epoch}
+    fitted = {f"fitted.{name}": value for name, value in stage.fitted.items()}
+    return scores | fitted | {"best_epoch": stage.best_epoch}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,7 @@ HEADS: list[dict[str, Any]] = [
     {"kind": "mixture", "experts": [0, 1, 2], "dropout": 0.3, "prior_penalty": 0.01},
     {"kind": "sampled", "loss": {"kind": "softmax", "samples": 8}},
     {"kind": "hierarchical", "tree": {"kind": "huffman"}},
+    {"kind": "ecoc", "codebook": {"kind": "unigram", "bits": 12}, "word_bias": "unigram"},
 ]
 
 
@@ -23,7 +24,7 @@ HEADS: list[dict[str, Any]] = [
 def test_scores_are_those_of_the_record(corpus_folder: Path, tmp_path: Path, head: dict[str, Any]) -> None:
     """Of the last stage that trained; with the cache at the values that the trial chose, also of that."""
     cache = {"window": [5, 50], "weight": [0.1, 0.3], "flatness": 0.5}
-    tied = head["kind"] != "hierarchical"
+    tied = head["kind"] not in ("hierarchical", "ecoc")
     model = {"layers": 2, "embedding_size": 6, "hidden_size": 10, "tied": tied}
     spec = tiny_spec(corpus_folder, model=model, head=head, epochs=2, finetune={"epochs": 1}, cache=cache)
     run(spec, tmp_path)

@@ -110,7 +110,7 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
         (stage,) = (stage for stage in record.stages if stage.name == name)
         assert token_nats(model, columns(corpus.valid, 3, CPU), 20)[0].score() == stage.valid
         assert token_nats(model, columns(corpus.test, 1, CPU), 20)[0].score() == stage.test
-    assert load_model(spec, tmp_path, even(len(corpus.vocabulary)), CPU).weights().keys() == model.weights().keys()
+    assert load_model(record, tmp_path, even(len(corpus.vocabulary)), CPU).weights().keys() == model.weights().keys()
 
     chosen = record.stages[2].cache
     assert chosen is not None and record.stages[2].valid.nats_per_token < chosen.plain_valid.nats_per_token

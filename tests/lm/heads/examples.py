@@ -47,6 +47,13 @@ def ecoc(loss: str, codebook: Codebook, kind: str = "random", **options: Any) ->
     return Example(name, head, exact=loss == "normalized", codebook=codebook)
 
 
+def scored(name: str, codebook: Codebook, kind: str = "random", loss: str = "bce", **scoring: Any) -> Example:
+    """An ecoc head whose words are scored in a way of their own."""
+    code = {"kind": kind, "bits": codebook.bits}
+    head = {"kind": "ecoc", "codebook": code, "loss": {"kind": loss}, **scoring}
+    return Example(f"ecoc-{name}", head, exact=loss == "normalized", codebook=codebook)
+
+
 def sampled(name: str, loss: dict[str, Any], *, tied: bool = False) -> Example:
     return Example(name, {"kind": "sampled", "loss": loss}, tied, sampled=True, exact=False)
 
@@ -92,6 +99,18 @@ EXAMPLES = [
     ecoc("ball_drop", rank_code(V, 18), "unigram", radius=3),
     ecoc("normalized", random_code(V, 21)),
     ecoc("normalized", rank_code(V, 18), "unigram"),
+    scored("temperature", random_code(V, 21), probability={"kind": "codewords", "temperature": 7.0}),
+    scored(
+        "temperature-normalized",
+        random_code(V, 21),
+        loss="normalized",
+        probability={"kind": "codewords", "temperature": 0.5},
+    ),
+    scored("fitted-normalized", random_code(V, 21), loss="normalized", probability={"kind": "codewords"}),
+    scored("unigram-bias", random_code(V, 21), word_bias="unigram"),
+    scored("unigram-bias-normalized", random_code(V, 21), loss="normalized", word_bias="unigram"),
+    scored("learned-bias", random_code(V, 21), loss="normalized", word_bias="learned"),
+    scored("span", rank_code(V, 18), "unigram", loss="span_sum", probability={"kind": "span"}),
     sampled("sampled-softmax", {"kind": "softmax", "samples": 0.5}),
     sampled("sampled-softmax-tied", {"kind": "softmax", "proposal": "log_uniform", "correct_target": True}, tied=True),
     sampled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -34,19 +35,29 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def spec(loss: str = "bce", **options: Any) -> EcocHead:
+AS_TRAINED = {"kind": "codewords", "temperature": 1.0}
+
+
+def spec(loss: str = "bce", scoring: Mapping[str, Any] | None = None, **options: Any) -> EcocHead:
     """The codebook named here is not looked at: a head takes the one of its words."""
     parts = {"kind": "ecoc", "codebook": {"kind": "unigram", "bits": 1}, "loss": {"kind": loss, **options}}
-    return EcocHead.model_validate(parts)
+    return EcocHead.model_validate(parts | (scoring or {}))
 
 
 def words(book: Codebook | None, count: int) -> Words:
     return Words(np.ones(count, dtype=np.int64), book)
 
 
-def head_of(book: Codebook, loss: str = "bce", *, spread: float = 8.0, **options: Any) -> Ecoc:
+def head_of(
+    book: Codebook,
+    loss: str = "bce",
+    *,
+    spread: float = 8.0,
+    scoring: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Ecoc:
     """In float64, its bias not zero; the greater the spread, the surer it is of its bits."""
-    head = Ecoc(spec(loss, **options), H, words(book, len(book)), seeded(0)).double()
+    head = Ecoc(spec(loss, scoring, **options), H, words(book, len(book)), seeded(0)).double()
     with torch.no_grad():
         head.bias_C.uniform_(-0.1, 0.1, generator=seeded(1))
         for parameter in head.parameters():
@@ -288,7 +299,7 @@ def test_a_whole_model_learns_a_text_and_is_scored_as_its_bits_say(cell: Literal
     book = CODES["rank"]
     model = LanguageModel(
         Model(cell=cell, layers=1, embedding_size=12, hidden_size=12, tied=False),
-        spec(loss),
+        spec(loss, {"probability": AS_TRAINED}),
         Dropout(),
         words(book, 23),
         seeded(0),

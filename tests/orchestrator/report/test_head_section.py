@@ -130,6 +130,21 @@ def test_the_heads_own_measures_stand_apart_from_perplexity(tmp_path: Path) -> N
     ] * 2
 
 
+def test_what_was_fitted_and_which_losses_are_of_a_distribution_is_said(tmp_path: Path) -> None:
+    trials = [make_trial("softmax", model=UNTIED), make_trial("span", model=UNTIED, head=ECOC)]
+    settle(tmp_path / "runs", trials[0], 80.0)
+    own = {"marginal_nats_per_token": 5.0, "temperature_1_nats_per_token": 6.0, "span_sum_nats_per_token": 4.0}
+    settle(tmp_path / "runs", trials[1], 90.0, measures=own, fitted={"temperature": 7.5})
+    found = section(write(tmp_path, trials, baseline="softmax"), "What heads measure of themselves")
+    assert "| Variant | temperature | marginal_nats_per_token |" in found and "| span | 7.500 | 5.000 |" in found
+    assert "The temperature was fitted on validation" in found
+    assert "temperature_1_nats_per_token and span_sum_nats_per_token are of a distribution" in found
+    assert "none of them" not in found
+    with (tmp_path / "report" / "measures.csv").open(encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if line["measure"] == "temperature"]
+    assert {(line["split"], line["value"]) for line in lines} == {("valid", "7.5")}
+
+
 def test_a_loss_that_is_large_for_one_variant_only_is_not_written_out(tmp_path: Path) -> None:
     trials = heads(tmp_path / "runs")
     other = make_trial("other", head=ECOC, model=UNTIED, epochs=9)
