@@ -29,9 +29,9 @@ def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
     interim = counts["unfinished"] + counts["missing"] > 0
     failed = len(untrained(trials))
-    trained = f", {failed} of them worse than guessing (see Trials that did not train)" if failed else ""
+    trained = f" Of those complete, {failed} did not train." if failed else ""
     note = " An interim page: it changes as trials end." if interim else ""
-    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{trained}{others}.{note}")
+    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
 
 
 def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:

@@ -222,9 +222,15 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     assert findings(told.answer, told.verdicts)["verdict.no A"] == "no verdict"
 
 
+def test_the_answer_counts_no_contrast_without_a_verdict(tmp_path: Path) -> None:
+    assert "1 of 1 interaction is decided" in answer(write(tmp_path, settled(tmp_path / "runs", ""), ablation=ABLATION))
+    text = write(tmp_path / "short", shorter(tmp_path / "short/runs"), ablation=ABLATION)
+    assert "interaction" not in answer(text) and "no verdict on “no A”, trained with another budget" in answer(text)
+
+
 def test_trials_that_did_not_train_are_named_with_what_guessing_reaches(tmp_path: Path) -> None:
     text = write(tmp_path, untrained(tmp_path / "runs"))
-    assert "12 of 12 planned trials complete, 1 of them worse than guessing (see Trials that did not train)." in text
+    assert "12 of 12 planned trials complete. Of those complete, 1 did not train." in text
     assert "| no A | 2 | test | 800.00 | unigram model | 700.00 |" in text
     assert "there is no verdict on “no A”, which did not train" in answer(text)
     assert "nothing has a verdict" not in text and "by chance" not in text
@@ -236,7 +242,7 @@ def test_trials_that_did_not_train_are_named_with_what_guessing_reaches(tmp_path
 
 def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> None:
     artist = NoArtist()
-    trials = settled(tmp_path / "runs", "full", test=800.0)
+    trials = settled(tmp_path / "runs", "full", trials_of(**{"no B": {"epochs": 6}}), test=800.0)
     ablation = replace(ABLATION, design="both")  # it weighs variants against each other without the baseline, too
     more = {"stripped": "no A + no B", "only A": "no B", "only B": "no A"}
     trials += [replace(t, variant=name) for name, like in more.items() for t in trials if t.variant == like]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lm.record import write_record
 from lm.spec import SgdHalving, stage_keys
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, read_outcomes
@@ -17,7 +18,7 @@ from orchestrator.records import Records
 from orchestrator.report.csv_tables import table_csv, trials_csv
 from orchestrator.report.tables import AblationRow, PublishedDifference, ablation_table, cache_table, stage_table
 from orchestrator.trial import Trial
-from tests.factories import CACHE, CORPUS, begin, make_trial, settle
+from tests.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,10 @@ def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) 
     rows = stage_table(outcomes)
     assert [(row.variant, row.stage) for row in rows] == [("full", "train"), ("full", "finetune-1")]
     assert [row.test.mean for row in rows] == [pytest.approx(61.2), pytest.approx(60.0)]
+    record = make_record(base, 60.0)
+    unopened = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
+    write_record(tmp_path / base.key, unopened)
+    assert stage_table(read_outcomes([base], Records(tmp_path))) == []
 
 
 def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path) -> None:
