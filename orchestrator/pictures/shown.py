@@ -61,10 +61,14 @@ class VariantCurves:
 
 @dataclass(frozen=True)
 class Overview:
-    """`overview.svg`. `published` is a validation perplexity to draw as a line."""
+    """`overview.svg`. `published` is a validation perplexity to draw as a line.
+
+    So is `unigram`, the unigram model's, if it lies in the range of the curves.
+    """
 
     variants: Sequence[VariantCurves]
     published: float | None
+    unigram: float | None = None
 
 
 @dataclass(frozen=True)

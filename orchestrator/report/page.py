@@ -25,6 +25,7 @@ from orchestrator.report.picture_section import picture_section
 from orchestrator.report.plain import plain
 from orchestrator.report.provenance import provenance
 from orchestrator.report.published_section import printed, printed_difference, published_line, published_section
+from orchestrator.report.reference_rows import REFERENCE, ReferenceRow, perplexity_cell, reference_rows
 from orchestrator.report.search_section import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.summary import summary, verdicts, write_summary
 from orchestrator.report.tables import (
@@ -35,6 +36,7 @@ from orchestrator.report.tables import (
     StageRow,
 )
 from orchestrator.report.templates import template
+from orchestrator.report.untrained_section import untrained_section
 from orchestrator.rounds import Searched
 from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN, Comparison
@@ -93,6 +95,7 @@ def write_report(
     comparison = compare_variants(outcomes, baseline, len(looks), margin)
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
+    references = reference_rows(outcomes, baseline)
     line = published_line(published, baseline) if published_scale else None
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     told = answer.answer(rows, comparison, scale, baseline, *tuning, interactions.rows)
@@ -116,13 +119,14 @@ def write_report(
             **head_section(outcomes, baseline, pictures),
             **published_section(rows, published_note, published_scale),
             **_sentences(outcomes, comparison, baseline, looks, bool(searches)),
-            **_tables(outcomes, rows, baseline, margin),
+            **_tables(outcomes, rows, references, baseline, margin),
+            **untrained_section(outcomes),
             **interaction_section(interactions, ablation),
             **search_section(searches),
             **cost_section(outcomes, baseline),
             **_specs(outcomes, baseline),
         }
-        write_tables(folder, outcomes, rows, interactions.rows, searches, baseline, margin, caption)
+        write_tables(folder, outcomes, rows, references, interactions.rows, searches, baseline, margin, caption)
         hovered = hovered_curves(outcomes, baseline)
         text = template("page.md.jinja").render(cells | pictures.sentences())
     report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
@@ -141,7 +145,7 @@ def _sentences(
 ) -> Cells:
     return {
         "standing": behind.standing(outcomes),
-        "noise": behind.noise_sentence(comparison, baseline, searched),
+        "noise": behind.noise_sentence(outcomes, comparison, baseline, searched),
         "averaging": behind.averaging_sentence(outcomes),
         "level": answer.level_in_words(comparison),
         "simultaneous": comparison is not None and comparison.intervals > 1,
@@ -152,11 +156,17 @@ def _sentences(
 
 
 def _tables(
-    outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow], baseline: str, margin: float
+    outcomes: Mapping[str, tuple[Outcome, ...]],
+    rows: Sequence[AblationRow],
+    references: Sequence[ReferenceRow],
+    baseline: str,
+    margin: float,
 ) -> Cells:
     trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
     return {
-        "rows": [_row_cells(row, baseline, margin) for row in rows],
+        "rows": [*(_row_cells(row, baseline, margin) for row in rows), *map(_reference_cells, references)],
+        "references": [row.name for row in references],
+        "baseline_trained": not any(row.variant == baseline and row.reason for row in rows),
         "differences": any(row.effect for row in rows),
         "intervals": any(row.interval_in_perplexity for row in rows),
         "any_published": any(row.published_valid or row.published_test for row in rows),
@@ -183,6 +193,21 @@ def _row_cells(row: AblationRow, baseline: str, margin: float) -> Cells:
         "verdict": answer.verdict_cell(row, baseline, margin),
         "published": f"{printed(row.published_valid)} / {printed(row.published_test)}",
         "published_difference": printed_difference(row.published_difference),
+    }
+
+
+def _reference_cells(row: ReferenceRow) -> Cells:
+    return {
+        "variant": row.name,
+        "change": row.change,
+        "parameters": f"{row.parameters:,}",
+        "valid": perplexity_cell(row.valid),
+        "test": perplexity_cell(row.test),
+        "seeds": NOTHING,
+        "difference": NOTHING,
+        "verdict": REFERENCE,
+        "published": NOTHING,
+        "published_difference": NOTHING,
     }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
 
 from orchestrator.sweep.designs import Ablation
-from tests.factories import CACHE, make_trial, settle, write_tokens
+from tests.factories import CACHE, CORPUS, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import write
 
 FOLDER = Path(__file__).parent / "golden"
+MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})
 FILES = ("report.md", "table.csv", "trials.csv", "table.tex", "summary.json")
 
 
@@ -29,7 +31,7 @@ def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
         for seed, test in list(enumerate(perplexities, 1))[::order]:
             trial = make_trial(variant, seed, batch_size=20 + k, change=f"change {k} | of `all`")
             status = {"status": "complete"} if test else {"status": "diverged", "reason": "the loss is not finite"}
-            settle(place / "runs", trial, test or 61.0, **status)
+            settle(place / "runs", trial, test or 61.0, corpus=MEASURED, **status)
             if test:
                 write_tokens(place / "runs", trial, harder=0.2 * (variant == "no A"))
             trials.append(trial)

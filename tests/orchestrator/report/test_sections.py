@@ -61,6 +61,8 @@ def test_the_rate_of_what_diverges_has_an_interval(tmp_path: Path) -> None:
         ended = {"status": "diverged", "reason": "the loss is not finite"} if k == 4 else {}
         settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10, **ended)
     assert "b diverged in 1 of 3 trials (1% to 91%)" in write(tmp_path, trials)
+    more = [*trials, make_trial("b", 4, batch_size=7)]
+    assert "b diverged in 1 of 3 trials (1% to 91%)" in write(tmp_path, more), "one that has not ended does not count"
     assert "How often" not in write(tmp_path, trials[:3])
 
 
