@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
-import yaml
-
 from lm.files import write_text
+from lm.yaml_text import write_yaml
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.pictures import Pictures
@@ -240,7 +239,7 @@ def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
 
 
 def _yaml(data: Mapping[str, object]) -> Markdown:
-    return fenced(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), "yaml")
+    return fenced(write_yaml(data, as_ascii=False), "yaml")
 
 
 def _spread(value: Spread | None) -> str:
