@@ -75,7 +75,7 @@ def write_report(
     records: Records,
     published: Mapping[str, Published],
     published_note: str,
-    folder: Path,
+    folder: Path | str,
     command: str,
     looks: Sequence[int] = (0,),
     margin: float = MARGIN,
@@ -86,6 +86,7 @@ def write_report(
     The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
     elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
     """
+    folder = Path(folder)
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")

@@ -30,11 +30,12 @@ _STAND_IN: dict[str, Any] = {
 }
 
 
-def read_sweep(path: FilePath) -> Sweep:
+def read_sweep(path: FilePath | str) -> Sweep:
     """Read a sweep file and check every variant at every scale; SweepError holds all that is wrong, a line each.
 
     `published` refers to the folder `published` beside the file.
     """
+    path = FilePath(path)
     try:
         text = read_text(path)
     except OSError as error:
