@@ -18,7 +18,8 @@ from orchestrator.records import Records
 from orchestrator.redact import redacted
 from orchestrator.tracking.contents import findings
 from orchestrator.tracking.mirror import Mirror, Title
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store import Store, tracking_uri
+from orchestrator.tracking.unusable import what_to_do
 from orchestrator.trial import Trial
 
 _log = logging.getLogger(__name__)
@@ -77,9 +78,10 @@ class Tracker:
         self._quiet_until = 0.0
         self._progress = 0.0
         self._give_up = threading.Event()
+        self._uri = tracking_uri(uri)
         self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
         try:
-            self._mirror = Mirror(Store(uri), Title(sweep, question, scale, commit), trials, records)
+            self._mirror = Mirror(Store(self._uri), Title(sweep, question, scale, commit), trials, records)
         except Exception as error:
             self._warn(error)
         else:
@@ -179,7 +181,10 @@ class Tracker:
     def _warn(self, reason: object) -> None:
         told = traceback.format_exception(reason) if isinstance(reason, Exception) else [str(reason)]
         _log.debug("MLflow: %s", redacted("".join(told)))  # no exc_info: a tracking URI may hold a password
-        if not self._warned:
+        if isinstance(reason, Exception) and (mend := what_to_do(reason, self._uri)) is not None:
+            self._give_up.set()
+            _log.warning("MLflow's database %s. The sweep goes on without MLflow", redacted(mend))
+        elif not self._warned:
             self._warned = True
             first = redacted((str(reason).splitlines() or [repr(reason)])[0])[:300]
             _log.warning(
