@@ -124,6 +124,11 @@ class Store:
         run.params |= params.keys()
         run.tags |= tags
 
+    def untag(self, run: Run, tag: str) -> None:
+        """Take a tag that the run has away."""
+        self._client.delete_tag(run.id, tag)
+        del run.tags[tag]
+
     def set_status(self, run: Run, status: RunStatus, ended: int | None = None) -> None:
         """Say where a run stands; `ended` in milliseconds, now by default."""
         if status == "RUNNING":

@@ -18,6 +18,7 @@ from orchestrator.records import Records
 from orchestrator.redact import redacted
 from orchestrator.tracking.contents import findings
 from orchestrator.tracking.mirror import Mirror, Title
+from orchestrator.tracking.planned import Planned
 from orchestrator.tracking.store import Store, tracking_uri
 from orchestrator.tracking.unusable import what_to_do
 from orchestrator.trial import Trial
@@ -48,6 +49,7 @@ class _Finish:
     report: Path | None
     outcome: str
     findings: Mapping[str, str]
+    planned: Planned | None
 
 
 class Tracker:
@@ -101,14 +103,20 @@ class Tracker:
         self._queue.put(_Event(trial, stopped if record is None or trial.stopped_early else record))
 
     def finish(
-        self, report: Path | None, outcome: str, answer: str = "", verdicts: Mapping[str, str] | None = None
+        self,
+        report: Path | None,
+        outcome: str,
+        answer: str = "",
+        verdicts: Mapping[str, str] | None = None,
+        planned: Planned | None = None,
     ) -> None:
         """Fill in what is missing, upload the report's folder, tag its answer and verdicts, and end the parent run.
 
-        `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Waits for as long as
-        MLflow takes writes, at most a minute; a few seconds where it does not answer.
+        `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
+        `planned` are tagged `superseded` and leave the parent. Waits for as long as MLflow takes writes, at most a
+        minute; a few seconds where it does not answer.
         """
-        self._queue.put(_Finish(report, outcome, findings(answer, verdicts or {})))
+        self._queue.put(_Finish(report, outcome, findings(answer, verdicts or {}), planned))
         began = time.monotonic()
         while self._thread.is_alive():
             self._thread.join(0.1)
@@ -161,7 +169,7 @@ class Tracker:
         for trial in self._trials.values():
             if time.monotonic() < until:
                 self._attempt(self._mirror.catch_up, trial, final=True)
-        self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings)
+        self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings, finish.planned)
 
     def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         if self._give_up.is_set() or time.monotonic() < self._quiet_until:
