@@ -135,6 +135,8 @@ def sweep(**options):
     shown.append(sorted([run.data.tags["variant"], "superseded" in run.data.tags] for run in runs))
 
 shown = []
+"""
+COMPONENTS = """
 sweep()
 sweep(only=["neural cache"])
 text = Path("toy.yaml").read_text()
@@ -144,11 +146,22 @@ Path("toy.yaml").write_text(text)
 sweep()
 print(json.dumps(shown))
 """
+TUNED = """
+text = Path("toy.yaml").read_text().partition("components:")[0]
+text += "components: {weight-dropping: {off: {dropout.weight: 0.0}}}\\nseeds: [1]\\n"
+text += "tune: {trials: 2, space: {dropout.input: {kind: uniform, low: 0.0, high: 0.5}}}\\n"
+Path("toy.yaml").write_text(text)
+sweep()
+sweep()
+Path("toy.yaml").write_text(text.replace("0.5}", "0.4}"))
+sweep()
+print(json.dumps(shown))
+"""
 
 
 def test_a_sweep_file_that_changes_is_followed(tmp_path: Path) -> None:
     """What `--only` leaves out is planned all the same; `no weight-dropping` is the same trial with either base."""
-    done = process(make_place(tmp_path), "-c", SWEEPS)
+    done = process(make_place(tmp_path), "-c", SWEEPS + COMPONENTS)
     assert done.returncode == 0, done.stderr
     names = ["full", "neural cache", "no fine-tuning", "no weight-dropping"]
     whole = [[name, False] for name in names]
@@ -159,3 +172,11 @@ def test_a_sweep_file_that_changes_is_followed(tmp_path: Path) -> None:
         sorted([*([name, True] for name in parts), *others, ["no weight-dropping", False]]),
         sorted([*whole, ["full", True]]),
     ]
+
+
+def test_what_a_search_tried_stays_until_the_search_is_another(tmp_path: Path) -> None:
+    done = process(make_place(tmp_path), "-c", SWEEPS + TUNED)
+    assert done.returncode == 0, done.stderr
+    tried = [[name, False] for name in ("full", "no weight-dropping") for _ in range(3)]
+    gone = [[name, True] for name, _ in tried]
+    assert json.loads(done.stdout.splitlines()[-1]) == [tried, tried, sorted(tried + gone)]
