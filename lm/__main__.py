@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-import yaml
-from pydantic import ValidationError
 
 from lm.codebooks.commands import codebook
 from lm.command_group import CommandGroup
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.record import Record, Score, read_record
-from lm.spec import Cache, TrainSpec, explain
+from lm.spec import Cache, TrainSpec
+from lm.spec_file import read_spec_file
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -138,12 +137,9 @@ app.command("codebook")(codebook)
 
 def _read_spec(file: Path) -> TrainSpec:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return TrainSpec.model_validate(data)
-    except ValidationError as error:
-        _refuse("\n".join(f"{file}: {line}" for line in explain(error, data)))
-    except (ValueError, OSError, yaml.YAMLError) as error:
-        _refuse(f"{file}: {error}")
+        return read_spec_file(file, TrainSpec.model_validate)
+    except (ValueError, OSError) as error:
+        _refuse(str(error))
 
 
 def _print_record(record: Record, folder: Path) -> None:

@@ -33,9 +33,9 @@ CHECKPOINT_SECONDS = 600.0
 def train(
     spec: TrainSpec,
     *,
-    out: Path,
-    resume_from: Path | None = None,
-    shared_stages: Path | None = None,
+    out: Path | str,
+    resume_from: Path | str | None = None,
+    shared_stages: Path | str | None = None,
     test: bool = True,
     device: str = "auto",
     threads: int = 1,
@@ -53,6 +53,9 @@ def train(
     Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if the head does not fit
     its vocabulary, `out` holds another trial or a text is too short for its columns, OSError if the disk is full.
     """
+    out = Path(out)
+    resume_from = None if resume_from is None else Path(resume_from)
+    shared_stages = None if shared_stages is None else Path(shared_stages)
     torch.set_num_threads(threads)
     chosen = choose_device(device)
     for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):

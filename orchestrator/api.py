@@ -56,15 +56,15 @@ def run_sweep(
     sweep: ScaledSweep | Path | str,
     *,
     scale: str | None = None,
-    file: Path | None = None,
+    file: Path | str | None = None,
     only: Sequence[str] = (),
     fresh: bool = False,
-    runs: Path = Path("runs"),
-    reports: Path = Path("reports"),
+    runs: Path | str = "runs",
+    reports: Path | str = "reports",
     executor: Executor = "ray",
     jobs: int | None = None,
     address: str | None = None,
-    storage: str | None = None,
+    storage: Path | str | None = None,
     verbose: bool = False,
     checkpoint_seconds: float = 600.0,
     budget: str | None = None,
@@ -79,16 +79,16 @@ def run_sweep(
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started.
     """
     if not isinstance(sweep, ScaledSweep):
-        file = Path(sweep)
+        file = sweep
         sweep = load_sweep(file, scale)
     options = Options(
-        file=file or Path("sweeps") / f"{sweep.name}.yaml",
-        runs=runs,
-        reports=reports,
+        file=Path("sweeps") / f"{sweep.name}.yaml" if file is None else Path(file),
+        runs=Path(runs),
+        reports=Path(reports),
         executor=executor,
         jobs=jobs,
         address=address,
-        storage=storage,
+        storage=None if storage is None else str(storage),
         verbose=verbose,
         checkpoint_seconds=checkpoint_seconds,
         only=tuple(only),
@@ -110,7 +110,7 @@ def run_sweep(
         code = run_prepared(prepared)
     records = Records(prepared.records.root)
     counts = Counter(state_of(trial, records) for trial in known(chosen, records).trials)
-    return SweepResult(code, reports / sweep.name / sweep.scale / "report.md", dict(counts))
+    return SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:

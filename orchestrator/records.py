@@ -29,8 +29,8 @@ class Records:
     all that has no folder of its own is to be trained anew.
     """
 
-    def __init__(self, root: Path, *, own_only: bool = False) -> None:
-        self.root = root
+    def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
+        self.root = Path(root)
         self._own_only = own_only
 
     def folder(self, key: str) -> Path:

@@ -13,8 +13,9 @@ from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 
 
-def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, reports: Path) -> Report:
+def report_sweep(sweep: ScaledSweep, file: Path | str, now: Known, records: Records, reports: Path | str) -> Report:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
+    file, reports = Path(file), Path(reports)
     published, note = _published(sweep, file.parent / "published")
     report = write_report(
         name=sweep.name,

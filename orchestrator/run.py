@@ -25,7 +25,7 @@ from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.storage import Storage, exchange
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tracking import Tracker
+from orchestrator.tracking import Planned, Tracker
 from orchestrator.watchdog import forget_stalls
 from orchestrator.work import Grant
 
@@ -145,7 +145,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
             if report is None:
                 tracker.finish(None, outcome)
             else:
-                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts)
+                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts, _planned(reported))
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
@@ -165,6 +165,11 @@ def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "fa
         return "stopped"
     searched = all(searched.best is not None for searched in now.searches)
     return "complete" if searched and all(r is not None and r.status == "complete" for _, r in found) else "failed"
+
+
+def _planned(now: Known) -> Planned:
+    searched = [(found.key, one.task.variant) for one in now.searches for found in one.found if found.key is not None]
+    return Planned.of(now.trials, searched, [one.task.variant for one in now.searches if not one.ended])
 
 
 def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:

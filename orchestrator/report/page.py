@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
-import yaml
-
 from lm.files import write_text
+from lm.yaml_text import write_yaml
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.pictures import Pictures
@@ -78,7 +77,7 @@ def write_report(
     records: Records,
     published: Mapping[str, Published],
     published_note: str,
-    folder: Path,
+    folder: Path | str,
     command: str,
     looks: Sequence[int] = (0,),
     margin: float = MARGIN,
@@ -89,6 +88,7 @@ def write_report(
     The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
     elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
     """
+    folder = Path(folder)
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
@@ -265,7 +265,7 @@ def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
 
 
 def _yaml(data: Mapping[str, object]) -> Markdown:
-    return fenced(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), "yaml")
+    return fenced(write_yaml(data, as_ascii=False), "yaml")
 
 
 def _spread(value: Spread | None) -> str:
