@@ -73,7 +73,12 @@ class Shelf(Records):
 
 
 def task(variant: str = "full", base: TrainSpec = BASE, fixed: tuple[str, ...] = (), **update: Any) -> SearchTask:
-    described = {"space": SPACE, "sampler": {"kind": "tpe", "startup_trials": 3}, "trials": 12} | update
+    described = {
+        "space": SPACE,
+        "sampler": {"kind": "tpe", "startup_trials": 3},
+        "scheduler": {"kind": "asha"},
+        "trials": 12,
+    } | update
     return SearchTask(variant, base, Search.model_validate(described), fixed)
 
 
