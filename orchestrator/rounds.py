@@ -18,8 +18,9 @@ from orchestrator.machine import CannotStartError
 from orchestrator.plan import plan
 from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
+from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
+from orchestrator.search.ledger import best, ended, ledger_path, read_found
 from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep, Variant
@@ -178,7 +179,7 @@ def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
         # Another sweep, or this one before it was told otherwise, may have asked for more: budgets stay equal.
-        found.append(Searched(task, path, tuple(read_found(path)[: task.trials])))
+        found.append(Searched(task, path, tuple(read_found(path, task)[: task.trials])))
     return found
 
 

@@ -16,7 +16,8 @@ from orchestrator.report.search_tables import (
     search_row,
 )
 from orchestrator.rounds import Searched
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found, State, front
+from orchestrator.search.events import Found, State
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, front
 from orchestrator.search.population import history
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, dimensions_of

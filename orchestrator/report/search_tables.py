@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm.spec import Part
-from orchestrator.search.ledger import Found, State, best
+from orchestrator.search.events import Found, State
+from orchestrator.search.ledger import best
 from orchestrator.search.population import own_share
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched

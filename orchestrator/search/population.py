@@ -19,7 +19,7 @@ from orchestrator.sweep.searches import PopulationBased
 from orchestrator.sweep.space import Change, Choice, Integer, Searched
 
 if TYPE_CHECKING:
-    from orchestrator.search.ledger import Found
+    from orchestrator.search.events import Found
 
 _FACTORS = (0.8, 1.2)
 

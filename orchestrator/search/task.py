@@ -11,8 +11,8 @@ from typing import Any
 from lm.spec import TrainSpec, trial_key
 from orchestrator.sweep.options import Options, combinations, lacking
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
-from orchestrator.sweep.space import Range, Searched
-from orchestrator.sweep.walk import Draw, Walked, start_values, walk
+from orchestrator.sweep.space import Range, Searched, fits
+from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, start_values, walk
 from orchestrator.values import value_in_words
 
 _ELSEWHERE = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
@@ -101,6 +101,20 @@ class SearchTask:
         """The spec with these values; where there is none, why."""
         walked = self.walk(lambda key, *_: values[key])
         return walked.spec, walked.reason
+
+    def wrong_value(self, values: Mapping[str, Any]) -> str | None:
+        """Why these cannot be the values of a trial; None where they can: each in what is searched, none missing."""
+        wrong: list[str] = []
+
+        def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
+            if key in values and fits(dimension, values[key]):
+                return values[key]
+            wrong.append(f"values.{key}: {'out of its range' if key in values else 'missing'}")
+            return LEFT_OUT
+
+        walked = self.walk(draw)
+        wrong += [f"values.{key}: not searched with the others" for key in values if key not in walked.values]
+        return wrong[0] if wrong else None
 
     def drawn(self, values: Mapping[str, Any]) -> dict[str, Searched]:
         """From which dimension each of a trial's values was drawn."""

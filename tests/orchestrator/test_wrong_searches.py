@@ -183,7 +183,11 @@ def test_a_choice_that_only_another_leads_to_needs_that_one_named_too(tmp_path: 
         "    size:\n",
         "    head.mask: {kind: choice, among: [shared, independent], when: {head.kind: mixture}}\n    size:\n",
     )
-    text = text.replace("trials: 4", "trials: 9").replace("{head: 1}", "{head.mask: 2}")
+    text = (
+        text.replace("trials: 4", "trials: 9")
+        .replace("{trials: 2}", "{trials: 9}")
+        .replace("{head: 1}", "{head.mask: 2}")
+    )
     (first, second) = errors_of(tmp_path, text)
     assert "no trial has the option 'shared' while all else is as the base has it: name the choice that leads" in first
     assert "'independent'" in second

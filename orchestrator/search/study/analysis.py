@@ -11,7 +11,8 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found
+from orchestrator.search.events import Found
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
 from orchestrator.search.study.dimensions import distribution, parameter
 from orchestrator.search.study.quiet import quiet
 from orchestrator.search.study.states import STATES

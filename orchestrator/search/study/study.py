@@ -26,8 +26,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from lm.spec import TrainSpec
 from orchestrator.search.cube import drawing, random_point, sobol_point
+from orchestrator.search.events import State
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import State
 from orchestrator.search.study.dimensions import parameters, suggesting
 from orchestrator.search.study.policies import pruner, sampler_for
 from orchestrator.search.study.quiet import quiet

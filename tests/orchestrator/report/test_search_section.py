@@ -12,11 +12,11 @@ from orchestrator.records import Records
 from orchestrator.report.search_section import trials_of_tuning
 from orchestrator.report.search_tables import not_searched, search_row
 from orchestrator.rounds import Searched, known, search_tasks
-from orchestrator.search.ledger import Found
+from orchestrator.search.events import Found
 from orchestrator.search.task import SearchTask
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import answer, render, write
-from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find
+from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
 
 
 def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> Found:
@@ -98,8 +98,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     sweep = at_paper(tmp_path, TUNE)
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
-        values = {"optimizer.learning_rate": 0.005, "dropout.weight": 0.1, "penalties.activation": 1.0}
-        find(records, task, ({key: values[key] for key in task.space}, 4.0), (dict.fromkeys(task.space, 1.0), None))
+        find(records, task, (within(task), 4.0), (within(task, 0.7), None))
     searches = known(sweep, records).searches
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
@@ -123,7 +122,7 @@ def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
         second = None if task.variant == "Adam" else 4.1
-        find(records, task, (dict.fromkeys(task.space, 0.005), 4.0), (dict.fromkeys(task.space, 0.006), second))
+        find(records, task, (within(task), 4.0), (within(task, 0.7), second))
     searches = known(sweep, records).searches
     assert "**Hardly chosen**: the values of Adam. Where" in page(tmp_path, *searches)
     assert trials_of_tuning(searches, ["full", "Adam"]) == [2, 2]
@@ -138,7 +137,7 @@ def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: P
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
         nats = None if task.variant == "no AR" else 4.0
-        find(records, task, (dict.fromkeys(task.space, 0.005), nats), (dict.fromkeys(task.space, 0.006), None))
+        find(records, task, (within(task), nats), (within(task, 0.7), None))
     now = known(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full", "no weight-dropping", "Adam"}
     assert "**Not tuned, since no trial was complete**: no AR." in page(tmp_path, *now.searches)

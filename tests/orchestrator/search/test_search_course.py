@@ -13,8 +13,9 @@ import pytest
 
 from lm.spec import Penalties
 from orchestrator.search.course import SearchCourse
+from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Found, asked_enough, best, ended, front, read_found
+from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, asked_enough, best, ended, front
 from orchestrator.search.study import export, importance
 from tests.orchestrator.search.searching import (
     BASE,
@@ -309,15 +310,6 @@ def test_an_exported_study_says_the_same_and_replaces_the_last(tmp_path: Path) -
         assert theirs.intermediate_values == dict(ours.curve)
     assert study.trials[0].user_attrs["reason"] == "as the formula says"
     study._storage.remove_session()
-
-
-def test_a_line_that_is_no_event_is_named(tmp_path: Path) -> None:
-    one = task(trials=2)
-    search([one], Shelf(tmp_path))
-    path = path_of(one, tmp_path)
-    path.write_bytes(path.read_bytes().replace(b'{"asked": 1', b'"asked": 1'))
-    with pytest.raises(ValueError, match=rf"{path.name}:\d+: no event of a search"):
-        read_found(path)
 
 
 def test_the_key_forgets_how_long_the_search_is(tmp_path: Path) -> None:
