@@ -26,6 +26,7 @@ from tests.orchestrator.search.searching import (
     events,
     found,
     loss,
+    made,
     path_of,
     point,
     search,
@@ -101,6 +102,31 @@ def test_what_another_sweep_trained_is_told_at_once(tmp_path: Path) -> None:
     assert shelf.trained == trained
     assert again[0].curve == first[0].curve or again[0].key != first[0].key
     assert all(trial.state == "complete" and trial.epochs == 9 and len(trial.curve) == 9 for trial in again)
+
+
+def test_a_spec_that_failed_elsewhere_is_trained_again(tmp_path: Path) -> None:
+    """A failure may be the machine's: a record of one settles nothing, be it another sweep's or an earlier command's."""
+    one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=1, start=[dict.fromkeys(RATES, 5.0)])
+    shelf = Shelf(tmp_path)
+    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
+    trial = course.next()
+    assert trial is not None
+    shelf.records[trial.key] = made(trial, "failed")
+    course.settled(trial, None)  # as where the driver was killed before it heard of the failure
+    (trials,) = search([one], shelf)
+    assert shelf.trained == [trial.key]
+    assert [trial.state for trial in trials] == ["complete"]
+
+
+def test_a_spec_that_failed_in_this_search_is_not_tried_twice(tmp_path: Path) -> None:
+    one = task(trials=3, scheduler=None, sampler=RANDOM, start=[{"dropout.input": 0.78}] * 3, start_rest="base")
+    shelf = Shelf(tmp_path)
+    (trials,) = search([one], shelf)
+    assert len(shelf.trained) == 1
+    assert [trial.state for trial in trials] == ["failed"] * 3
+    assert {trial.reason for trial in trials} == {"as the formula says"}
+    (again,) = search([replace(one, searching=one.searching.model_copy(update={"trials": 4}))], shelf)
+    assert len(again) == 4 and len(shelf.trained) == 2, "the next values are others"
 
 
 def test_equal_specs_in_flight_are_run_once(tmp_path: Path) -> None:

@@ -173,6 +173,32 @@ def test_a_schedule_is_trained_anew_and_compared_at_an_equal_budget(
     assert not caplog.records
 
 
+def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path) -> None:
+    tune = SEARCH.replace("search:", "tune:").replace("trials: 6", "trials: 2").replace("scheduler", "# scheduler")
+    rest = "components: {clip: {off: {optimizer.clip: null}}}\n" + tune
+    (place / "tuned.yaml").write_text(
+        SWEEP.replace("epochs: 4", "epochs: 1").replace("seeds: [1]", "seeds: [1, 2, 3]") + rest
+    )
+    arguments = ["tuned.yaml", "--scale", "paper"]
+    before = CliRunner().invoke(app, ["plan", *arguments])
+    words = "to train: up to 4 search trials, then 6 of the table, with the values that the searches find"
+    assert before.output.splitlines()[1:] == [
+        "search for full: 0 of 2 trials",
+        "search for no clip: 0 of 2 trials",
+        words,
+    ]
+    data = json.loads(CliRunner().invoke(app, ["plan", *arguments, "--json"]).output)
+    assert (data["trials"], data["counts"]) == ([], {})
+    assert data["left"] == {"search_trials": 4, "table_trials_fewest": 6, "table_trials_most": 6}
+    assert "0 trials" in CliRunner().invoke(app, ["status", *arguments]).output
+    ran = CliRunner().invoke(app, ["sweep", *arguments, "--executor", "inline"])
+    assert ran.exit_code == 0, ran.output
+    assert "10 done" in ran.stderr.splitlines()[-1] and "waiting" not in ran.stderr.splitlines()[-1]
+    after = CliRunner().invoke(app, ["plan", *arguments])
+    assert "6 trials (2 variants x 3 seeds); 0 to train" in after.output
+    assert after.output.splitlines()[-1] == "nothing is left to train"
+
+
 def test_export_writes_what_a_search_found(place: Path) -> None:
     url = f"sqlite:///{place}/optuna.db"
     result = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
