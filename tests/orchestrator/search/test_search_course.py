@@ -105,7 +105,7 @@ def test_what_another_sweep_trained_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_spec_that_failed_elsewhere_is_trained_again(tmp_path: Path) -> None:
-    """A failure may be the machine's: a record of one settles nothing, be it another sweep's or an earlier command's."""
+    """A failure may be the machine's: its record settles nothing, be it another sweep's or an earlier command's."""
     one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=1, start=[dict.fromkeys(RATES, 5.0)])
     shelf = Shelf(tmp_path)
     course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
