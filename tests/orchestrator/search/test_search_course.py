@@ -240,8 +240,8 @@ def test_inside_a_part_that_is_null_nothing_is_searched(tmp_path: Path) -> None:
         "penalties.activation": {"kind": "uniform", "low": 0.0, "high": 4.0},
     }
     one = task(space=space, base=BASE.model_copy(update={"penalties": Penalties(activation=2.0)}))
-    assert one.walk(lambda key, _: "none" if key == "penalties" else 3.0).values == {"penalties": "none"}
-    assert one.walk(lambda key, _: "some" if key == "penalties" else 3.0).spec.penalties.activation == 3.0  # type: ignore[union-attr]
+    assert one.walk(lambda key, *_: "none" if key == "penalties" else 3.0).values == {"penalties": "none"}
+    assert one.walk(lambda key, *_: "some" if key == "penalties" else 3.0).spec.penalties.activation == 3.0  # type: ignore[union-attr]
 
 
 def test_a_grid_has_every_combination_that_holds_once(tmp_path: Path) -> None:
