@@ -129,6 +129,42 @@ def test_a_spec_that_failed_in_this_search_is_not_tried_twice(tmp_path: Path) ->
     assert len(again) == 4 and len(shelf.trained) == 2, "the next values are others"
 
 
+def test_trials_beyond_the_number_wanted_do_not_run_on(tmp_path: Path) -> None:
+    """As where a sweep that asked for more was killed, and its file asks for less by now."""
+    many, few = task(sampler=RANDOM, scheduler=None, trials=3), task(sampler=RANDOM, scheduler=None, trials=2)
+    shelf = Shelf(tmp_path)
+    course = SearchCourse([many], shelf, Facts())  # type: ignore[arg-type]
+    assert [course.next() is None for _ in range(3)] == [False] * 3
+    (trials,) = search([few], shelf)
+    assert [trial.state for trial in trials] == ["complete", "complete", "running"]
+    assert len(shelf.trained) == 2
+
+
+def test_a_complete_trial_has_the_loss_of_its_last_stage(tmp_path: Path) -> None:
+    """The weights that are kept may be others than those of the best epoch: an average, or fine-tuned ones."""
+    one = task(sampler=RANDOM, scheduler=None, trials=1)
+    shelf = Shelf(tmp_path)
+    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
+    trial = course.next()
+    assert trial is not None
+    record = train(trial, shelf, lambda evaluation: course.goes_on(trial, evaluation))
+    assert record is not None
+    last = record.stages[-1]
+    valid = last.valid.model_copy(update={"nats_per_token": 1.25})
+    course.settled(trial, record.model_copy(update={"stages": (last.model_copy(update={"valid": valid}),)}))
+    (ended_trial,) = found(one, tmp_path)
+    assert (ended_trial.valid_nats, ended_trial.objectives) == (1.25, (1.25,))
+    assert all(nats > 1.25 for _, nats in ended_trial.curve)
+
+
+def test_variants_with_the_same_spec_are_searched_once(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    tasks = [task(name, sampler=RANDOM, scheduler=None, trials=3) for name in ("full", "the same")]
+    first, second = search(tasks, shelf)
+    assert first == second and len(shelf.trained) == 3
+    assert len([event for event in events(tasks[0], tmp_path) if "asked" in event]) == 3
+
+
 def test_equal_specs_in_flight_are_run_once(tmp_path: Path) -> None:
     one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=12, start=[dict.fromkeys(RATES, 5.0)] * 2)
     shelf = Shelf(tmp_path)

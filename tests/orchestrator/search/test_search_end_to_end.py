@@ -131,6 +131,23 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
     assert without_times(other) == without_times(ledger)
 
 
+def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, ledger, _ = searched(place / "runs")
+    undisturbed = read_found(ledger)
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([*lines[:1], b"no JSON\n", *lines[1:-1]])  # and the end of the last trial is lost
+    ledger.write_bytes(damaged)
+    result = CliRunner().invoke(app, ["sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline"])
+    assert result.exit_code == 0, result.output
+    assert caplog.messages[0].startswith(f"{ledger}:2: damaged JSON: ")
+    kept = place / "runs" / ".old" / f"{ledger.name}-1"
+    assert caplog.messages[-1].endswith(f"the damaged ledger is kept as {kept}")
+    assert kept.read_bytes() == damaged
+    assert [(found.key, found.state) for found in read_found(ledger)] == [(one.key, one.state) for one in undisturbed]
+    text = (place / "reports" / "tiny" / "paper" / "report.md").read_text()
+    assert "| best found | 6 |" in text and "**The search is not over yet.**" not in text
+
+
 def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs", search=POPULATION)
     found = read_found(ledger)
