@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -15,7 +16,7 @@ from lm.spec import Penalties
 from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, asked_enough, best, ended, front
+from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
 from orchestrator.search.study import export, importance
 from tests.orchestrator.search.searching import (
     BASE,
@@ -138,6 +139,49 @@ def test_trials_beyond_the_number_wanted_do_not_run_on(tmp_path: Path) -> None:
     (trials,) = search([few], shelf)
     assert [trial.state for trial in trials] == ["complete", "complete", "running"]
     assert len(shelf.trained) == 2
+
+
+def test_a_search_is_over_when_the_last_trial_is(tmp_path: Path) -> None:
+    one = task(sampler=RANDOM, scheduler=None, trials=2)
+    shelf = Shelf(tmp_path)
+    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
+    assert None not in [course.next(), course.next()]
+    assert asked_enough(one, found(one, tmp_path)) and not ended(one, found(one, tmp_path))
+    (trials,) = search([one], shelf)
+    assert ended(one, trials)
+
+
+def test_a_grid_begins_after_the_starts(tmp_path: Path) -> None:
+    one = task(space=RATES, sampler={"kind": "grid"}, scheduler=None, trials=None, start=[dict.fromkeys(RATES, 10.0)])
+    (trials,) = search([one], Shelf(tmp_path))
+    assert [trial.values["optimizer.learning_rate"] for trial in trials] == ["10.0", "5.0", "10.0", "20.0"]
+    assert ended(one, trials) and not asked_enough(one, trials[:3])
+
+
+def test_the_best_is_complete_even_if_another_was_better_until_it_was_stopped() -> None:
+    kept = Found(0, {}, "a", "complete", 9, 90.0, 4.0, (4.0,), None)
+    stopped = replace(kept, number=1, state="stopped", valid_nats=3.0, objectives=None)
+    assert best([stopped, kept, replace(stopped, state="diverged")]) == kept
+    assert best([stopped]) is None
+
+
+def test_a_disk_that_fills_leaves_no_half_a_line(tmp_path: Path) -> None:
+    one = task(sampler=RANDOM, scheduler=None, trials=2)
+    ledger = Ledger(path_of(one, tmp_path), one, Facts().fingerprint(one.base.corpus))
+    values = {"optimizer.learning_rate": 10.0, "dropout.input": 0.4, "batch_size": 8}
+    event = {"asked": 0, "values": values, "key": None}
+    path = path_of(one, tmp_path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, limits[1]))
+    try:
+        with pytest.raises(OSError, match="only a part of a line could be written"):
+            ledger.append(event)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before and ledger.found == []
+    ledger.append(event)
+    assert found(one, tmp_path) == ledger.found != []
 
 
 def test_a_complete_trial_has_the_loss_of_its_last_stage(tmp_path: Path) -> None:
