@@ -269,3 +269,27 @@ def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, recor
     options = Options(tmp_path / "toy.yaml", runs=records.root, reports=tmp_path / "reports", executor="inline")
     _set_aside(prepare(sweep, options, fresh=True))
     assert records.find(placeholder) is not None
+
+
+def test_a_trial_that_failed_is_not_tried_again_by_the_same_command(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, f"{BASE}seeds: [1, 2]\n")
+    running = course(sweep, records)
+    for _ in range(2):
+        trial = running.next()
+        assert trial is not None
+        settle(records.root, trial, 100.0, status="failed")
+        running.settled(trial, records.find(trial))
+    assert running.next() is None and running.ended()
+    assert course(sweep, records).next() is not None, "the next command tries it again"
+
+
+def test_a_search_whose_trial_left_no_record_ends_the_command(tmp_path: Path, records: Records) -> None:
+    """As where a worker was lost: the next command tries it again, and this one does not begin the table without it."""
+    sweep = at_paper(tmp_path, SEARCH)
+    running = course(sweep, records)
+    for _ in range(2):
+        trial = running.next()
+        assert trial is not None and trial.number is not None
+        running.settled(trial, None)
+    assert running.next() is None and running.ended()
+    assert known(sweep, records).searching
