@@ -109,7 +109,7 @@ def run_sweep(
             prepared = prepare(chosen, options, whole=sweep, fresh=True)
         code = run_prepared(prepared)
     records = Records(prepared.records.root)
-    counts = Counter(state_of(trial, records) for trial in known(chosen, records).trials)
+    counts = Counter(state_of(trial, records) for trial in known(chosen, records).table)
     return SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
@@ -161,7 +161,7 @@ def to_train(
 def _set_aside(prepared: Prepared) -> None:
     """Move the trials' folders and searches aside, and forget which other trial went through the same stages."""
     root, now = prepared.records.root, prepared.known
-    trained = [trial for trial in now.trials if trial.reads_from is None]
+    trained = [trial for trial in now.table if trial.reads_from is None]
     keys = [trial.key for trial in trained]
     keys += [found.key for searched in now.searches for found in searched.found if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]

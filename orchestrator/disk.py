@@ -43,11 +43,15 @@ def aside_folder(runs: Path) -> Path:
 
 def set_aside(path: Path, runs: Path) -> Path:
     """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
+    return path.rename(free_place(path, runs))
+
+
+def free_place(path: Path, runs: Path) -> Path:
+    """`.old/<name>-<n>`, with the first free n."""
     old = aside_folder(runs)
     old.mkdir(exist_ok=True)
     free = (old / f"{path.name}-{n}" for n in itertools.count(1))
-    place = next(place for place in free if not place.exists())
-    return path.rename(place)
+    return next(place for place in free if not place.exists())
 
 
 def collect(runs: Path, *, keep_weights: bool = False, dry: bool = False) -> Iterator[Freed]:

@@ -81,7 +81,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
         exchange(Storage(options.storage), lambda: known(sweep, Records(records.root)).trials, records)
     now = known(sweep, records)
-    missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
+    missing = [trial for trial in now.table if trial.reads_from is None] if fresh else unsettled(now.table, records)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
     gpus = granted_gpus(sweep.resources, specs.values(), options.address)
     grant = Grant(
@@ -120,16 +120,16 @@ def run_sweep(prepared: Prepared) -> int:
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
-    missing = {trial.key for trial in unsettled(now.trials, records)}
-    done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
+    missing = {trial.key for trial in unsettled(now.table, records)}
+    done = {trial.key for trial in now.table if trial.reads_from is None} - missing
     report: Report | None = None
     budget_spent = False
-    with Progress(now.trials, done=done) as progress:
+    with Progress(now.table, done=done) as progress:
         tracker = Tracker(
             sweep=sweep.name,
             question=sweep.question,
             scale=sweep.scale,
-            trials=now.trials,
+            trials=now.table,
             records=records,
             commit=commit(),
         )

@@ -22,7 +22,7 @@ from orchestrator.noise import Losses, text_variance
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.plan import State, plan, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, Known
+from orchestrator.rounds import BEST_FOUND, Known, search_trials_left
 from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import epochs_to_train, stage_epochs
@@ -127,11 +127,16 @@ def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
     """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
     if not now.searching:
         return now.trials
-    trials = plan(sweep)
+    waiting = now.waiting
+    # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
+    trials = [
+        replace(trial, key=f"{trial.title}, tuned", reads_from=None, starts_from=None)
+        if trial.variant in waiting
+        else trial
+        for trial in plan(sweep)
+    ]
     for searched in now.searches:
-        task, wanted = searched.task, searched.task.trials
-        ended = sum(found.state != "running" for found in searched.found)
-        more = 0 if wanted is None else wanted - ended
+        task, more = searched.task, search_trials_left(searched) or 0
         example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
         each = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
         trials += [

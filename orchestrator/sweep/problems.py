@@ -132,7 +132,7 @@ def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Pat
             break
         elif isinstance(part, int):
             path.append(part)
-            here = object
+            here = _bare(get_args(here)[0]) if get_origin(here) is tuple else object
         elif isinstance(here, type) and issubclass(here, BaseModel):
             path.append(part)
             valid = list(here.model_fields)

@@ -11,8 +11,9 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found
-from orchestrator.search.study.dimensions import distribution
+from orchestrator.search.events import Found
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
+from orchestrator.search.study.dimensions import distribution, parameter
 from orchestrator.search.study.quiet import quiet
 from orchestrator.search.study.states import STATES
 from orchestrator.search.task import SearchTask
@@ -24,17 +25,19 @@ def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[floa
     """The share of the validation loss's variance that each value explains alone, largest first.
 
     fANOVA (Hutter et al. 2014) of a random forest over the complete trials: mean and standard deviation over seeds of
-    the forest. What was not searched in every one of them has no share. None for fewer than 20, and where all lost
-    the same.
+    the forest. What was not searched in every one of them, and in the same range, has no share. None for fewer than
+    20, and where all lost the same.
     """
     complete = [trial for trial in found if trial.state == "complete"]
-    losses = {trial.valid_nats for trial in complete}
-    shared = [key for key in task.space if all(key in trial.values for trial in complete)]
-    if len(complete) < FEWEST_FOR_IMPORTANCE or len(losses) == 1 or not shared:
+    if len(complete) < FEWEST_FOR_IMPORTANCE or len({trial.valid_nats for trial in complete}) == 1:
+        return None
+    frozen = [_frozen(task, trial, [trial.valid_nats or 0.0]) for trial in complete]
+    shared = [name for name in frozen[0].params if all(name in trial.params for trial in frozen)]
+    if not shared:
         return None
     with quiet():
         study = optuna.create_study(direction="minimize")
-        study.add_trials([_frozen(task, trial, [trial.valid_nats or 0.0]) for trial in complete])
+        study.add_trials(frozen)
         shares = [
             optuna.importance.get_param_importances(
                 study,
@@ -83,12 +86,15 @@ def _what_was_got(error: Exception) -> str:
 
 
 def _frozen(task: SearchTask, trial: Found, values: Sequence[float] | None) -> FrozenTrial:
+    drawn = {
+        key: (dimension, parameter(task.space, key, dimension)) for key, dimension in task.drawn(trial.values).items()
+    }
     about = {"variant": task.variant, "key": trial.key, "reason": trial.reason, "state": trial.state}
     return create_trial(
         state=STATES[trial.state],
         values=values,
-        params=dict(trial.values),
-        distributions={key: distribution(task.space[key]) for key in trial.values},
+        params={name: trial.values[key] for key, (_, name) in drawn.items()},
+        distributions={name: distribution(dimension) for dimension, name in drawn.values()},
         user_attrs={key: value for key, value in about.items() if value is not None},
         intermediate_values=dict(trial.curve),
     )
