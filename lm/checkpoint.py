@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from lm.files import errors_of, sha256, sync
+from lm.files import errors_of, read_regular, sha256, sync
 
 _KEEP = 2
 _MANIFEST = "manifest.json"
@@ -54,7 +54,7 @@ def save_checkpoint(trial_folder: Path, checkpoint: Checkpoint) -> None:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # of an error: a full disk gets its space back
     for old in earlier[: len(earlier) + 1 - _KEEP]:
-        shutil.rmtree(old)
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | None:
@@ -71,7 +71,7 @@ def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | No
 def damage_of(folder: Path) -> str | None:
     """What is wrong with a checkpoint's files, read whole and compared with its manifest; None where nothing is."""
     try:
-        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        manifest = json.loads(read_regular(folder / _MANIFEST))
         for name, expected in manifest.items():
             if (found := sha256(folder / name)) != expected:
                 return f"{name}: SHA-256 {found[:12]}, {expected[:12]} in {_MANIFEST}"
@@ -79,7 +79,7 @@ def damage_of(folder: Path) -> str | None:
         return f"{Path(error.filename).name} is missing"
     except OSError as error:
         return str(error)
-    except (ValueError, AttributeError, TypeError):  # no JSON, no object, values that are no text
+    except (ValueError, AttributeError, TypeError, RecursionError):  # no JSON, no object, values that are no text
         return f"{_MANIFEST} is no manifest"
     return None
 

@@ -6,9 +6,24 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+MOST_NOTE_BYTES = 64 * 2**20
+"""No record, and no note of any kind, comes near this."""
+
+
+class DamagedError(ValueError):
+    """A file of a trial is not what was written there."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}; once its folder is moved away the trial is trained again"
 
 
 @contextmanager
@@ -37,6 +52,21 @@ def errors_of(path: Path, temporary: Path | None = None) -> Iterator[None]:
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
 
 
+def check_regular(path: Path) -> os.stat_result:
+    """OSError if this is no regular file: to read a pipe would wait for ever."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return found
+
+
+def read_regular(path: Path) -> bytes:
+    """A small file whole; OSError if it is no regular file, or far larger than anything that is written as a note."""
+    if (size := check_regular(path).st_size) > MOST_NOTE_BYTES:
+        raise OSError(errno.EFBIG, f"has {size:,} bytes, at most {MOST_NOTE_BYTES:,} are read", str(path))
+    return path.read_bytes()
+
+
 def remove_temporaries(folder: Path) -> None:
     """Drop what writers that were killed left in a folder and below; nobody may be writing there."""
     for left in sorted(folder.rglob(".*.tmp"), reverse=True):
@@ -47,7 +77,8 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, hexadecimal."""
+    """The SHA-256 of a regular file, hexadecimal."""
+    check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, ValidationError, model_validator
 
 from lm.costs import HeadCost
-from lm.files import atomic, write_text
+from lm.files import DamagedError, read_regular, write_text
+from lm.hashes import CODEBOOK, CURVE, RECORD, content_hash, file_hashes, is_whole
 from lm.spec import Part, TrainSpec, trial_key
-from lm.tables import write_table
+from lm.tables import read_table, write_table
 
 Split = Literal["valid", "test"]
-
-_MOVED_AWAY = "once its folder is moved away the trial is trained anew"
 
 
 def perplexity(nats_per_token: float) -> float:
@@ -184,6 +181,7 @@ class Record(Part):
     numerics_version: int
     finished_at: str
     note: str | None = Field(default=None, description="what happened on the way that left the numbers as they are")
+    hashes: dict[str, str] = Field(default={}, description="SHA-256 of the trial's files, and of this record itself")
 
     @model_validator(mode="before")
     @classmethod
@@ -207,7 +205,7 @@ class Record(Part):
             if key != (done.get(name) or trial_key(prefix, self.corpus.fingerprint)):
                 continue
             kept = self.stages[:count]
-            update: dict[str, Any] = {"key": key, "spec": prefix, "stages": kept}
+            update: dict[str, Any] = {"key": key, "spec": prefix, "stages": kept, "hashes": {}}
             if name in done:
                 update |= {"status": "complete", "reason": None, "divergence": None}
                 update |= {"seconds": sum(s.train_seconds + s.evaluation_seconds for s in kept)}
@@ -216,26 +214,42 @@ class Record(Part):
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write `record.json`, the last file of a settled trial."""
-    write_text(folder / "record.json", record.model_dump_json(indent=1) + "\n")
+    """Write `record.json`, the last file of a settled trial, with the hash of each file that belongs to it.
+
+    A failed trial is tried again and writes its files meanwhile: its record speaks for itself alone.
+    """
+    files = [] if record.status == "failed" else [folder / CURVE, codebook_path(folder)]
+    files += [path for stage in record.stages if files for path in stage_files(folder, stage)]
+    hashes = file_hashes(folder, files, record.hashes) | {RECORD: content_hash(record.model_dump_json())}
+    write_text(folder / RECORD, record.model_copy(update={"hashes": hashes}).model_dump_json(indent=1) + "\n")
 
 
 def read_record(folder: Path) -> Record | None:
-    """The record in a trial's folder, None where it has none yet; ValueError names a file that cannot be read."""
-    path = folder / "record.json"
+    """The record in a trial's folder, None where it has none yet.
+
+    DamagedError names a file that is no record, or was changed since, ValueError a whole one that another version of
+    this code wrote. One without hashes, from before there were any, is believed.
+    """
+    path = folder / RECORD
     try:
-        return Record.model_validate_json(path.read_bytes())
+        text = read_regular(path)
+        record = Record.model_validate_json(text)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DamagedError(path, error.strerror or str(error)) from error
     except ValidationError as error:
         first = error.errors()[0]
-        problem = ": ".join((*map(str, first["loc"]), first["msg"]))
-        raise ValueError(f"{path}: not a record of this version: {problem}; {_MOVED_AWAY}") from error
+        problem = f"not a record of this version: {': '.join((*map(str, first['loc']), first['msg']))}"
+        raise (ValueError(f"{path}: {problem}") if is_whole(text) else DamagedError(path, problem)) from error
+    if record.hashes and record.hashes.get(RECORD) != content_hash(text):
+        raise DamagedError(path, "is not the record that the trial wrote")
+    return record
 
 
 def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
     """Write the learning curve as Parquet."""
-    write_table(folder / "curve.parquet", curve_table(curve))
+    write_table(folder / CURVE, curve_table(curve))
 
 
 def curve_table(curve: Iterable[Evaluation]) -> pa.Table:
@@ -244,7 +258,7 @@ def curve_table(curve: Iterable[Evaluation]) -> pa.Table:
 
 
 def read_curve(folder: Path) -> list[Evaluation]:
-    """The learning curve of a trial's folder; empty where none was written. ValueError names one that is damaged."""
+    """The learning curve of a trial's folder; empty where none was written. DamagedError names a damaged one."""
     return evaluations(read_curve_table(folder))
 
 
@@ -256,21 +270,13 @@ def evaluations(table: pa.Table) -> list[Evaluation]:
 
 def read_curve_table(folder: Path) -> pa.Table:
     """As `read_curve`, by column: nothing is made for each evaluation."""
-    path = folder / "curve.parquet"
+    path = folder / CURVE
     if not path.exists():
         return pa.Table.from_batches([], CURVE_SCHEMA)  # Arrow imports pandas to make an empty array
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read(use_threads=False)
-        if "terms" not in table.column_names:  # written before heads had terms of their own
-            table = table.append_column(_TERMS, pa.array([[]] * len(table), _TERMS.type))
-        table = table.select(CURVE_SCHEMA.names)
-        for field, column in zip(CURVE_SCHEMA, table.columns, strict=True):
-            if column.type != field.type or column.null_count:
-                raise ValueError(f"{field.name} is {column.type} with {column.null_count} nulls, not {field.type}")
-    except (ValueError, KeyError) as error:  # no Parquet, other columns
-        raise ValueError(f"{path}: not a curve of this version: {error}; {_MOVED_AWAY}") from error
-    return table
+        return read_table(path, CURVE_SCHEMA, later="terms")  # heads had no terms of their own at first
+    except (ValueError, KeyError, OSError) as error:  # no Parquet, other columns, pages that end too soon
+        raise DamagedError(path, f"not a curve of this version: {' '.join(str(error).split())}") from error
 
 
 def token_nats_path(folder: Path, stage: str, split: Split) -> Path:
@@ -285,7 +291,7 @@ def weights_path(folder: Path, stage: str) -> Path:
 
 def codebook_path(folder: Path) -> Path:
     """Where a trial with an ECOC head keeps its codebook."""
-    return folder / "codebook.npz"
+    return folder / CODEBOOK
 
 
 def stage_files(folder: Path, result: StageResult) -> list[Path]:
@@ -293,13 +299,6 @@ def stage_files(folder: Path, result: StageResult) -> list[Path]:
     splits: tuple[Split, ...] = ("valid", "test") if result.test is not None else ("valid",)
     weights = [] if result.name == "cache" else [weights_path(folder, result.name)]
     return weights + [token_nats_path(folder, result.name, split) for split in splits]
-
-
-def copy_stage(source: Path, folder: Path, result: StageResult) -> None:
-    """Copy what a finished stage left in one trial's folder to another's."""
-    for path in stage_files(source, result):
-        with atomic(folder / path.relative_to(source)) as temporary:
-            shutil.copyfile(path, temporary)
 
 
 _ARROW = {
@@ -310,4 +309,3 @@ _ARROW = {
     "dict[str, float]": pa.map_(pa.string(), pa.float64()),
 }
 CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
-_TERMS = CURVE_SCHEMA.field("terms")

@@ -10,6 +10,7 @@ from lm.cache import score_with_cache
 from lm.data import load
 from lm.data.batches import columns
 from lm.evaluate import token_nats
+from lm.hashes import NEEDED_BY_A_MODEL, check_hashes
 from lm.record import Record, Score
 from lm.spec import Cache
 from lm.train import choose_device, load_model, words_for
@@ -21,7 +22,7 @@ def rescore(
     """Scores by name: `valid` and `test` as the spec scores them; with a cache also the one-column passes.
 
     The cache's values, where it lists several, are chosen on validation and named in the score's key. Raises
-    ValueError if the corpus or the codebook at hand is not the record's.
+    ValueError if the corpus or the codebook at hand is not the record's, DamagedError if the weights are not.
     """
     folder = Path(folder)
     torch.set_num_threads(threads)
@@ -29,6 +30,7 @@ def rescore(
     corpus = load(record.spec.corpus)
     if corpus.fingerprint != record.corpus.fingerprint:
         raise ValueError(f"corpus {corpus.name} is {corpus.fingerprint}, the record's is {record.corpus.fingerprint}")
+    check_hashes(folder, record.hashes, NEEDED_BY_A_MODEL)
     words = words_for(record.spec, corpus, folder)
     if words.codebook is not None and words.codebook.fingerprint != record.codebook:
         raise ValueError(f"{folder}: its weights need codebook {record.codebook}, not {words.codebook.fingerprint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import torch
 
 from lm.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint
 from lm.data import EncodedCorpus
+from lm.files import atomic
+from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
 from lm.record import (
     Evaluation,
     StageResult,
-    copy_stage,
     read_curve,
     read_record,
     stage_files,
@@ -85,10 +87,16 @@ def resume(trial: TrialState) -> Stage | None:
 def take_over(trial: TrialState, source: Path) -> None:
     """Adopt the stages that another settled trial shares with this one, its divergence in a shared stage included.
 
-    Their files are copied, so that this folder is whole without the other.
+    Their files are copied, so that this folder is whole without the other. Nothing is taken from one that is damaged.
     """
-    record = read_record(source)
-    if record is None or record.numerics_version != NUMERICS_VERSION:
+    try:
+        record = read_record(source)
+        if record is None or record.numerics_version != NUMERICS_VERSION:
+            return
+        check_hashes(source, record.hashes, READ_BY_REPORTS + NEEDED_BY_A_MODEL)
+        curve = read_curve(source)
+    except ValueError as error:
+        _log.warning("%s; %s trains all its stages itself", error, trial.out)
         return
     theirs = stage_keys(record.spec, record.corpus.fingerprint)
     shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
@@ -110,7 +118,7 @@ def take_over(trial: TrialState, source: Path) -> None:
     for result in shared:
         copy_stage(source, trial.out, result)
     trial.done = shared
-    trial.curve = [point for point in read_curve(source) if point.stage in names]
+    trial.curve = [point for point in curve if point.stage in names]
     if trial.curve:
         write_curve(trial.out, trial.curve)
     if divergence is not None:
@@ -118,3 +126,10 @@ def take_over(trial: TrialState, source: Path) -> None:
     if trained:
         trial.model.load_weights(load_weights(weights_path(source, trained[-1].name), trial.device))
         trial.model.head.use_fitted(trained[-1].fitted)
+
+
+def copy_stage(source: Path, folder: Path, result: StageResult) -> None:
+    """Copy what a finished stage left in one trial's folder to another's."""
+    for path in stage_files(source, result):
+        with atomic(folder / path.relative_to(source)) as temporary:
+            shutil.copyfile(path, temporary)

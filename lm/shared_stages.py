@@ -8,17 +8,18 @@ A trial holds the lock of its own folder first, then that of one stage at most: 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import atomic, sha256, write_text
-from lm.record import Evaluation, StageResult, read_curve, stage_files, write_curve
+from lm.files import atomic, read_regular, sha256, write_text
+from lm.record import Evaluation, StageResult, curve_table, read_curve, stage_files, write_curve
 from lm.resume import TrialState
 from lm.scoring import load_chosen
 from lm.spec import NUMERICS_VERSION, Part
@@ -28,13 +29,17 @@ _log = logging.getLogger(__name__)
 
 
 class SharedStage(Part):
-    """A finished stage as its trial left it: the trial's folder, seen from `.stages`, and each file's SHA-256."""
+    """A finished stage as its trial left it: the trial's folder, seen from `.stages`, and each file's SHA-256.
+
+    `curve` is that of the stage's own epochs, since the file grows with the trial's later stages.
+    """
 
     folder: str
     codebook: str | None
     numerics_version: int
     files: dict[str, str]
     result: StageResult
+    curve: str | None = None
 
 
 @contextmanager
@@ -76,7 +81,7 @@ def adopt(trial: TrialState, name: str) -> bool:
     source = trial.shared_stages / found.folder
     result = found.result if trial.test else found.result.without_test()
     try:
-        points = _points(source, result)
+        points = _points(source, found)
         for path in stage_files(source, result):
             _copy(path, trial.out / path.relative_to(source), found.files[str(path.relative_to(source))])
     except (OSError, ValueError, KeyError) as error:
@@ -101,8 +106,13 @@ def publish(trial: TrialState) -> None:
         numerics_version=NUMERICS_VERSION,
         files={str(path.relative_to(trial.out)): sha256(path) for path in stage_files(trial.out, result)},
         result=result,
+        curve=_curve_hash(point for point in trial.curve if point.stage == result.name),
     )
-    write_text(trial.shared_stages / f"{result.key}.json", shared.model_dump_json(indent=1) + "\n")
+    note = trial.shared_stages / f"{result.key}.json"
+    try:
+        write_text(note, shared.model_dump_json(indent=1) + "\n")
+    except OSError as error:  # the trial has its stage; others train it themselves
+        _log.warning("%s: stage %s is not shared: %s", trial.out, result.name, error)
 
 
 def _read(trial: TrialState, name: str) -> SharedStage | None:
@@ -110,21 +120,27 @@ def _read(trial: TrialState, name: str) -> SharedStage | None:
         return None
     path = trial.shared_stages / f"{trial.keys[name]}.json"
     try:
-        found = SharedStage.model_validate_json(path.read_bytes())
+        found = SharedStage.model_validate_json(read_regular(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         _log.warning("%s: not of this version: %s", path, str(error).splitlines()[0])
         return None
     same = found.codebook == trial.codebook and found.numerics_version == NUMERICS_VERSION
     return found if same and found.result.key == trial.keys[name] else None
 
 
-def _points(source: Path, result: StageResult) -> list[Evaluation]:
-    points = [point for point in read_curve(source) if point.stage == result.name]
-    if len(points) != result.epochs:
-        raise ValueError(f"{len(points)} of its {result.epochs} epochs are in the curve")
+def _points(source: Path, found: SharedStage) -> list[Evaluation]:
+    points = [point for point in read_curve(source) if point.stage == found.result.name]
+    if len(points) != found.result.epochs:
+        raise ValueError(f"{len(points)} of its {found.result.epochs} epochs are in the curve")
+    if found.curve is not None and _curve_hash(points) != found.curve:
+        raise ValueError("its epochs in the curve are not what they were")
     return points
+
+
+def _curve_hash(points: Iterable[Evaluation]) -> str:
+    return hashlib.sha256(repr(curve_table(points).to_pylist()).encode()).hexdigest()  # as they are read again
 
 
 def _copy(source: Path, target: Path, expected: str) -> None:

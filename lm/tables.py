@@ -7,10 +7,28 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lm.files import atomic
+from lm.files import atomic, check_regular
 
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write an Arrow table as Parquet atomically."""
     with atomic(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
+
+
+def read_table(path: Path, schema: pa.Schema, *, later: str) -> pa.Table:
+    """A table of exactly these columns; `later` names one of maps that a file of an earlier version may not have.
+
+    OSError if it is no regular file or ends too soon, ValueError or KeyError if it has other columns, or nulls.
+    """
+    check_regular(path)
+    with pq.ParquetFile(path) as file:
+        table = file.read(use_threads=False)
+    if later not in table.column_names:
+        field = schema.field(later)
+        table = table.append_column(field, pa.array([[]] * len(table), field.type))
+    table = table.select(schema.names)
+    for field, column in zip(schema, table.columns, strict=True):
+        if column.type != field.type or column.null_count:
+            raise ValueError(f"{field.name} is {column.type} with {column.null_count} nulls, not {field.type}")
+    return table

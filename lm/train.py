@@ -17,6 +17,7 @@ from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
 from lm.data.batches import columns
 from lm.epochs import run_stage
 from lm.files import atomic, remove_temporaries
+from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
 from lm.record import Divergence, Evaluation, Record, codebook_path, read_record, weights_path, write_curve
@@ -51,7 +52,8 @@ def train(
     an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
 
     Raises lm.data.CorpusError if the corpus is missing or not what its name says, ValueError if the head does not fit
-    its vocabulary, `out` holds another trial or a text is too short for its columns, OSError if the disk is full.
+    its vocabulary, `out` holds another trial or a text is too short for its columns, DamagedError, a ValueError, if a
+    file in `out` is not what the trial wrote there, OSError if the disk is full.
     """
     out = Path(out)
     resume_from = None if resume_from is None else Path(resume_from)
@@ -73,9 +75,10 @@ def train(
             remove_checkpoints(out)  # left where it was killed between its record and their removal
             if settled.tested or not test:
                 return
+            check_hashes(out, settled.hashes, READ_BY_REPORTS + NEEDED_BY_A_MODEL)
         corpus = load(spec.corpus)
         words = words_for(spec, corpus, out, resume_from)
-        if words.codebook is not None:
+        if words.codebook is not None and settled is None:
             save_codebook(codebook_path(out), words.codebook)
         model = build_model(spec, words, chosen)
         keys = stage_keys(spec, corpus.fingerprint)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm.record import Record, read_record
+from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
 from orchestrator.facts import Facts
@@ -16,7 +17,7 @@ from orchestrator.hold import HeldError, holding, holding_searches, trial_is_hel
 from orchestrator.machine import CannotStartError, default_scale, in_a_line
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
-from orchestrator.records import Records
+from orchestrator.records import Records, damage_in_a_line, read_own
 from orchestrator.rounds import BEST_FOUND, Searched, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
@@ -24,6 +25,8 @@ from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
 from orchestrator.wording import counted
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,20 @@ def run_sweep(
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
-    """The record of every settled trial in a folder of trials, by key; ValueError names one that cannot be read."""
-    folders = sorted(found.parent for found in Path(path).glob("*/record.json"))
-    found = {folder.name: read_record(folder) for folder in folders}
-    return {key: record for key, record in found.items() if record is not None}
+    """The record of every settled trial in a folder of trials, by key.
+
+    One that is damaged, or that another version wrote, is left out, and a warning of the log names it.
+    """
+    found = {}
+    for folder in sorted(place.parent for place in Path(path).glob("*/record.json")):
+        try:
+            record = read_own(folder)
+        except ValueError as error:
+            _log.warning("%s", damage_in_a_line(error))
+            continue
+        if record is not None:
+            found[folder.name] = record
+    return found
 
 
 def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:

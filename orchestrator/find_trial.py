@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lm.record import Record, read_record
+from lm.record import Record
 from orchestrator.nearest import nearest
+from orchestrator.records import read_own
 
 _KEY = re.compile(r"[0-9a-f]{1,16}")
 
@@ -27,9 +28,9 @@ def find_key(runs: Path, prefix: str) -> str:
 
 
 def record_of(runs: Path, prefix: str) -> Record:
-    """The record of the trial that begins so; ValueError also where it has none yet."""
+    """The record of the trial that begins so; ValueError also where it has none yet, or a damaged one."""
     key = find_key(runs, prefix)
-    record = read_record(runs / key)
+    record = read_own(runs / key)
     if record is None:
         raise ValueError(f"{runs / key}: no record.json: the trial has not settled yet")
     return record

@@ -11,6 +11,7 @@ import dataclasses
 import fcntl
 import getpass
 import json
+import logging
 import os
 import shlex
 import socket
@@ -22,11 +23,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter
 
-from lm.files import write_text
-from orchestrator.machine import CannotStartError
+from lm.files import read_regular, write_text
+from orchestrator.machine import CannotStartError, in_a_line
 
 _FOLDER = ".sweeps"
+_log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0  # far longer than a look of `is_held` takes
 
 
@@ -54,16 +57,18 @@ class Holder:
 
 @contextmanager
 def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
-    """Hold a sweep within the block; HeldError says who holds it already."""
+    """Hold a sweep within the block; HeldError says who holds it already, CannotStartError why nobody can."""
     path = lock_path(runs, sweep, scale)
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=_PATIENCE_SECONDS)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
-    except Timeout:
+    except Timeout:  # which is an OSError
         holder = read_holder(runs, sweep, scale)
         who = "another command" if holder is None else holder.in_words()
         raise HeldError(f"{sweep} at scale {scale} is run by {who}; `python -m orchestrator status` shows it") from None
+    except OSError as error:
+        raise CannotStartError(in_a_line(error)) from error
     try:
         holder = Holder(
             sweep=sweep,
@@ -128,8 +133,8 @@ def is_held(lock: Path) -> bool:
     waiting.
     """
     try:
-        descriptor = os.open(lock, os.O_RDONLY)
-    except FileNotFoundError:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # not to wait where somebody put a pipe
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -146,13 +151,16 @@ def trial_is_held(folder: Path) -> bool:
 
 
 def _write(lock: Path, holder: Holder) -> None:
-    write_text(lock.with_suffix(".json"), json.dumps(dataclasses.asdict(holder), indent=1) + "\n")
+    try:
+        write_text(lock.with_suffix(".json"), json.dumps(dataclasses.asdict(holder), indent=1) + "\n")
+    except OSError as error:  # a note for people: without it the lock still holds
+        _log.warning("status cannot tell who runs this sweep: %s", in_a_line(error))
 
 
 def _read(lock: Path) -> Holder | None:
     try:
-        return Holder(**json.loads(lock.with_suffix(".json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # a note for people: without it the lock still holds
+        return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
+    except (OSError, ValueError):  # a note for people: without it the lock still holds
         return None
 
 

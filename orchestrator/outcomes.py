@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
+from lm.kept import say_once
 from lm.record import Record, StageResult, opened
 from orchestrator.records import Records
 from orchestrator.token_losses import TokenLosses, TokenLossReader
@@ -61,15 +63,25 @@ def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Ou
     if record is not None and record.status == "complete":
         score = opened(record.stages[-1].test)
         text = f"{record.corpus.fingerprint} in {score.columns} columns after {trial.spec.corpus}"
-        return Outcome(trial, "complete", None, record, curve, reader.read(records.test_losses(trial), text))
+        return Outcome(trial, "complete", None, record, curve, _losses(records.test_losses(trial), text, reader))
     if record is not None:
         return Outcome(trial, record.status, _why(record), record, curve)
     if curve:
         epoch, stage = (curve[name][-1].as_py() for name in ("epoch", "stage"))
         return Outcome(trial, "unfinished", f"stands after epoch {epoch}, stage {stage}", None, curve)
+    if records.is_damaged(trial.reads_from or trial.key):
+        return Outcome(trial, "missing", "damaged, to be trained again", None, curve)
     old = records.of_other_numerics(trial)
     why = "no epoch finished yet" if old is None else f"only of numerics version {old.numerics_version} ({old.key})"
     return Outcome(trial, "missing", why, None, curve)
+
+
+def _losses(path: Path, text: str, reader: TokenLossReader) -> TokenLosses | None:
+    try:
+        return reader.read(path, text)
+    except ValueError as error:  # of a record without hashes: what else it says is believed as it was before
+        say_once(f"{error}; the report goes without these")
+        return None
 
 
 def _why(record: Record) -> str:

@@ -18,7 +18,7 @@ from orchestrator.values import value_in_words
 NAMED_PARAMETER_CHANGE = 0.01
 """A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
 
-State = Literal["done", "diverged", "failed", "to resume", "new", "read"]
+State = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
 
 
 def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
@@ -76,13 +76,16 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
 def state_of(trial: Trial, records: Records) -> State:
     """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
 
-    Trained and not yet scored on test it is under way. ValueError where its record cannot be read.
+    Trained and not yet scored on test it is under way; damaged, it is trained again. ValueError where another version
+    wrote its record.
     """
     record = records.find(trial)
     if record is not None and (record.status == "failed" or is_settled(trial, record)):
         return "done" if record.status == "complete" else record.status
     if trial.reads_from is not None:
         return "read"
+    if record is None and records.is_damaged(trial.key):
+        return "damaged"
     return "to resume" if record or (records.folder(trial.key) / "checkpoints").exists() else "new"
 
 

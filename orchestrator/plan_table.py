@@ -115,10 +115,10 @@ def _summary(sweep: ScaledSweep, trials: list[Trial], states: Counter[str]) -> s
     shared = sum(trial.starts_from is not None for trial in trials)
     parts = [
         f"{counted(len(trials), 'trial')} ({_product(sweep, trials)})",
-        f"{states['new'] + states['to resume'] + states['failed']} to train",
+        f"{sum(states[state] for state in ('new', 'to resume', 'failed', 'damaged'))} to train",
         f"{sum(trial.reads_from is not None for trial in trials)} read from another trial",
         f"{shared} going on from another's stages",
         f"{states['done']} done",
     ]
-    parts += [f"{states[state]} {state}" for state in ("to resume", "diverged", "failed") if states[state]]
+    parts += [f"{states[state]} {state}" for state in ("to resume", "diverged", "failed", "damaged") if states[state]]
     return "; ".join(parts)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
-from lm.record import Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
+from lm.files import DamagedError
+from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
+from lm.kept import say_once
+from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
 from orchestrator.trial import Trial
 
-_log = logging.getLogger(__name__)
+_KEY = re.compile(r"[0-9a-f]{16}")
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:
@@ -21,27 +24,86 @@ def is_settled(trial: Trial, record: Record | None) -> bool:
     return record is not None and record.status != "failed" and (record.tested or not trial.opens_test)
 
 
+def read_own(folder: Path) -> Record | None:
+    """The record of the trial that the folder is named after, None where it has none yet.
+
+    DamagedError names what is no record, was changed since, or is another trial's; a folder that is not named by a key
+    may hold any.
+    """
+    record = read_record(folder)
+    if record is not None and _KEY.fullmatch(folder.name) and record.key != folder.name:
+        raise DamagedError(folder / RECORD, f"is the record of trial {record.key}")
+    return record
+
+
+def check_trial(folder: Path, *, weights: bool = False) -> Record | None:
+    """The record of a trial, None where it has none yet; DamagedError where a file that reports read is not its own.
+
+    With `weights` also where they, or the codebook, are not. Of an unfinished or failed trial, which goes on
+    from its curve, that has to be one.
+    """
+    record = read_own(folder)
+    hashes = {} if record is None else record.hashes
+    check_hashes(folder, hashes, READ_BY_REPORTS + (NEEDED_BY_A_MODEL if weights else ()))
+    if record is None or record.status == "failed":
+        read_curve_table(folder)
+    return record
+
+
+def damage_in_a_line(error: ValueError) -> str:
+    """Which file is not believed, and what becomes of its trial."""
+    if isinstance(error, DamagedError):
+        return f"{error.path}: {error.problem}; a sweep that needs this trial sets it aside and trains it again"
+    return str(error)
+
+
+def _state(folder: Path) -> list[tuple[str, tuple[int, ...] | None]]:
+    """What changes when a file that reports read is changed, or another takes its place."""
+    paths = [folder, folder / RECORD, folder / CURVE, *sorted((folder / TOKENS).glob("*"))]
+    return [(path.name, _stat(path)) for path in paths]
+
+
+def _stat(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
-    Records are read anew at every look-up by key, since trials settle while a sweep runs; the index of
-    inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other trials:
-    all that has no folder of its own is to be trained anew.
+    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed. The index
+    of inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other
+    trials: all that has no folder of its own is to be trained anew. A damaged trial is not done, and is named.
     """
 
     def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
         self.root = Path(root)
         self._own_only = own_only
+        self._seen: dict[str, tuple[object, tuple[Record | None, bool]]] = {}
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
         return self.root / key
 
+    def read(self, key: str) -> Record | None:
+        """The record in this trial's folder, None where it has none yet or is damaged."""
+        return self._look(key)[0]
+
+    def is_damaged(self, key: str) -> bool:
+        """Whether a file in this trial's folder, if it has one, is not what the trial wrote there."""
+        return self._look(key)[1]
+
     def find(self, trial: Trial) -> Record | None:
         """The record of a settled trial; its own, or cut out of the one that holds its stages."""
-        holder = self._holder(trial)
-        record = None if holder is None else read_record(self.folder(holder))
-        return record if record is None or record.key == trial.key else record.through(trial.key)
+        _, record = self._held(trial)
+        try:
+            return record if record is None or record.key == trial.key else record.through(trial.key)
+        except KeyError as error:  # of a record without hashes that was changed by hand
+            say_once(f"{self.root}: {error.args[0]}")
+            return None
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
@@ -49,13 +111,22 @@ class Records:
 
     def curve_table(self, trial: Trial) -> pa.Table:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`)."""
-        table = read_curve_table(self.folder(self._holder(trial) or trial.reads_from or trial.key))
+        holder, record = self._held(trial)
+        key = holder or trial.reads_from or trial.key
+        nothing = pa.Table.from_batches([], CURVE_SCHEMA)
+        if record is None and self.is_damaged(key):
+            return nothing
+        try:
+            table = read_curve_table(self.folder(key))
+        except DamagedError as error:  # of a record without hashes, or damaged since it was checked
+            say_once(f"{error.path}: {error.problem}")
+            return nothing
         stages = trial.spec.stages()
         return table.slice(0, sum(stage in stages for stage in table["stage"].to_pylist()))  # its own come first
 
     def test_losses(self, trial: Trial) -> Path:
         """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""
-        folder = self.folder(self._holder(trial) or trial.key)
+        folder = self.folder(self._held(trial)[0] or trial.key)
         return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
 
     def source(self, trial: Trial) -> Path | None:
@@ -64,17 +135,37 @@ class Records:
             return None
         own = self.folder(trial.starts_from)
         holder = self._inner_stages.get(trial.starts_from)
-        return own if holder is None or (own / "record.json").exists() else self.folder(holder)
+        return own if holder is None or self.read(trial.starts_from) is not None else self.folder(holder)
 
     def of_other_numerics(self, trial: Trial) -> Record | None:
         """A record of this very spec that another version of the numerics made, and that no longer counts."""
         return self._other_numerics.get(trial.spec)
 
-    def _holder(self, trial: Trial) -> str | None:
+    def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
+        """The key of the folder that holds the trial's stages, and the record there; none where its own is damaged."""
+        damaged = False
         for key in (trial.key, trial.reads_from):
-            if key is not None and (self.folder(key) / "record.json").exists():
-                return key
-        return self._inner_stages.get(trial.key)
+            record, harmed = (None, False) if key is None else self._look(key)
+            if key is not None and record is not None:
+                return key, record
+            damaged = damaged or harmed
+        holder = None if damaged else self._inner_stages.get(trial.key)
+        record = None if holder is None else self.read(holder)
+        return (None, None) if holder is None or record is None else (holder, record)
+
+    def _look(self, key: str) -> tuple[Record | None, bool]:
+        """The record in a trial's folder, and whether a file there is damaged, which is said."""
+        folder = self.folder(key)
+        state = _state(folder)
+        if (seen := self._seen.get(key)) is not None and seen[0] == state:
+            return seen[1]
+        try:
+            found = check_trial(folder), False
+        except DamagedError as error:
+            say_once(damage_in_a_line(error))
+            found = None, True
+        self._seen[key] = state, found
+        return found
 
     @cached_property
     def _other_numerics(self) -> dict[TrainSpec, Record]:
@@ -92,9 +183,9 @@ class Records:
     def _readable(self) -> Iterator[Record]:
         for path in sorted(self.root.glob("*/record.json")):
             try:
-                record = read_record(path.parent)
+                record = read_own(path.parent)
             except ValueError as error:
-                _log.warning("%s", error)  # nobody has asked for this very trial
+                say_once(damage_in_a_line(error))  # nobody has asked for this very trial
                 continue
             if record is not None:
                 yield record

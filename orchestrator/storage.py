@@ -24,7 +24,7 @@ from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
 from lm.files import atomic
-from lm.record import read_record
+from orchestrator.disk import set_aside_damaged
 from orchestrator.machine import CannotStartError
 from orchestrator.records import Records
 from orchestrator.trial import Trial
@@ -130,7 +130,8 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
         there = storage.keys()
         while new := {key for trial in planned() for key in (trial.key, trial.starts_from) if key} - done:
             for key in sorted(new):
-                record = read_record(records.folder(key))
+                set_aside_damaged(records.folder(key))
+                record = records.read(key)
                 if key in there and (record is None or record.status == "failed" or not record.tested):
                     storage.pull(key, records.root, checkpoints=False, weights=False)
                 elif key not in there and records.folder(key).exists():

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lm.files import write_text
+from orchestrator.disk import set_aside
 
 _LOOKS = 20  # a limit may be overrun by one part in so many
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
@@ -60,7 +61,9 @@ def forget_stalls(runs: Path) -> None:
     """
     for path in runs.glob("*/stalled.txt"):
         with suppress(FileNotFoundError):  # its trial has just ended
-            if path.stat().st_size:
+            if not path.is_file():  # nothing that a stall left
+                set_aside(path, runs)
+            elif path.stat().st_size:
                 path.unlink()
 
 

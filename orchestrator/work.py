@@ -13,8 +13,10 @@ from pathlib import Path
 
 from lm.checkout import commit
 from lm.data import load
+from lm.files import DamagedError
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION
+from orchestrator.disk import set_aside_damaged
 from orchestrator.records import Records
 from orchestrator.redact import redacted
 from orchestrator.storage import Storage, borrowed
@@ -83,17 +85,22 @@ def fetch(trial: Trial, grant: Grant) -> None:
 
 
 def _train_or_fail(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
-    """Train to a record, that of a failure where an exception ended it. What stalled before is not tried again."""
+    """Train to a record, that of a failure where an exception ended it. What stalled before is not tried again.
+
+    Files that are not what the trial wrote are set aside with its folder, and it is trained from its beginning.
+    """
     folder = grant.runs / trial.key
-    if (stall := recorded_stall(folder, grant.stall_seconds)) is not None:
-        write_failure(trial, grant, *stall)
-        return
-    forget_reason(folder)
     try:
-        with stall_limit(folder, grant.stall_seconds):
-            _train(trial, grant, report)
-            if grant.alone:
-                _note(folder, TRAINED_ALONE)
+        set_aside_damaged(folder)
+        if (stall := recorded_stall(folder, grant.stall_seconds)) is not None:
+            write_failure(trial, grant, *stall)
+            return
+        forget_reason(folder)
+        try:
+            _train_within_limit(trial, grant, report)
+        except DamagedError:  # in what is read only where it is needed, as weights are to score them on test
+            set_aside_damaged(folder, weights=True)
+            _train_within_limit(trial, grant, report)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {redacted(error)} ({Path(last.filename).name}:{last.lineno})"
@@ -103,6 +110,14 @@ def _train_or_fail(trial: Trial, grant: Grant, report: Callable[[Evaluation], No
         write_failure(trial, grant, reason, redacted("".join(traceback.format_exception(error))))
     finally:
         _release_gpu(grant)
+
+
+def _train_within_limit(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
+    folder = grant.runs / trial.key
+    with stall_limit(folder, grant.stall_seconds):
+        _train(trial, grant, report)
+        if grant.alone:
+            _note(folder, TRAINED_ALONE)
 
 
 def ran_out_of_memory(error: Exception) -> bool:

@@ -105,6 +105,6 @@ def _written(runs: Path) -> dict[Path, int]:
     for path in (*runs.glob("*/record.json"), *runs.glob("*/curve.parquet")):
         try:
             found[path] = path.stat().st_mtime_ns
-        except FileNotFoundError:
-            continue  # moved away meanwhile
+        except OSError:
+            continue  # moved away meanwhile, or not to be read: the report says so
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from orchestrator.commands.shared import (
     print_json,
     refused,
     sweep_files,
+    wrong,
 )
 
 if TYPE_CHECKING:
@@ -98,23 +100,78 @@ def diff(key: Key, other: Key, runs: WrittenRuns = Path("runs")) -> None:
 @app.command()
 def gc(
     runs: WrittenRuns = Path("runs"),
-    keep_weights: Annotated[bool, typer.Option("--keep-weights", help="leave weights/ where they are")] = False,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="with --sweep: also the weights of its trials, which is asked about first")
+    ] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--sweep", metavar="FILE", help="whose weights go", autocompletion=sweep_files),
+    ] = None,
+    scale: ScaleName = None,
+    keep_best: Annotated[
+        int, typer.Option(min=0, metavar="N", help="with --weights: not those of the N best on validation")
+    ] = 0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="with --weights: do not ask")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go; remove nothing")] = False,
 ) -> None:
-    """Free disk: weights and checkpoints of complete and diverged trials, leftovers, trials that --fresh set aside.
+    """Free disk: checkpoints of complete and diverged trials, unfinished files, trials that were set aside.
 
-    What a report needs stays: records, curves, the loss of every token, codebooks. A trial without weights cannot be
+    What a report needs stays, and so do weights unless --weights names a sweep's: a trial without weights cannot be
     scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep
-    everything; weights stay while a sweep runs.
+    everything.
     """
     from orchestrator.disk import collect
 
+    if weights != (file is not None):
+        wrong("runs gc: --weights and --sweep FILE go together: they remove the weights of that sweep's trials")
+    if not weights and (scale is not None or keep_best):
+        wrong("runs gc: --scale and --keep-best go with --weights")
+    chosen: list[str] = []
+    if file is not None:
+        chosen = _whose_weights(file, scale, runs.resolve(), keep_best)
+        if not dry_run and not yes and not _agreed(chosen, runs.resolve()):
+            typer.echo("nothing was removed")
+            return
     freed = 0
     with refused(ValueError, OSError):
-        for gone in collect(runs.resolve(), keep_weights=keep_weights, dry=dry_run):
+        for gone in collect(runs.resolve(), weights=chosen, dry=dry_run):
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")
     typer.echo(f"{freed:,} bytes {'would be freed' if dry_run else 'freed'}")
+
+
+def _whose_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> list[str]:
+    """The keys of a sweep's complete and diverged trials that have weights, without the best."""
+    from orchestrator.disk import has_weights
+    from orchestrator.hold import sweep_runs
+    from orchestrator.records import Records
+
+    variants, records = _variants(file, scale, runs, silent=False), Records(runs)
+    if sweep_runs(runs):
+        wrong(f"runs gc: a sweep runs with {runs}, and may start a trial from these weights")
+    with refused(ValueError, OSError):
+        found = [record for key in variants if (record := records.read(key)) is not None and record.status != "failed"]
+    complete = [record for record in found if record.status == "complete"]
+    best = sorted(complete, key=lambda record: record.stages[-1].valid.nats_per_token)[:keep_best]
+    kept = {record.key for record in best}
+    return [record.key for record in found if record.key not in kept and has_weights(runs / record.key)]
+
+
+def _agreed(keys: list[str], runs: Path) -> bool:
+    """Whether the person at the terminal wants these weights removed; exit code 2 where nobody can be asked."""
+    from orchestrator.disk import size_of
+    from orchestrator.wording import counted
+
+    if not keys:
+        return True
+    if not _is_terminal():
+        wrong("runs gc: --weights asks first, and there is no terminal to ask on; say --yes")
+    size = sum(size_of(runs / key / "weights") for key in keys) / 2**20
+    return typer.confirm(f"Remove the weights of {counted(len(keys), 'trial')}, {size:,.1f} MiB?")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dict[str, str]:

@@ -31,7 +31,8 @@ def status(
     """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""
     root = runs.resolve()
     if file is None:
-        _all_sweeps(root, as_json)
+        with refused(OSError):
+            _all_sweeps(root, as_json)
         return
     from orchestrator.plan_table import print_status
     from orchestrator.records import Records

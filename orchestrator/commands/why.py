@@ -34,11 +34,17 @@ def why(
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
     """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
-    from lm.record import read_curve, read_record
+    from lm.files import DamagedError, read_regular
+    from lm.record import read_curve
+    from orchestrator.records import check_trial, damage_in_a_line
 
     with refused(ValueError, OSError):
         key = _key(file, variant, seed, scale, runs)
-        record, curve = read_record(runs / key), read_curve(runs / key)
+        try:
+            record, curve = check_trial(runs / key), read_curve(runs / key)
+        except DamagedError as error:
+            typer.echo(f"{key} is damaged: {damage_in_a_line(error)}")
+            return
     if record is None:
         typer.echo(f"{key} has no record: it was stopped or still runs")
     elif record.status == "complete":
@@ -48,9 +54,9 @@ def why(
         if record.divergence is not None:
             typer.echo(f"divergence: {record.divergence.model_dump_json()}")
     try:
-        text = (runs / key / "failure.txt").read_text(encoding="utf-8", errors="replace")
+        text = read_regular(runs / key / "failure.txt").decode(errors="replace")
         typer.echo("\n".join(text.rstrip().splitlines()[-lines:]))
-    except FileNotFoundError:
+    except OSError:
         if record is not None and record.status == "failed":
             typer.echo("no traceback was kept (failure.txt)")
     for point in curve[-lines:]:
@@ -71,12 +77,14 @@ def reproduce(
     """
     from lm.record import read_curve
     from orchestrator.find_trial import record_of
+    from orchestrator.records import check_trial
     from orchestrator.reproduce import circumstances, obstacles
     from orchestrator.reproduce import reproduce as reproduce_trial
     from orchestrator.wording import counted
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)
+        check_trial(runs / record.key)
         curve = read_curve(runs / record.key)
         if (obstacle := next(obstacles(record, curve), None)) is not None:
             wrong(obstacle)

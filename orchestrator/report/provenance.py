@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from lm.record import read_record
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.records import Records
 from orchestrator.report.search_tables import search_row
@@ -58,7 +57,7 @@ def _of_searches(searches: Sequence[Searched], runs: Records) -> list[tuple[str,
         return []
     rows = [search_row(searched.task, searched.found, searched.best) for searched in searches]
     keys = {found.key for searched in searches for found in searched.found if found.key is not None}
-    settled = [record for key in sorted(keys) if (record := read_record(runs.folder(key))) is not None]
+    settled = [record for key in sorted(keys) if (record := runs.read(key)) is not None]
     time = f"{duration(sum(row.seconds for row in rows))} for {counted(sum(row.trials for row in rows), 'trial')}"
     return [
         ("Search time", f"{time}, beside the trial time"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from tiny import tiny_spec
 
+from lm.files import DamagedError
+from lm.hashes import content_hash
 from lm.record import (
     CorpusFacts,
     Divergence,
@@ -20,7 +24,6 @@ from lm.record import (
     Record,
     Score,
     StageResult,
-    copy_stage,
     read_curve,
     read_record,
     token_nats_path,
@@ -28,6 +31,7 @@ from lm.record import (
     write_curve,
     write_record,
 )
+from lm.resume import copy_stage
 from lm.spec import TrainSpec, stage_keys, trial_key
 
 SPEC = tiny_spec(
@@ -101,7 +105,9 @@ def test_a_record_comes_back_whole(tmp_path: Path) -> None:
     divergence = Divergence(stage="train", epoch=1, step=3, learning_rate=1e9, gradient_norm=None)
     for written in (record(), record(done=0, status="diverged", reason="not finite", divergence=divergence)):
         write_record(tmp_path, written)
-        assert read_record(tmp_path) == written
+        read = read_record(tmp_path)
+        assert read is not None and set(read.hashes) == {"record.json"}
+        assert read.model_copy(update={"hashes": {}}) == written
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
@@ -126,6 +132,72 @@ def test_what_is_no_record_is_named(tmp_path: Path, text: bytes) -> None:
         ValueError, match=r"record\.json: not a record of this version: .*; once its folder is moved away"
     ):
         read_record(tmp_path)
+
+
+def test_a_record_that_was_changed_is_named_and_one_without_hashes_is_believed(tmp_path: Path) -> None:
+    write_record(tmp_path, record(seconds=3.0))
+    path = tmp_path / "record.json"
+    text = path.read_text()
+    path.write_text(json.dumps(json.loads(text)))  # laid out otherwise, the same record
+    assert read_record(tmp_path) is not None
+    path.write_text(text.replace('"seconds":3.0', '"seconds":1.5').replace('"seconds": 3.0', '"seconds": 1.5'))
+    with pytest.raises(DamagedError, match=r"record\.json: is not the record that the trial wrote; once its folder"):
+        read_record(tmp_path)
+    old = json.loads(path.read_text())
+    del old["hashes"]
+    path.write_text(json.dumps(old))
+    read = read_record(tmp_path)
+    assert read is not None and read.seconds == 1.5 and read.hashes == {}
+
+
+def test_a_whole_record_of_another_version_is_no_damage(tmp_path: Path) -> None:
+    later = json.loads(record().model_dump_json(exclude={"hashes"})) | {"a field of later": 1}
+    later["hashes"] = {"record.json": content_hash(json.dumps(later))}
+    (tmp_path / "record.json").write_text(json.dumps(later))
+    with pytest.raises(ValueError, match="not a record of this version: a field of later") as raised:
+        read_record(tmp_path)
+    assert not isinstance(raised.value, DamagedError)
+
+
+def _huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10**12)
+
+
+def _itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _brackets(path: Path) -> None:
+    path.write_text("[" * 10**6)
+
+
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (Path.mkdir, "is not a regular file"),
+        (_device, "is not a regular file"),
+        (_huge, "has 1,000,000,000,000 bytes, at most 67,108,864 are read"),
+        (_itself, "Too many levels of symbolic links"),
+        (_brackets, "not a record of this version"),
+    ],
+)
+def test_what_stands_in_the_place_of_a_record_is_named(tmp_path: Path, put: Callable[[Path], None], said: str) -> None:
+    put(tmp_path / "record.json")
+    with pytest.raises(DamagedError, match=rf"record\.json: {said}"):
+        read_record(tmp_path)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, _device])
+def test_what_stands_in_the_place_of_a_curve_is_named(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    put(tmp_path / "curve.parquet")
+    with pytest.raises(DamagedError, match=r"curve\.parquet: not a curve of this version: .*is not a regular file"):
+        read_curve(tmp_path)
 
 
 @pytest.mark.parametrize("table", [None, pa.table({"epoch": [1]})])

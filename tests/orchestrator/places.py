@@ -10,7 +10,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from lm.spec import TrainSpec
+from lm.data import fingerprint_of
+from lm.spec import TrainSpec, trial_key
 from lm.train import train
 from orchestrator.__main__ import app
 from orchestrator.api import load_sweep
@@ -65,6 +66,11 @@ def settle_spec(spec: TrainSpec, out: Path, source: Path | None = None) -> Path:
     return out
 
 
+def folder_of(spec: TrainSpec) -> Path:
+    """Where a sweep looks for the trial of this spec."""
+    return Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
+
+
 def start(spec: TrainSpec, out: Path) -> Iterator[object]:
     """A trial under way, after its first epoch; its folder is held as long as what is returned is."""
     running = train(spec, out=out, device="cpu")
@@ -72,9 +78,9 @@ def start(spec: TrainSpec, out: Path) -> Iterator[object]:
     return running
 
 
-def command(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command in this process."""
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+def command(*arguments: str, answer: str | None = None) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command in this process; `answer` is typed when it asks."""
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"}, input=answer)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
 

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from lm.record import read_record, write_record
 from orchestrator.disk import set_aside
 from orchestrator.hold import holding
 from orchestrator.records import Records
-from tests.orchestrator.places import command, make_place, settle, settle_spec, start, trials
+from tests.lm.trials import settled
+from tests.orchestrator.places import command, folder_of, make_place, settle, settle_spec, start, trials
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def files(folder: Path) -> set[str]:
 def test_list_shows_what_is_on_disk(place: Path) -> None:
     full = trials()["full"]
     settle(full)
-    settle_spec(full.spec.model_copy(update={"seed": 9}), place / "runs" / "0123456789abcdef")
+    other = full.spec.model_copy(update={"seed": 9})
+    settle_spec(other, folder_of(other))
     code, out, _ = command("runs", "list")
     assert code == 0
     assert "corpus, lstm 1x10, softmax, sgd, 2 epochs, fine-tuned, seed 1" in out
@@ -121,10 +122,8 @@ def test_gc_frees_what_no_report_needs(place: Path) -> None:
     (folder / "checkpoints" / "00000001").mkdir(parents=True)
     (folder / "checkpoints" / "00000001" / "state.pt").write_bytes(b"x" * 100)
     (folder / ".curve.parquet.7.tmp").write_bytes(b"x" * 10)
-    (folder / "codebook.npz").write_bytes(b"x")
-    old = set_aside(
-        settle_spec(full.spec.model_copy(update={"seed": 9}), place / "runs" / "0123456789abcdef"), place / "runs"
-    )
+    other = full.spec.model_copy(update={"seed": 9})
+    old = set_aside(settle_spec(other, folder_of(other)), place / "runs")
     everything = files(place / "runs")
 
     code, out, _ = command("runs", "gc", "--dry-run")
@@ -133,32 +132,88 @@ def test_gc_frees_what_no_report_needs(place: Path) -> None:
     assert files(place / "runs") == everything
     promised = out.splitlines()[-1].split()[0]
 
-    command("runs", "gc", "--keep-weights")
-    assert files(folder) == kept | {"codebook.npz"}
+    assert command("runs", "gc")[1].splitlines()[-1] == f"{promised} bytes freed"
+    assert files(folder) == kept
+    assert any(path.startswith("weights/") for path in kept)
     assert not old.exists()
-    with holding(place / "runs", "toy", "paper"):
-        command("runs", "gc")
-        assert files(folder) == kept | {"codebook.npz"}, "a sweep that runs may start from these weights"
-    out = command("runs", "gc")[1]
-    assert {path for path in kept if not path.startswith("weights/")} | {"codebook.npz"} == files(folder)
-    weights = int(out.splitlines()[-1].split()[0].replace(",", ""))
-    assert 0 < weights < int(promised.replace(",", ""))
     assert command("runs", "gc")[1] == "0 bytes freed\n"
+
+
+def has_weights(folder: Path) -> bool:
+    return (folder / "weights").exists()
+
+
+def test_gc_removes_weights_of_the_named_sweep_alone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trials()
+    full, other = (settle(found[name]) for name in ("full", "no weight-dropping"))
+    elsewhere = found["full"].spec.model_copy(update={"seed": 9})
+    beside = settle_spec(elsewhere, folder_of(elsewhere))
+    kept = files(full)
+    best = min((full, other), key=lambda folder: settled(folder).stages[-1].valid.perplexity)
+    line = ("runs", "gc", "--weights", "--sweep", "toy.yaml", "--scale", "paper")
+
+    code, out, err = command(*line)
+    assert (code, err) == (2, "runs gc: --weights asks first, and there is no terminal to ask on; say --yes\n")
+    assert has_weights(full) and has_weights(other)
+    assert " bytes would be freed\n" in command(*line, "--dry-run")[1]
+    monkeypatch.setattr("orchestrator.commands.runs._is_terminal", lambda: True)
+    assert command(*line, answer="n\n")[1].endswith("nothing was removed\n")
+    assert has_weights(full) and has_weights(other)
+    with holding(place / "runs", "toy", "paper"):
+        code, _, err = command(*line, "-y")
+        assert code == 2 and "a sweep runs with" in err, "it may start a trial from these weights"
+    out = command(*line, "--keep-best", "1", answer="y\n")[1]
+    assert "Remove the weights of 1 trial, 0.0 MiB?" in out
+    assert [has_weights(folder) for folder in (full, other)] == [folder == best for folder in (full, other)]
+    assert command(*line, "--yes")[0] == 0
+    assert not has_weights(full) and not has_weights(other) and has_weights(beside)
+    assert {path for path in kept if not path.startswith("weights/")} == files(full)
     assert command("report", "toy.yaml", "--scale", "paper")[0] == 0
+    counts = json.loads(command("plan", "toy.yaml", "--scale", "paper", "--json")[1])["counts"]
+    assert set(counts) == {"done", "new"}, "weights that were removed are no damage"
 
 
-def test_gc_leaves_alone_what_is_unfinished_failed_or_held(place: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [("--weights",), ("--sweep", "toy.yaml"), ("--keep-best", "2"), ("--scale", "paper"), ("--yes", "--weights")],
+    ids=" ".join,
+)
+def test_gc_removes_weights_of_no_sweep_that_is_not_named(place: Path, options: tuple[str, ...]) -> None:
+    folder = settle(trials()["full"])
+    code, out, err = command("runs", "gc", *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert has_weights(folder)
+
+
+def test_gc_leaves_alone_a_trial_in_whose_folder_a_process_trains(place: Path) -> None:
+    """With a record there too, as when its test text is opened: the lock alone says that it is under way."""
+    full = trials()["full"]
+    record = (settle_spec(full.spec, place / "elsewhere") / "record.json").read_bytes()
+    folder = place / "runs" / full.key
+    running = start(full.spec, folder)
+    (folder / "record.json").write_bytes(record)
+    (folder / ".curve.parquet.7.tmp").write_bytes(b"x" * 10)
+    before = files(folder)
+    assert any(path.startswith("checkpoints/") for path in before)
+    for options in ((), ("--dry-run",), ("--weights", "--sweep", "toy.yaml", "--scale", "paper", "--yes")):
+        assert "\n0 bytes" in f"\n{command('runs', 'gc', *options)[1]}"
+        assert files(folder) == before
+    del running
+    assert command("runs", "gc")[1] != "0 bytes freed\n"
+    assert not (folder / "checkpoints").exists() and not (folder / ".curve.parquet.7.tmp").exists()
+
+
+def test_gc_leaves_alone_what_is_unfinished_or_failed(place: Path) -> None:
     full, other = trials()["full"], trials()["no weight-dropping"]
     running = start(full.spec, place / "runs" / full.key)
     failed = settle(other)
     record = read_record(failed)
     assert record is not None
     write_record(failed, record.model_copy(update={"status": "failed", "reason": "no luck"}))
-    held = settle(trials()["no fine-tuning"], place / "runs")
+    (failed / "checkpoints").mkdir()
     before = files(place / "runs")
-    with FileLock(held / ".lock"):
-        assert command("runs", "gc")[1] == "0 bytes freed\n"
-    assert files(place / "runs") == before
+    assert command("runs", "gc")[1] == "0 bytes freed\n"
+    assert files(place / "runs") == before and (failed / "checkpoints").exists()
     del running
 
 
@@ -169,7 +224,7 @@ def test_a_trial_whose_source_lost_its_weights_trains_the_shared_stage_itself(
     assert cached.starts_from == full.key
     by_itself = read_record(settle_spec(cached.spec, place / "elsewhere"))
     settle(full)
-    command("runs", "gc")
+    assert command("runs", "gc", "--weights", "--sweep", "toy.yaml", "--scale", "paper", "--yes")[0] == 0
     record = read_record(settle(cached))
     assert by_itself is not None
     assert record is not None

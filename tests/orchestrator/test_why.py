@@ -8,7 +8,7 @@ import pytest
 from lm.record import Evaluation, read_curve, read_record, write_curve, write_record
 from orchestrator import reproduce as reproducing
 from tests.factories import FULL, make_curve
-from tests.orchestrator.places import command, make_place, settle, settle_spec, start, trials
+from tests.orchestrator.places import command, folder_of, make_place, settle, settle_spec, start, trials
 
 
 @pytest.fixture
@@ -54,8 +54,7 @@ def test_why_of_a_trial_that_runs_or_diverged(place: Path) -> None:
     wild = full.spec.model_copy(
         update={"optimizer": full.spec.optimizer.model_copy(update={"learning_rate": 1e30, "clip": None})}
     )
-    settle_spec(wild, place / "runs" / ("a" * 16))
-    out = command("why", "a" * 16)[1]
+    out = command("why", settle_spec(wild, folder_of(wild)).name)[1]
     assert " diverged: not finite in train, epoch 1, step " in out
     assert "no epoch was finished" in out
     running = start(full.spec, place / "runs" / full.key)
@@ -116,23 +115,26 @@ def test_one_bit_or_one_epoch_otherwise_is_a_failure(place: Path) -> None:
     folder = settle(full)
     curve = read_curve(folder)
     nats = curve[1].valid_nats_per_token
+    record = read_record(folder)
+    assert record is not None
     write_curve(folder, [curve[0], altered(curve[1], valid_nats_per_token=nats * (1 + 2**-52)), curve[2]])
+    write_record(folder, record)
     code, out, _ = command("reproduce", full.key)
     assert code == 1
     assert out.splitlines()[-1].startswith(
         f"FAIL (bit for bit): epoch 2, train: valid_nats_per_token is {nats!r}, was "
     )
     write_curve(folder, [altered(curve[0], seconds=1e9, tokens_per_second=1.0), *curve[1:]])
+    write_record(folder, record)
     assert command("reproduce", full.key)[0] == 0, "times are no numbers of the trial's"
     write_curve(folder, curve[:2])
+    write_record(folder, record)
     code, out, _ = command("reproduce", full.key)
     assert (code, out.splitlines()[-1]) == (
         1,
         "FAIL (bit for bit): the record ends after epoch 2, the repetition goes on",
     )
     write_curve(folder, curve)
-    record = read_record(folder)
-    assert record is not None
     last = record.stages[-1]
     score = last.test.model_copy(update={"nats_per_token": last.test.nats_per_token + 1e-9})
     change_record(folder, stages=(*record.stages[:-1], last.model_copy(update={"test": score})))

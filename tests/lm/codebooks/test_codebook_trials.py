@@ -105,8 +105,8 @@ def test_a_record_written_before_codebooks_is_read(spec: TrainSpec, corpus_folde
     run(tiny_spec(corpus_folder, epochs=1), tmp_path)
     record = settled(tmp_path)
     assert record.codebook is None and not codebook_path(tmp_path).exists()
-    (tmp_path / "record.json").write_text(record.model_dump_json(exclude={"codebook"}))
-    assert read_record(tmp_path) == record
+    (tmp_path / "record.json").write_text(record.model_dump_json(exclude={"codebook", "hashes"}))
+    assert read_record(tmp_path) == record.model_copy(update={"hashes": {}})
 
 
 def test_scores_are_repeated_on_a_machine_that_builds_another_codebook(

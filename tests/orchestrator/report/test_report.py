@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lm.record import write_curve
+from lm.record import read_record, write_curve, write_record
 from lm.spec import Leg
 from orchestrator.pictures import Forest, Overview
 from orchestrator.trial import Trial
@@ -56,8 +56,11 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
         trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
         for trial in trials:
             if (trial.variant, trial.seed) in places:
-                points = make_curve(trial.spec, 60.0)
-                write_curve(tmp_path / "runs" / trial.key, [replace(point, averaging=False) for point in points])
+                folder, points = tmp_path / "runs" / trial.key, make_curve(trial.spec, 60.0)
+                settled = read_record(folder)
+                assert settled is not None
+                write_curve(folder, [replace(point, averaging=False) for point in points])
+                write_record(folder, settled)
         return write(tmp_path, trials)
 
     every = [(variant, seed) for variant in ("full", "b", "c") for seed in (1, 2)]

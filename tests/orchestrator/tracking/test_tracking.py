@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lm.record import write_curve
+from lm.record import write_curve, write_record
 from orchestrator.records import Records
 from orchestrator.tracking.store import Store
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, eventually, expected, process_environment
@@ -89,8 +89,8 @@ def test_what_a_head_adds_to_its_loss_and_measures_of_itself_is_there(records: R
     own = {"valid": {"marginal_nats_per_token": 4.5}, "test": {"marginal_nats_per_token": 4.25}}
     stages = [stage.model_copy(update={"measures": own}) for stage in whole.stages]
     settled = whole.model_copy(update={"stages": tuple(stages)})
-    leave(records, BARE, settled)
     write_curve(records.folder(BARE.key), points)
+    write_record(records.folder(BARE.key), settled)
     mirror.settled(BARE, settled)
     mirror.finish(None, "complete")
     seen = Seen()
