@@ -11,6 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from lm.files import make_folder, writing
 from lm.record import read_record
 from orchestrator.hold import sweep_runs, trial_is_held
 
@@ -44,10 +45,11 @@ def aside_folder(runs: Path) -> Path:
 def set_aside(path: Path, runs: Path) -> Path:
     """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
     old = aside_folder(runs)
-    old.mkdir(exist_ok=True)
+    make_folder(old)
     free = (old / f"{path.name}-{n}" for n in itertools.count(1))
     place = next(place for place in free if not place.exists())
-    return path.rename(place)
+    with writing(path):
+        return path.rename(place)
 
 
 def collect(runs: Path, *, keep_weights: bool = False, dry: bool = False) -> Iterator[Freed]:
@@ -80,8 +82,9 @@ def _remove(paths: Iterable[Path], dry: bool) -> Iterator[Freed]:
     for path in paths:
         freed = Freed(path, size_of(path))
         if not dry:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            with writing(path):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
         yield freed

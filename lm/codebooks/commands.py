@@ -46,6 +46,7 @@ def codebook(
     from lm.codebooks.embeddings import word_vectors
     from lm.codebooks.statistics import codebook_statistics
     from lm.data import load
+    from lm.files import cannot_write
 
     try:
         asked = yaml.safe_load(spec_file.read_text(encoding="utf-8"))
@@ -59,6 +60,8 @@ def codebook(
             typer.echo(f"{spec_file}: {line}", err=True)
         raise typer.Exit(2) from None
     except (ValueError, OSError, yaml.YAMLError) as error:
+        if cannot_write(error):
+            raise
         typer.echo(f"{spec_file}: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(f"{question.codebook.kind} code of {corpus.name}, fingerprint {built.fingerprint}")
