@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
@@ -30,8 +30,10 @@ def cannot_write(error: BaseException, *, broadly: bool = False) -> bool:
 
 
 def in_a_line(error: OSError) -> str:
-    """What went wrong, with the file; an error that a library raises may name none."""
-    return " ".join(str(error).split()) if error.filename is None else f"{error.filename}: {error.strerror}"
+    """What went wrong, with the file; an error that a library raises may name none, and have no number."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join((error.strerror or str(error)).split())
 
 
 @contextmanager
@@ -54,11 +56,13 @@ def check_writable(folder: Path) -> None:
     """WriteError unless a file can be written into a folder."""
     probe = folder / f".probe.{os.getpid()}.tmp"
     try:
-        with writing(probe):
+        with errors_of(folder, probe):
             probe.write_bytes(bytes(4096))
             sync(probe)
+            probe.unlink()
     finally:
-        probe.unlink(missing_ok=True)
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -107,10 +107,11 @@ def gc(
     scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep
     everything; weights stay while a sweep runs.
     """
+    from lm.files import writing
     from orchestrator.disk import collect
 
     freed = 0
-    with refused(ValueError, OSError):
+    with refused(ValueError), writing(runs):
         for gone in collect(runs.resolve(), keep_weights=keep_weights, dry=dry_run):
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")
