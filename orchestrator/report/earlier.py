@@ -69,11 +69,12 @@ def lost_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[Outco
     if not page.exists():
         return None
     try:
-        earlier, there = read_summary(folder), complete_trials(ReportPlace(folder, None))
+        earlier = read_summary(folder)
+        if earlier is None:
+            raise ValueError(f"it has no {FILE}")
+        there = complete_trials(ReportPlace(folder, None))
     except (ValueError, OSError) as error:
-        return f"{page} cannot be compared with this report ({error})"
-    if earlier is None:
-        return f"{page} cannot be compared with this report (it has no {FILE})"
+        return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
     keys = {(one.trial.variant, one.trial.seed): one.trial.key for one in flat(outcomes) if one.final is not None}
     missing = [variant for variant, seed in there if (variant, seed) not in keys]
     other = [
