@@ -88,22 +88,21 @@ def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: flo
         now = known(scaled, records)
         typer.echo(report_sweep(scaled, file, now, records, reports, if_fuller="replace" if force else "refuse").page)
 
-    seen = _written(records.root)
-    with refused(ValueError, OSError):
-        write()
-    if every is None:
-        return
+    seen: dict[Path, int] | None = None
     try:
         while True:
+            if (now := _written(records.root)) != seen:
+                with refused(ValueError, OSError):
+                    try:
+                        write()
+                    except FullerPageError as error:
+                        if seen is None:
+                            raise
+                        typer.echo(str(error), err=True)  # trials were set aside, to be trained again
+                seen = now
+            if every is None:
+                return
             time.sleep(every)
-            if (now := _written(records.root)) == seen:
-                continue
-            seen = now
-            with refused(ValueError, OSError):
-                try:
-                    write()
-                except FullerPageError as error:  # trials were set aside, to be trained again: they may come back
-                    typer.echo(str(error), err=True)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
