@@ -13,6 +13,7 @@ from lm.codebooks.commands import codebook
 from lm.command_group import CommandGroup
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
+from lm.files import cannot_write
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, TrainSpec
 from lm.spec_file import read_spec_file
@@ -67,6 +68,8 @@ def train(
                 flush=True,
             )
     except (CorpusError, ValueError, OSError) as error:
+        if cannot_write(error, broadly=True):
+            raise
         _refuse(str(error))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)

@@ -16,7 +16,7 @@ from lm.codebooks import build_codebook, save_codebook
 from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
 from lm.data.batches import columns
 from lm.epochs import run_stage
-from lm.files import atomic, remove_temporaries
+from lm.files import atomic, make_folder, remove_temporaries
 from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
@@ -62,7 +62,7 @@ def train(
     chosen = choose_device(device)
     for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):
         raise ValueError(problem)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with FileLock(out / ".lock"):
         remove_temporaries(out)
         settled = read_record(out)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lm.files import cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
 from orchestrator.facts import Facts
 from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.machine import CannotStartError, default_scale, in_a_line
+from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records, damage_in_a_line, read_own
@@ -79,7 +80,8 @@ def run_sweep(
     variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
     these trials are first moved to `runs/.old/`. Progress goes to stderr, the page's path to stdout.
 
-    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started.
+    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
+    `lm.files.WriteError` if the disk is full, or `runs` or `reports` cannot be written.
     """
     if not isinstance(sweep, ScaledSweep):
         file = sweep
@@ -102,6 +104,8 @@ def run_sweep(
     try:
         prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
     except OSError as error:
+        if cannot_write(error, broadly=True):  # it needs to write wherever it reads
+            raise
         raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
@@ -110,10 +114,10 @@ def run_sweep(
         if fresh:
             _set_aside(prepared)
             prepared = prepare(chosen, options, whole=sweep, fresh=True)
-        code = run_prepared(prepared)
+        code, page = run_prepared(prepared)
     records = Records(prepared.records.root)
     counts = Counter(state_of(trial, records) for trial in known(chosen, records).table)
-    return SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
+    return SweepResult(code, page or options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:

@@ -17,11 +17,6 @@ class CannotStartError(ValueError):
     """What the trials ask for is not there; nothing was started."""
 
 
-def in_a_line(error: OSError) -> str:
-    """What went wrong, with the file; an error that a library raises may name none."""
-    return " ".join(str(error).split()) if error.filename is None else f"{error.filename}: {error.strerror}"
-
-
 def default_scale(sweep: Sweep) -> tuple[str, str]:
     """The scale to take when none is asked for, and why."""
     if has_gpu():

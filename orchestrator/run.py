@@ -11,6 +11,7 @@ from typing import Literal
 
 from lm.checkout import commit
 from lm.data import load
+from lm.files import check_writable, make_folder
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
@@ -96,15 +97,17 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         check_machine(grant.cpus, grant.gpus, sweep.scales_without_gpu)
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
         _check_columns(variant, spec, load(spec.corpus).facts)
-    for folder in (options.runs, options.reports):
-        folder.mkdir(parents=True, exist_ok=True)
+    for folder in (options.runs, options.reports):  # found out now, and not after hours of training
+        make_folder(folder)
+        check_writable(folder)
     return Prepared(sweep, whole or sweep, options, now, records, grant)
 
 
-def run_sweep(prepared: Prepared) -> int:
-    """Train what is missing, write the report, bring MLflow up to date; the exit code.
+def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
+    """Train what is missing, write the report, bring MLflow up to date; the exit code, and the page if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
+    WriteError if the disk is full, or a folder cannot be written.
     """
     interrupt = Interrupt()
     try:
@@ -115,10 +118,10 @@ def run_sweep(prepared: Prepared) -> int:
         if not interrupt.insisted and not isinstance(error, KeyboardInterrupt):
             raise
         print(_to_go_on(prepared))
-        return interrupt.exit_code or 128 + signal.SIGINT
+        return interrupt.exit_code or 128 + signal.SIGINT, None
 
 
-def _run(prepared: Prepared, interrupt: Interrupt) -> int:
+def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
     missing = {trial.key for trial in unsettled(now.table, records)}
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
@@ -139,7 +142,9 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
                     budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
             now = known(sweep, records)
             reported = now if prepared.whole is sweep else known(prepared.whole, records)
-            report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
+            report = report_sweep(
+                prepared.whole, options.file, reported, records, options.reports, if_fuller="write beside"
+            )
         finally:
             outcome = _outcome(now, records)
             if report is None:
@@ -149,8 +154,12 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
+    if report.beside is not None:
+        print(report.beside)
     print(report.page)
-    return interrupt.exit_code or (3 if unfinished else int(outcome != "complete"))
+    if outcome == "stopped" and interrupt.exit_code is None and not unfinished:
+        check_writable(records.root)  # a trial that could not even record its failure: the folder may be the reason
+    return interrupt.exit_code or (3 if unfinished else int(outcome != "complete")), report.page
 
 
 def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:

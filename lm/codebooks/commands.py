@@ -45,6 +45,7 @@ def codebook(
     from lm.codebooks.embeddings import word_vectors
     from lm.codebooks.statistics import codebook_statistics
     from lm.data import load
+    from lm.files import cannot_write
 
     try:
         question = read_spec_file(spec_file, _question)
@@ -57,6 +58,8 @@ def codebook(
         by = question.embeddings or _own_embeddings(question.codebook)
         statistics = codebook_statistics(built, None if by is None else word_vectors(by, corpus))
     except (ValueError, OSError) as error:
+        if cannot_write(error):
+            raise
         typer.echo(f"{spec_file}: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(f"{question.codebook.kind} code of {corpus.name}, fingerprint {built.fingerprint}")

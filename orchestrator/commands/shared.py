@@ -86,12 +86,17 @@ def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSwee
 
 @contextmanager
 def refused(*errors: type[Exception]) -> Iterator[None]:
-    """Within the block these errors are the user's: said in their own words, exit code 2."""
+    """Within the block these errors are the user's: said in their own words, exit code 2.
+
+    What cannot be written is not: the group of commands ends with exit code 5.
+    """
     try:
         yield
     except errors as error:
-        from orchestrator.machine import in_a_line
+        from lm.files import cannot_write, in_a_line
 
+        if cannot_write(error):
+            raise
         wrong(in_a_line(error) if isinstance(error, OSError) else str(error))
 
 

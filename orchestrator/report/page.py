@@ -11,11 +11,12 @@ from lm.files import write_text
 from lm.yaml_text import write_yaml
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
-from orchestrator.pictures import Pictures
+from orchestrator.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.records import Records
 from orchestrator.report import answer, behind, tables
 from orchestrator.report.beside import write_tables
 from orchestrator.report.cost_section import cost_section
+from orchestrator.report.earlier import IfFuller, place_for, remove_contained
 from orchestrator.report.head_section import head_section
 from orchestrator.report.html_page import hovered_curves, write_html
 from orchestrator.report.interaction_section import interaction_section
@@ -26,6 +27,7 @@ from orchestrator.report.provenance import provenance
 from orchestrator.report.published_section import printed, printed_difference, published_line, published_section
 from orchestrator.report.reference_rows import REFERENCE, ReferenceRow, perplexity_cell, reference_rows
 from orchestrator.report.search_section import hardly_chosen, search_section, trials_of_tuning
+from orchestrator.report.staging import PAGE, staged
 from orchestrator.report.summary import summary, verdicts, write_summary
 from orchestrator.report.tables import (
     AblationRow,
@@ -58,11 +60,15 @@ Cells = dict[str, object]
 
 @dataclass(frozen=True)
 class Report:
-    """A report as written: its page, its answer as plain text, and its verdicts by variant."""
+    """A report as written: its page, its answer as plain text, and its verdicts by variant.
+
+    `beside` says why it lies beside the place that it was meant for, None if it lies there.
+    """
 
     page: Path
     answer: str
     verdicts: dict[str, str]
+    beside: str | None = None
 
 
 def write_report(
@@ -82,8 +88,14 @@ def write_report(
     looks: Sequence[int] = (0,),
     margin: float = MARGIN,
     searches: Sequence[Searched] = (),
+    if_fuller: IfFuller = "replace",
+    draw: Draw = draw_with_matplotlib,
 ) -> Report:
     """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
+
+    All files take their place together at the end; a report beside it whose trials it has is removed. FullerPageError
+    if `if_fuller` is "refuse" and an earlier report has trials that this one would lack. WriteError if something
+    cannot be written.
 
     The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
     elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
@@ -100,7 +112,11 @@ def write_report(
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     told = answer.answer(rows, comparison, scale, baseline, *tuning, interactions.rows)
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
-    with Pictures(folder) as pictures:
+    verdict_words = verdicts(rows, baseline, margin)
+    short = summary(name, question, scale, baseline, margin, plain(told), verdict_words, outcomes, searches)
+    place, why_beside = place_for(folder, short, outcomes, if_fuller)
+    with staged(place) as staging:
+        pictures = Pictures(staging, draw)
         cells: Cells = {
             "name": name,
             "question": question,
@@ -125,15 +141,15 @@ def write_report(
             **search_section(searches),
             **cost_section(outcomes, baseline),
             **_specs(outcomes, baseline),
+            "picture": pictures.on_page,
         }
-        write_tables(folder, outcomes, rows, references, interactions.rows, searches, baseline, margin, caption)
-        hovered = hovered_curves(outcomes, baseline)
-        text = template("page.md.jinja").render(cells | pictures.sentences())
-    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
-    write_summary(folder, summary(name, question, scale, baseline, margin, report.answer, report.verdicts, outcomes))
-    write_html(folder, text, hovered)
-    write_text(report.page, text)
-    return report
+        write_tables(staging, outcomes, rows, references, interactions.rows, searches, baseline, margin, caption)
+        text = template("page.md.jinja").render(cells | pictures.sentences)
+        write_html(staging, text, hovered_curves(outcomes, baseline))
+        write_text(staging / PAGE, text)
+        write_summary(staging, short)
+    remove_contained(folder, place, short, outcomes)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside)
 
 
 def _sentences(

@@ -51,6 +51,8 @@ class Row(BaseModel):
 
 
 class _Trial(BaseModel):
+    variant: str
+    seed: int
     key: str
     status: str
 
@@ -77,12 +79,16 @@ def written_report(place: ReportPlace) -> WrittenReport:
     except ValueError as error:
         raise ValueError(f"{error}; {_ANEW}") from error
     rows = {row.variant: row for row in _table(place, "table.csv", Row) if not row.reference}
-    trials = _table(place, "trials.csv", _Trial)
     compared = {name for name, row in rows.items() if not row.adaptive and name != told.baseline}
     if told.baseline not in rows or told.verdicts.keys() != compared:
         raise ValueError(f"{place}: table.csv and {summary.FILE} are not of one report; {_ANEW}")
-    complete = frozenset(trial.key for trial in trials if trial.status == "complete")
-    return WrittenReport(place, told, rows, told.baseline, complete)
+    return WrittenReport(place, told, rows, told.baseline, frozenset(complete_trials(place).values()))
+
+
+def complete_trials(place: ReportPlace) -> dict[tuple[str, int], str]:
+    """The keys of a report's complete trials, by variant and seed; ValueError as of `written_report`."""
+    trials = _table(place, "trials.csv", _Trial)
+    return {(trial.variant, trial.seed): trial.key for trial in trials if trial.status == "complete"}
 
 
 def _read(place: ReportPlace, name: str) -> bytes:

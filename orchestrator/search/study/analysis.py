@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import optuna
@@ -11,6 +13,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from lm.files import WriteError, check_writable
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
 from orchestrator.search.study.dimensions import distribution, parameter
@@ -19,6 +22,7 @@ from orchestrator.search.study.states import STATES
 from orchestrator.search.task import SearchTask
 
 _EVALUATOR_SEEDS = range(5)
+_SQLITE = "sqlite:///"
 
 
 def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[float, float]] | None:
@@ -56,22 +60,32 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) 
     """Write studies by name into an Optuna storage, such as `sqlite:///optuna.db`, in the place of those of that name.
 
     A copy for reading, such as with optuna-dashboard: nothing here is ever read back. ValueError, which does not repeat
-    the URL and its password, where no storage can be opened there.
+    the URL and its password, where no storage can be opened there; WriteError where the database cannot be written.
     """
+    if url.startswith(_SQLITE) and (folder := Path(url.removeprefix(_SQLITE)).parent).is_dir():
+        check_writable(folder)
     with quiet():
         try:
             storage = optuna.storages.RDBStorage(url)
         except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
             rule = "should be the URL of a database that can be opened, such as sqlite:///optuna.db"
             raise ValueError(f"--optuna: {rule}; {_what_was_got(error)}") from error
-        for name, (task, found) in studies.items():
-            if name in optuna.get_all_study_names(storage):
-                optuna.delete_study(study_name=name, storage=storage)
-            directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
-            study = optuna.create_study(study_name=name, storage=storage, directions=directions)
-            study.set_metric_names([*task.objectives])
-            study.add_trials([_frozen(task, trial, trial.objectives) for trial in found])
-        storage.engine.dispose()
+        try:
+            for name, (task, found) in studies.items():
+                _write(storage, name, task, found)
+        except (SQLAlchemyError, StorageInternalError) as error:
+            raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
+        finally:
+            storage.engine.dispose()
+
+
+def _write(storage: optuna.storages.RDBStorage, name: str, task: SearchTask, found: Sequence[Found]) -> None:
+    if name in optuna.get_all_study_names(storage):
+        optuna.delete_study(study_name=name, storage=storage)
+    directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
+    study = optuna.create_study(study_name=name, storage=storage, directions=directions)
+    study.set_metric_names([*task.objectives])
+    study.add_trials([_frozen(task, trial, trial.objectives) for trial in found])
 
 
 def _what_was_got(error: Exception) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from orchestrator.sweep.designs import Ablation
 from tests.factories import CACHE, CORPUS, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import write
+from tests.orchestrator.report.pages import NoArtist, write
 
 FOLDER = Path(__file__).parent / "golden"
 MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})
 FILES = ("report.md", "table.csv", "trials.csv", "table.tex", "summary.json")
 
 
-def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
+def make(place: Path, *, order: int = 1, pictures: bool = False, artist: NoArtist | None = None) -> Path:
     """Write the report of the golden sweep into a folder; `order` -1 settles and plans its seeds backwards."""
     tests = {
         "full": (60.0, 60.2, 60.1),
@@ -43,6 +43,7 @@ def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
         ablation=Ablation("pairs", ("A", "B")),
         published_scale=True,
         pictures=pictures,
+        artist=artist,
         folder=place / "report",
     )
     return place / "report"

@@ -13,7 +13,7 @@ from orchestrator.report.compare import compare_reports
 from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.places import command
 from tests.orchestrator.report import golden
-from tests.orchestrator.report.pages import HOSTILE, render, write
+from tests.orchestrator.report.pages import HOSTILE, misread, render, write
 
 FILES = ("report.md", "summary.json", "table.csv", "trials.csv")
 A = {
@@ -54,6 +54,11 @@ def report(place: Path, perplexities: dict[str, float], *, batch: int = 20, **ho
 def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     place = tmp_path_factory.mktemp("two")
     return report(place / "a", A), report(place / "b", B, batch=60, name="other", scale="mini", question="And here?")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0)])
+def test_the_page_is_read_as_it_is_meant(two: tuple[Path, Path], order: tuple[int, int]) -> None:
+    assert misread(compare_reports(*(str(two[k]) for k in order))) == []
 
 
 def table(page: str) -> dict[str, list[str]]:

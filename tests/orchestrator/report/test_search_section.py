@@ -16,6 +16,7 @@ from orchestrator.search.events import Found
 from orchestrator.search.task import SearchTask
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import answer, render, write
+from tests.orchestrator.search.test_population import Trainer, population
 from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
 
 
@@ -53,6 +54,7 @@ def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Pa
     best = text[text.index("The best by validation") :]
     assert best.index("| 2 | 110.00 |") < best.index("| 0 | 120.00 |")
     assert "The importance of the values is not shown: 2 complete trials, fewer than the 20" in text
+    assert "\n\nAll trials, in full digits: [searches.csv](searches.csv).\n\n" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
 
 
@@ -193,3 +195,9 @@ def test_fewer_complete_trials_than_the_file_asks_for_are_named(tmp_path: Path) 
     ]
     text = page(tmp_path, Searched(task, tmp_path / "none", tuple(searched)))
     assert "**Hardly tried**: thin of `layer` (3 of 3 complete) and 8 of `batch_size` (0 of 0 complete)." in text
+def test_a_population_has_a_section_of_its_own(tmp_path: Path) -> None:
+    one = population()
+    (trials,) = Trainer(tmp_path / "shelf").search(one)
+    text = page(tmp_path, Searched(one, tmp_path / "none", tuple(trials)))
+    assert "\n\nAll trials, in full digits: [searches.csv](searches.csv).\n\n" in text
+    assert "of earlier generations" in text
