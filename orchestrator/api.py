@@ -76,7 +76,8 @@ def run_sweep(
     variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
     these trials are first moved to `runs/.old/`. Progress goes to stderr, the page's path to stdout.
 
-    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started.
+    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. RayLostError if Ray was
+    lost and could not be started again: the same call goes on.
     """
     if not isinstance(sweep, ScaledSweep):
         file = Path(sweep)

@@ -105,6 +105,7 @@ def run_sweep(prepared: Prepared) -> int:
     """Train what is missing, write the report, bring MLflow up to date; the exit code.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
+    Raises RayLostError (exit code 4) if Ray was lost and could not be started again.
     """
     interrupt = Interrupt()
     try:

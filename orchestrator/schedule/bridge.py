@@ -13,12 +13,12 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from lm.record import Evaluation, Record
+from lm.record import Evaluation
 from lm.spec import TrainSpec
 from orchestrator.course import Course
 from orchestrator.records import Records
 from orchestrator.trial import Listener, Trial
-from orchestrator.work import OUT_OF_MEMORY, Grant, fetch, write_failure
+from orchestrator.work import OUT_OF_MEMORY, Grant, settled_record, write_failure
 
 MOST_WORKER_DEATHS = 3
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Queue(Searcher):
         trial, deaths = self.running.pop(trial_id), self.deaths.pop(trial_id, "")
         if (lost := (result or {}).get("lost")) is not None:
             write_failure(trial, self.grant, lost)
-        record = self.record(trial)
+        record = settled_record(trial, self.grant)
         was_alone, self._alone = self._alone == trial_id, None
         holds = trial.key in self._beside and not was_alone
         if holds and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
@@ -100,20 +100,11 @@ class Queue(Searcher):
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
             write_failure(trial, self.grant, reason, deaths)
-            record = self.record(trial)
+            record = settled_record(trial, self.grant)
         self.course.settled(trial, record)
         if record is not None or trial_id in self.stopped_early:
             self.begun.discard(trial.key)
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
-
-    def record(self, trial: Trial) -> Record | None:
-        """Its record, None where it cannot be read: Tune would end the whole sweep if its searcher raised."""
-        fetch(trial, self.grant)
-        try:
-            return self.records.find(trial)
-        except (OSError, ValueError) as error:
-            _log.warning("%s: %s", trial.title, error)
-            return None
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object

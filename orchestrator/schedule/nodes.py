@@ -31,13 +31,13 @@ _PACKAGES = (lm, orchestrator)
 
 
 @contextmanager
-def shipped(corpora: Collection[Corpus]) -> Iterator[dict[str, Any]]:
+def shipped(corpora: Collection[Corpus], session: Path) -> Iterator[dict[str, Any]]:
     """A runtime environment that brings our code to every node, and texts whose folders are named from here.
 
     A text beyond 200 MiB, or with an absolute path, has to be on the nodes: `check_nodes` tells.
     """
     folders = [Path(packaged.__file__ or "").parent for packaged in _PACKAGES]
-    with tempfile.TemporaryDirectory(prefix="lm-texts-") as texts:
+    with tempfile.TemporaryDirectory(prefix="texts-", dir=session) as texts:
         for named in {corpus.name for corpus in corpora}:
             for folder in (Path(named), Path("data", named)):
                 if not folder.is_absolute() and ".." not in folder.parts and folder.is_dir():

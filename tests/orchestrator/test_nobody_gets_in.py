@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.machine import CannotStartError
 from orchestrator.redact import redacted
+from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.nodes import compared
-from orchestrator.schedule.session import session_folder
 from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.wording import escape
