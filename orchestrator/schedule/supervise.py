@@ -60,6 +60,9 @@ def run_on_ray(
     CannotStartError if no node could ever hold a trial, or one of a cluster differs from this machine, in its
     `corpora` too.
     """
+    for path in (str(Path.cwd()), str(grant.runs)):
+        if path.encode(errors="replace") != os.fsencode(path):
+            raise CannotStartError(f"{path!r}: expected a path in UTF-8, as Ray does; --executor inline needs none")
     given, begun = _Given(course), _Begun(listener)
     lost: str | None = None
     try:

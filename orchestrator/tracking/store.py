@@ -135,14 +135,20 @@ def _chunks(items: list[Any], size: int) -> list[list[Any]]:
 
 
 def _client(uri: str) -> Any:
+    _set_up()
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def _set_up() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    from mlflow import MlflowClient
+    import mlflow  # noqa: F401
 
     # MLflow sets its loggers up when it is imported, and tells of every table that it creates.
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    return MlflowClient(tracking_uri=uri)
 
 
 def _client_of_file(uri: str, database: Path) -> Any:
@@ -150,6 +156,7 @@ def _client_of_file(uri: str, database: Path) -> Any:
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):
         try:
+            _prepare(uri, database.parent)
             return _client(uri)
         except Exception as error:
             if "out-of-date database schema" not in str(error):
@@ -158,6 +165,16 @@ def _client_of_file(uri: str, database: Path) -> Any:
         upgrade = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
         subprocess.run(upgrade, check=True, capture_output=True, stdin=subprocess.DEVNULL)
         return _client(uri)
+
+
+def _prepare(uri: str, home: Path) -> None:
+    """Create the database where the folder's path would break MLflow's own SQL, which quotes it as Python does."""
+    if home.as_uri() == f"file://{home}":
+        return
+    _set_up()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(uri, (home / "mlartifacts").as_uri())  # type: ignore[no-untyped-call]
 
 
 def _sqlite_file(uri: str) -> Path | None:
