@@ -60,9 +60,6 @@ def run_on_ray(
     CannotStartError if no node could ever hold a trial, or one of a cluster differs from this machine, in its
     `corpora` too.
     """
-    for path in (str(Path.cwd()), str(grant.runs)):
-        if path.encode(errors="replace") != os.fsencode(path):
-            raise CannotStartError(f"{path!r}: expected a path in UTF-8, as Ray does; --executor inline needs none")
     given, begun = _Given(course), _Begun(listener)
     lost: str | None = None
     try:
@@ -101,7 +98,7 @@ def _attempt(order: Order, course: Course, listener: Listener, interrupt: Interr
         process = _start(theirs.fileno(), verbose=order.verbose)
 
         def stop() -> None:
-            os.kill(process.pid, signal.SIGUSR1)  # Tune's own word for a graceful stop; deadly before Tune listens
+            process.send_signal(signal.SIGUSR1)  # Tune's own word for a graceful stop; deadly before Tune listens
 
         with on_interrupt(interrupt, stop):
             try:

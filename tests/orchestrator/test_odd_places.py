@@ -15,15 +15,13 @@ from torch import nn
 
 from lm.optimizers import build_optimizer
 from lm.spec import Corpus, Sgd
-from orchestrator.course import Planned
-from orchestrator.interrupt import Interrupt
+from orchestrator.api import run_sweep
 from orchestrator.machine import CannotStartError
-from orchestrator.schedule import folder, nodes, run_on_ray
+from orchestrator.schedule import folder, nodes
 from orchestrator.schedule.folder import session_folder
 from orchestrator.storage import Storage, borrowed
 from orchestrator.tracking.store import Store
-from orchestrator.work import Grant
-from tests.orchestrator.test_schedule import Heard
+from tests.orchestrator.sweep_texts import GOOD, read_text
 
 
 def test_a_long_temporary_directory_is_left_for_a_short_one(
@@ -120,16 +118,17 @@ def test_files_whose_names_are_not_utf8_are_not_shipped(tmp_path: Path, monkeypa
     assert not list((tmp_path / "session").iterdir())
 
 
-def test_a_working_directory_that_ray_cannot_take_is_refused_in_a_line(
+def test_a_working_directory_that_is_not_utf8_is_refused_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sweep = read_text(tmp_path, GOOD).at("tiny")
     odd = tmp_path / "odd\udcff"
     odd.mkdir()
     monkeypatch.chdir(odd)
-    grant = Grant(runs=odd, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    with pytest.raises(CannotStartError, match=r"expected a path in UTF-8.*--executor inline") as error:
-        run_on_ray(Planned([]), grant, Heard(), Interrupt())
-    assert str(error.value).isprintable() and len(str(error.value).splitlines()) == 1
+    with pytest.raises(CannotStartError, match=r"^expected a path in UTF-8, got '.*odd\\\\udcff'$") as error:
+        run_sweep(sweep)
+    assert str(error.value).isprintable()
+    assert not list(odd.iterdir())
 
 
 def test_mlflow_takes_a_working_directory_with_quotes_and_letters(

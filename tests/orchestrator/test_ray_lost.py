@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.sweeps_for_real import checkpoints, descendants, finish, report, start, wait_for, workers
-from tests.orchestrator.test_faults import OFTEN, calm, completes, place
+from tests.orchestrator.sweeps_for_real import (
+    alive,
+    checkpoints,
+    descendants,
+    finish,
+    report,
+    sessions,
+    start,
+    wait_for,
+    workers,
+)
+from tests.orchestrator.test_faults import OFTEN, calm, completes, place, temporary
 
-__all__ = ["calm", "place"]
+__all__ = ["calm", "place", "temporary"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes through /proc"),
@@ -31,34 +38,11 @@ DEATHS = {
 }
 
 
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A temporary directory of the sweep's, with a path that is short enough for Ray."""
-    folder = Path(tempfile.mkdtemp(prefix="lost-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
-
-
 def started(place: Path, temporary: Path) -> subprocess.Popen[str]:
     environment = {"TMPDIR": str(temporary)}
     process = start(place, *OFTEN, "--jobs", "2", environment=environment)
     wait_for(lambda: workers(process.pid) and checkpoints(place), process)
     return process
-
-
-def sessions(temporary: Path) -> list[Path]:
-    """What is left of Ray's folders."""
-    return [path for path in temporary.iterdir() if path.name.lstrip(".").startswith("orch-")]
-
-
-def alive(pids: set[int]) -> list[int]:
-    def runs(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-        except OSError:
-            return False
-
-    return [pid for pid in pids if runs(pid)]
 
 
 @pytest.mark.parametrize("death", DEATHS)
