@@ -10,11 +10,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from multiprocessing.connection import Connection
 from types import FrameType
 
 import ray
 
+from orchestrator.machine import CannotStartError
+from orchestrator.ray_lost import RayLostError
 from orchestrator.schedule.bridge import Queue
 from orchestrator.schedule.execute import fit, train_in_worker
 from orchestrator.schedule.nodes import check_nodes, shipped
@@ -22,6 +25,7 @@ from orchestrator.schedule.session import dead_process, fitting, slots, start_ra
 from orchestrator.schedule.talk import Line, Order, RemoteCourse, RemoteListener
 
 _LOOK_SECONDS = 0.5
+_DEAD_SECONDS = 3.0
 
 
 def main() -> None:
@@ -37,8 +41,14 @@ def main() -> None:
         _ignore_signals()  # Ray has made SIGTERM an exit
         queue = Queue(RemoteCourse(line), order.grant, RemoteListener(line))
         fit(queue, train_in_worker, session=order.session, at_once=fitting(order.grant, order.jobs))
+    except RayLostError as error:
+        line.tell("lost", str(error))
+        return
     except Exception as error:
-        line.fail(error)
+        if not isinstance(error, CannotStartError) and (dead := _dead_soon()) is not None:
+            line.tell("lost", dead)
+        else:
+            line.fail(error)
         return
     finally:
         ended.set()
@@ -63,6 +73,14 @@ def _watch(line: Line, driver: int, ended: threading.Event) -> None:
         if (dead := dead_process()) is not None:
             line.tell("lost", dead)
             os._exit(1)
+
+
+def _dead_soon() -> str | None:
+    """What of Ray has died, if that may be why a call into it raised: the call may notice first."""
+    until = time.monotonic() + _DEAD_SECONDS
+    while (dead := dead_process()) is None and time.monotonic() < until:
+        time.sleep(0.1)
+    return dead
 
 
 def _ignore_signals() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import ray
 
 from orchestrator.machine import CannotStartError, cpu_count
+from orchestrator.ray_lost import RayLostError
 from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
 from orchestrator.work import Grant
 
@@ -26,7 +27,7 @@ _OBJECT_STORE_BYTES = 100 * 2**20
 def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mapping[str, Any] | None = None) -> None:
     """Start Ray on this machine, or join the cluster at `address`, whose workers get `shipped` as runtime environment.
 
-    CannotStartError if there is no token for a cluster, or it cannot be joined.
+    CannotStartError if there is no token for a cluster, or it cannot be joined; RayLostError if it does not start here.
     """
     level = logging.INFO if verbose else logging.ERROR
     runtime = {"env_vars": _WORKER_ENVIRONMENT}
@@ -40,16 +41,19 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
             raise CannotStartError(f"--address {address}: {' '.join(str(error).split())}") from error
         return
     token_for_this_machine()
-    ray.init(
-        address="local",
-        num_cpus=cpu_count(),
-        include_dashboard=False,
-        log_to_driver=verbose,
-        logging_level=level,
-        runtime_env=runtime,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        _temp_dir=str(session),
-    )
+    try:
+        ray.init(
+            address="local",
+            num_cpus=cpu_count(),
+            include_dashboard=False,
+            log_to_driver=verbose,
+            logging_level=level,
+            runtime_env=runtime,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=str(session),
+        )
+    except Exception as error:  # of whatever type, when one of its processes dies meanwhile
+        raise RayLostError(f"it did not start: {(str(error).strip().splitlines() or [repr(error)])[0]}") from error
 
 
 def dead_process() -> str | None:

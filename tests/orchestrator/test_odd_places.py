@@ -125,7 +125,7 @@ def test_a_working_directory_that_is_not_utf8_is_refused_in_a_line(
     odd = tmp_path / "odd\udcff"
     odd.mkdir()
     monkeypatch.chdir(odd)
-    with pytest.raises(CannotStartError, match=r"^expected a path in UTF-8, got '.*odd\\\\udcff'$") as error:
+    with pytest.raises(CannotStartError, match=r"^expected a path in UTF-8, got '.*odd\\udcff'$") as error:
         run_sweep(sweep)
     assert str(error.value).isprintable()
     assert not list(odd.iterdir())
