@@ -24,6 +24,8 @@ class DamagedError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}; once its folder is moved away the trial is trained again"
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _IN_THE_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
 

@@ -81,7 +81,8 @@ def run_sweep(
     these trials are first moved to `runs/.old/`. Progress goes to stderr, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
-    `lm.files.WriteError` if the disk is full, or `runs` or `reports` cannot be written.
+    `lm.files.WriteError` if the disk is full, or `runs` or `reports` cannot be written; RayLostError if Ray was lost
+    and could not be started again: the same call goes on.
     """
     if not isinstance(sweep, ScaledSweep):
         file = sweep

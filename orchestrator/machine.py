@@ -66,6 +66,15 @@ def check_machine(cpus: float, gpus: float, scales_without_gpu: Sequence[str]) -
         )
 
 
+def check_utf8(*paths: Path) -> None:
+    """CannotStartError for a path that is not UTF-8: pyarrow, MLflow and Ray take no other."""
+    for path in paths:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise CannotStartError(f"expected a path in UTF-8, got {str(path)!r}") from None
+
+
 def gpu_names() -> tuple[str, ...]:
     """What the GPUs are called."""
     return tuple(line.split(",")[0].strip() for line in _query_gpus())

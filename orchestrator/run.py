@@ -17,7 +17,7 @@ from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
 from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.machine import CannotStartError, check_machine
+from orchestrator.machine import CannotStartError, check_machine, check_utf8
 from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
@@ -72,6 +72,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     `sweep` may be a part of the `whole`; with `fresh` all of it is to train, whatever has a record.
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
+    check_utf8(Path.cwd(), options.runs.resolve(), options.reports.resolve())
     if options.executor == "inline" and (options.address is not None or (options.jobs or 1) > 1):
         raise CannotStartError(
             "--executor inline: trials train here, one after the other; --address and --jobs need ray"
@@ -107,7 +108,8 @@ def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
     """Train what is missing, write the report, bring MLflow up to date; the exit code, and the page if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
-    WriteError if the disk is full, or a folder cannot be written.
+    Raises RayLostError (exit code 4) if Ray was lost and could not be started again, WriteError (5) if the disk is full
+    or a folder cannot be written.
     """
     interrupt = Interrupt()
     try:

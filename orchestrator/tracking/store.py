@@ -147,14 +147,20 @@ def _chunks(items: list[Any], size: int) -> list[list[Any]]:
 
 
 def _client(uri: str) -> Any:
+    _set_up()
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def _set_up() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    from mlflow import MlflowClient
+    import mlflow  # noqa: F401
 
     # MLflow sets its loggers up when it is imported, and logs every table that it creates. An error it also raises.
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return MlflowClient(tracking_uri=uri)
 
 
 def _client_of_file(uri: str, database: Path) -> Any:
@@ -162,6 +168,7 @@ def _client_of_file(uri: str, database: Path) -> Any:
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):
         try:
+            _prepare(uri, database.parent)
             return _client(uri)
         except Exception as error:
             if OUT_OF_DATE not in str(error):
@@ -180,3 +187,13 @@ def _reason(stderr: str) -> str:
     """The line of a traceback that names the exception, without the exception's type."""
     named = [line for line in stderr.splitlines() if re.match(r"[\w.]+(Error|Exception): ", line)]
     return named[-1].partition(": ")[2][:200] if named else ""
+
+
+def _prepare(uri: str, home: Path) -> None:
+    """Create the database where the folder's path would break MLflow's own SQL, which quotes it as Python does."""
+    if home.as_uri() == f"file://{home}":
+        return
+    _set_up()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(uri, (home / "mlartifacts").as_uri())  # type: ignore[no-untyped-call]

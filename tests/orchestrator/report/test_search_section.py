@@ -195,6 +195,8 @@ def test_fewer_complete_trials_than_the_file_asks_for_are_named(tmp_path: Path) 
     ]
     text = page(tmp_path, Searched(task, tmp_path / "none", tuple(searched)))
     assert "**Hardly tried**: thin of `layer` (3 of 3 complete) and 8 of `batch_size` (0 of 0 complete)." in text
+
+
 def test_a_population_has_a_section_of_its_own(tmp_path: Path) -> None:
     one = population()
     (trials,) = Trainer(tmp_path / "shelf").search(one)
