@@ -294,6 +294,19 @@ def test_values_that_no_spec_can_have_fail_at_once(tmp_path: Path) -> None:
     assert len(shelf.trained) == 3
 
 
+def test_values_that_no_spec_can_have_alone_are_mended_by_later_ones() -> None:
+    space = {
+        "model.tied": {"kind": "choice", "among": [False, True]},
+        "model.hidden_size": {"kind": "choice", "among": {"small": [16], "large": [24]}},
+        "model.embedding_size": {"kind": "choice", "among": [16, 24]},
+    }
+    spec, reason = task(space=space).spec(
+        {"model.tied": "True", "model.hidden_size": "large", "model.embedding_size": "24"}
+    )
+    assert spec is not None and reason is None
+    assert (spec.model.tied, spec.model.embedding_size, spec.model.hidden_size) == (True, 24, (24,))
+
+
 def test_a_head_too_large_for_the_vocabulary_fails_at_once(tmp_path: Path) -> None:
     heads = {name: {"kind": "adaptive", "cutoffs": [cutoff]} for name, cutoff in (("fits", 100), ("not", 5000))}
     space = {"head": {"kind": "choice", "among": heads}}
