@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_as_bad_as_guessing_is_not_worse(tmp_path: Path) -> None:
     alike = last.test.model_copy(update={"nats_per_token": MEASURED.unigram_nats["test"]})
     stages = (*record.stages[:-1], last.model_copy(update={"test": alike}))
     assert not untrained([outcome(tmp_path, record.model_copy(update={"stages": stages}))])
+
+
+def test_a_loss_that_is_no_number_did_not_train(tmp_path: Path) -> None:
+    one = outcome(tmp_path, make_record(make_trial(), 60.0))
+    assert one.record is not None and one.final is not None and one.final.test is not None
+    lost = one.final.model_copy(update={"test": one.final.test.model_copy(update={"nats_per_token": math.nan})})
+    record = one.record.model_copy(update={"stages": (*one.record.stages[:-1], lost)})
+    assert untrained([replace(one, record=record)])
 
 
 def test_the_last_stage_decides_also_with_a_neural_cache(tmp_path: Path) -> None:
