@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-import yaml
-from pydantic import ValidationError
 
 from lm.codebooks.commands import codebook
 from lm.command_group import CommandGroup
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
+from lm.files import cannot_write
 from lm.record import Record, Score, read_record
-from lm.spec import Cache, TrainSpec, explain
+from lm.spec import Cache, TrainSpec
+from lm.spec_file import read_spec_file
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -68,6 +68,8 @@ def train(
                 flush=True,
             )
     except (CorpusError, ValueError, OSError) as error:
+        if cannot_write(error, broadly=True):
+            raise
         _refuse(str(error))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
@@ -138,12 +140,9 @@ app.command("codebook")(codebook)
 
 def _read_spec(file: Path) -> TrainSpec:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return TrainSpec.model_validate(data)
-    except ValidationError as error:
-        _refuse("\n".join(f"{file}: {line}" for line in explain(error, data)))
-    except (ValueError, OSError, yaml.YAMLError) as error:
-        _refuse(f"{file}: {error}")
+        return read_spec_file(file, TrainSpec.model_validate)
+    except (ValueError, OSError) as error:
+        _refuse(str(error))
 
 
 def _print_record(record: Record, folder: Path) -> None:

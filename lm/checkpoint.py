@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from lm.files import errors_of, read_regular, sha256, sync
+from lm.files import errors_of, make_folder, read_regular, sha256, sync
 
 _KEEP = 2
 _MANIFEST = "manifest.json"
@@ -41,7 +41,7 @@ class Checkpoint:
 def save_checkpoint(trial_folder: Path, checkpoint: Checkpoint) -> None:
     """Write the next checkpoint of a trial and drop all but the last two; an OSError names its file."""
     folder = trial_folder / "checkpoints"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     earlier = _numbered(folder)
     number = int(earlier[-1].name) + 1 if earlier else 1
     temporary = folder / f".{number:08d}.tmp"

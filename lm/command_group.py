@@ -1,18 +1,30 @@
-"""A group of commands whose complaints about a value end in what was got."""
+"""A group of commands: how they complain about a value, about a name, and about a disk that is full."""
 
 from __future__ import annotations
 
+import io
+import sys
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from lm.files import cannot_write, in_a_line
+
+CANNOT_WRITE = 5
+"""The exit code of a command for which the disk is full, or that cannot write a folder."""
 
 
 class CommandGroup(TyperGroup):
     """Typer checks a limit, such as `min=1`, through pydantic, and tells the rule alone."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command of the line; BadParameter names what was got."""
+        """Run the command of the line; BadParameter names what was got.
+
+        Exit code 2 for a name that is not UTF-8, exit code 5 for what cannot be written, each with one line.
+        """
+        _check_names()
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -22,3 +34,22 @@ class CommandGroup(TyperGroup):
                 got = error.__cause__.errors(include_url=False)[0]["input"]
                 error.message = f"{error.message.replace('Input should', 'should', 1)}, got {got}"
             raise
+        except OSError as error:
+            if not cannot_write(error, broadly=True):
+                raise
+            typer.echo(in_a_line(error), err=True)
+            raise typer.Exit(CANNOT_WRITE) from None
+
+
+def _check_names() -> None:
+    """Exit code 2 if a word of the line, or the working directory, has bytes that are not UTF-8.
+
+    Records, Parquet files and pages hold names as UTF-8, so nothing could be written of such a one.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name may also come from a folder that is listed
+    for what, name in (("working directory", str(Path.cwd())), *(("argument", word) for word in sys.argv[1:])):
+        shown = name.encode(errors="backslashreplace").decode()
+        if shown != name:
+            typer.echo(f"{what}: expected a name in UTF-8, got {shown}", err=True)
+            raise typer.Exit(2)

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOST_NOTE_BYTES = 64 * 2**20
@@ -26,10 +26,65 @@ class DamagedError(ValueError):
         return f"{self.path}: {self.problem}; once its folder is moved away the trial is trained again"
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_IN_THE_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
+
+
+class WriteError(OSError):
+    """A file or folder cannot be written: the disk is full or read-only, or something else lies in its place."""
+
+
+def cannot_write(error: BaseException, *, broadly: bool = False) -> bool:
+    """Whether an error says that a file or folder cannot be written; commands then end with exit code 5.
+
+    `broadly`: also if it may be an error of a reader, such as of a file that belongs to somebody else.
+    """
+    if not isinstance(error, OSError) or isinstance(error, WriteError):
+        return isinstance(error, WriteError)
+    no_temporary = error.errno == errno.ENOENT and "No usable temporary directory" in str(error.strerror)
+    return no_temporary or error.errno in _FULL or (broadly and error.errno in _IN_THE_WAY)
+
+
+def in_a_line(error: OSError) -> str:
+    """What went wrong, with the file; an error that a library raises may name none, and have no number."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join((error.strerror or str(error)).split())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Every OSError of the block, which only writes or removes, becomes a WriteError of its file, or else of `path`."""
+    try:
+        yield
+    except OSError as error:
+        name = str(path) if error.filename is None else str(error.filename)
+        raise WriteError(error.errno or errno.EIO, error.strerror or str(error), name) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless it is there; WriteError if it cannot be made."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """WriteError unless a file can be written into a folder."""
+    probe = folder / f".probe.{os.getpid()}.tmp"
+    try:
+        with errors_of(folder, probe):
+            probe.write_bytes(bytes(4096))
+            sync(probe)
+            probe.unlink()
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+
+
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to; it becomes `path` when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with errors_of(path, temporary):
@@ -43,13 +98,18 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def errors_of(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """An OSError of the block that names no file, as of a write to a full disk, or the temporary one, names `path`."""
+    """An OSError of the block that names no file, as of a write to a full disk, or the temporary one, names `path`.
+
+    It becomes a WriteError if the system gave it a number: a library that reads from elsewhere gives none.
+    """
     try:
         yield
     except OSError as error:
         if error.filename is not None and error.filename != str(temporary):
             raise
-        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
+        if error.errno is None:
+            raise OSError(errno.EIO, error.strerror or str(error), str(path)) from error
+        raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def check_regular(path: Path) -> os.stat_result:

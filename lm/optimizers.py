@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import assert_never
 
 import torch
 from torch import Tensor, nn
 
+from lm.data import cache_folder
 from lm.spec import Adam, NtAsgd, Optimizer, Sgd, SgdDecay, SgdHalving, SgdPlateau, Trigger
 
 
@@ -16,6 +20,7 @@ def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torc
 
     Weight decay is coupled: added to the gradient after clipping (Merity et al. 2017, as in the authors' code).
     """
+    _keep_torch_out_of_shared_folders()
     match spec:
         case Adam():
             return torch.optim.Adam(
@@ -29,6 +34,21 @@ def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torc
             return torch.optim.SGD(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay)
         case _:
             assert_never(spec)
+
+
+def _keep_torch_out_of_shared_folders() -> None:
+    """Name the folder that torch makes, for compiled code, with its first optimizer, though nothing is compiled here.
+
+    By default it lies in the temporary directory, where another user can take its name, and no optimizer is made.
+    """
+    if "TORCHINDUCTOR_CACHE_DIR" in os.environ:
+        return
+    folder = cache_folder().absolute() / "torch"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that is read-only
+        folder = Path(tempfile.mkdtemp(prefix="torch-"))
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 
 def decayed_rate(spec: SgdDecay, epochs: int) -> float:

@@ -17,13 +17,14 @@ from lm.train import choose_device, load_model, words_for
 
 
 def rescore(
-    record: Record, folder: Path, *, device: str = "auto", threads: int = 1, cache: Cache | None = None
+    record: Record, folder: Path | str, *, device: str = "auto", threads: int = 1, cache: Cache | None = None
 ) -> dict[str, Score]:
     """Scores by name: `valid` and `test` as the spec scores them; with a cache also the one-column passes.
 
     The cache's values, where it lists several, are chosen on validation and named in the score's key. Raises
     ValueError if the corpus or the codebook at hand is not the record's, DamagedError if the weights are not.
     """
+    folder = Path(folder)
     torch.set_num_threads(threads)
     chosen = choose_device(device)
     corpus = load(record.spec.corpus)

@@ -16,7 +16,7 @@ from lm.codebooks import build_codebook, save_codebook
 from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
 from lm.data.batches import columns
 from lm.epochs import run_stage
-from lm.files import atomic, remove_temporaries
+from lm.files import atomic, make_folder, remove_temporaries
 from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
@@ -34,9 +34,9 @@ CHECKPOINT_SECONDS = 600.0
 def train(
     spec: TrainSpec,
     *,
-    out: Path,
-    resume_from: Path | None = None,
-    shared_stages: Path | None = None,
+    out: Path | str,
+    resume_from: Path | str | None = None,
+    shared_stages: Path | str | None = None,
     test: bool = True,
     device: str = "auto",
     threads: int = 1,
@@ -55,11 +55,14 @@ def train(
     its vocabulary, `out` holds another trial or a text is too short for its columns, DamagedError, a ValueError, if a
     file in `out` is not what the trial wrote there, OSError if the disk is full.
     """
+    out = Path(out)
+    resume_from = None if resume_from is None else Path(resume_from)
+    shared_stages = None if shared_stages is None else Path(shared_stages)
     torch.set_num_threads(threads)
     chosen = choose_device(device)
     for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):
         raise ValueError(problem)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with FileLock(out / ".lock"):
         remove_temporaries(out)
         settled = read_record(out)

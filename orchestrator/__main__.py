@@ -30,7 +30,8 @@ app = typer.Typer(
 @app.callback()
 def _main() -> None:
     """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line and nothing was started,
-    3 the budget was reached first, 130 or 143 interrupted (everything can be resumed)."""
+    3 the budget was reached first, 4 Ray was lost twice, 5 the disk is full or a folder cannot be written, 130 or 143
+    interrupted (everything can be resumed)."""
 
 
 for command in (plan, sweep, status, report, why, reproduce, export, schema):

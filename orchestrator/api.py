@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lm.files import cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
 from orchestrator.facts import Facts
 from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.machine import CannotStartError, default_scale, in_a_line
+from orchestrator.machine import CannotStartError, default_scale
 from orchestrator.nearest import nearest
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records, damage_in_a_line, read_own
@@ -59,15 +60,15 @@ def run_sweep(
     sweep: ScaledSweep | Path | str,
     *,
     scale: str | None = None,
-    file: Path | None = None,
+    file: Path | str | None = None,
     only: Sequence[str] = (),
     fresh: bool = False,
-    runs: Path = Path("runs"),
-    reports: Path = Path("reports"),
+    runs: Path | str = "runs",
+    reports: Path | str = "reports",
     executor: Executor = "ray",
     jobs: int | None = None,
     address: str | None = None,
-    storage: str | None = None,
+    storage: Path | str | None = None,
     verbose: bool = False,
     checkpoint_seconds: float = 600.0,
     budget: str | None = None,
@@ -79,19 +80,21 @@ def run_sweep(
     variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
     these trials are first moved to `runs/.old/`. Progress goes to stderr, the page's path to stdout.
 
-    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started.
+    Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
+    `lm.files.WriteError` if the disk is full, or `runs` or `reports` cannot be written; RayLostError if Ray was lost
+    and could not be started again: the same call goes on.
     """
     if not isinstance(sweep, ScaledSweep):
-        file = Path(sweep)
+        file = sweep
         sweep = load_sweep(file, scale)
     options = Options(
-        file=file or Path("sweeps") / f"{sweep.name}.yaml",
-        runs=runs,
-        reports=reports,
+        file=Path("sweeps") / f"{sweep.name}.yaml" if file is None else Path(file),
+        runs=Path(runs),
+        reports=Path(reports),
         executor=executor,
         jobs=jobs,
         address=address,
-        storage=storage,
+        storage=None if storage is None else str(storage),
         verbose=verbose,
         checkpoint_seconds=checkpoint_seconds,
         only=tuple(only),
@@ -102,6 +105,8 @@ def run_sweep(
     try:
         prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
     except OSError as error:
+        if cannot_write(error, broadly=True):  # it needs to write wherever it reads
+            raise
         raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
@@ -110,10 +115,10 @@ def run_sweep(
         if fresh:
             _set_aside(prepared)
             prepared = prepare(chosen, options, whole=sweep, fresh=True)
-        code = run_prepared(prepared)
+        code, page = run_prepared(prepared)
     records = Records(prepared.records.root)
-    counts = Counter(state_of(trial, records) for trial in known(chosen, records).trials)
-    return SweepResult(code, reports / sweep.name / sweep.scale / "report.md", dict(counts))
+    counts = Counter(state_of(trial, records) for trial in known(chosen, records).table)
+    return SweepResult(code, page or options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
@@ -174,7 +179,7 @@ def to_train(
 def _set_aside(prepared: Prepared) -> None:
     """Move the trials' folders and searches aside, and forget which other trial went through the same stages."""
     root, now = prepared.records.root, prepared.known
-    trained = [trial for trial in now.trials if trial.reads_from is None]
+    trained = [trial for trial in now.table if trial.reads_from is None]
     keys = [trial.key for trial in trained]
     keys += [found.key for searched in now.searches for found in searched.found if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import DamagedError, read_regular
+from lm.files import DamagedError, in_a_line, make_folder, read_regular, writing
 from lm.hashes import WEIGHTS
 from lm.kept import say_once
 from orchestrator.hold import trial_is_held
-from orchestrator.machine import in_a_line
 from orchestrator.records import check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
@@ -52,11 +51,17 @@ def aside_folder(runs: Path) -> Path:
 
 def set_aside(path: Path, runs: Path) -> Path:
     """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
+    place = free_place(path, runs)
+    with writing(path):
+        return path.rename(place)
+
+
+def free_place(path: Path, runs: Path) -> Path:
+    """`.old/<name>-<n>`, with the first free n."""
     old = aside_folder(runs)
-    old.mkdir(exist_ok=True)
+    make_folder(old)
     free = (old / f"{path.name}-{n}" for n in itertools.count(1))
-    place = next(place for place in free if not place.exists())
-    return path.rename(place)
+    return next(place for place in free if not place.exists())
 
 
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
@@ -122,8 +127,9 @@ def _remove(paths: Iterable[Path], dry: bool) -> Iterator[Freed]:
     for path in paths:
         freed = Freed(path, size_of(path))
         if not dry:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            with writing(path):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
         yield freed

@@ -25,8 +25,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
-from lm.files import read_regular, write_text
-from orchestrator.machine import CannotStartError, in_a_line
+from lm.files import in_a_line, read_regular, write_text
+from orchestrator.machine import CannotStartError
 
 _FOLDER = ".sweeps"
 _log = logging.getLogger(__name__)

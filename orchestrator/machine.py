@@ -17,11 +17,6 @@ class CannotStartError(ValueError):
     """What the trials ask for is not there; nothing was started."""
 
 
-def in_a_line(error: OSError) -> str:
-    """What went wrong, with the file; an error that a library raises may name none."""
-    return " ".join(str(error).split()) if error.filename is None else f"{error.filename}: {error.strerror}"
-
-
 def default_scale(sweep: Sweep) -> tuple[str, str]:
     """The scale to take when none is asked for, and why."""
     if has_gpu():
@@ -69,6 +64,15 @@ def check_machine(cpus: float, gpus: float, scales_without_gpu: Sequence[str]) -
             f"resources.gpus: a trial asks for {gpus:g} GPU, this machine has {gpu_count() or 'none'}; "
             f"{without}, or --address of a cluster that has some"
         )
+
+
+def check_utf8(*paths: Path) -> None:
+    """CannotStartError for a path that is not UTF-8: pyarrow, MLflow and Ray take no other."""
+    for path in paths:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise CannotStartError(f"expected a path in UTF-8, got {str(path)!r}") from None
 
 
 def gpu_names() -> tuple[str, ...]:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-import yaml
-
 from lm.files import write_text
 from lm.spec import Part, TrainSpec, stage_keys
+from lm.yaml_text import write_yaml
 from orchestrator.facts import Facts
 from orchestrator.records import Records, is_settled
 from orchestrator.sweep import ScaledSweep
@@ -67,7 +66,7 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
     written = []
     for trial in trials:
         if trial.reads_from is None:
-            spec = yaml.safe_dump(trial.spec.model_dump(mode="json"), sort_keys=False)
+            spec = write_yaml(trial.spec.model_dump(mode="json"))
             head = f"# {trial.variant}, seed {trial.seed}: {trial.change}\n"
             write_text(folder / f"{trial.key}.yaml", head + spec)
             written.append(folder / f"{trial.key}.yaml")

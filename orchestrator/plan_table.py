@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator.plan import millions, state_in_words, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import Known
+from orchestrator.rounds import Known, Left, what_is_left
 from orchestrator.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.sweep import ScaledSweep
 from orchestrator.terminal import plain_console, print_table
@@ -21,25 +21,32 @@ from orchestrator.wording import counted
 
 def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError where a record cannot be read."""
-    trials = now.trials
+    trials = now.table
     states = {trial.key: state_of(trial, records) for trial in trials}
     rows = [
         (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], trials))
         for t in trials
     ]
     headings = ("variant", "changes", "seed", "key", "parameters", "state")
-    print_table(headings, rows, right=("seed", "parameters"))
+    if rows:
+        print_table(headings, rows, right=("seed", "parameters"))
     console = plain_console()
     for searched in now.searches:
         console.print(Text(search_standing(searched).in_words()))
-    if now.searching:
-        console.print(Text("the trials of the table follow from what the searches find"))
-    console.print(Text(_summary(sweep, trials, Counter(states.values()))))
+    if trials:
+        console.print(Text(_summary(sweep, trials, Counter(states.values()))))
+    left = what_is_left(sweep, now, records)
+    if now.searching or left.nothing:
+        console.print(Text(_left_in_words(left)))
 
 
 def plan_data(sweep: ScaledSweep, now: Known, records: Records) -> dict[str, Any]:
-    """What `plan --json` prints: the sweep, its trials, how many are in each state, its searches."""
-    states = [state_of(trial, records) for trial in now.trials]
+    """What `plan --json` prints: the sweep, its trials, how many are in each state, its searches, what is left.
+
+    A variant that is being tuned has no trials yet: none is trained with the values of the file.
+    """
+    states = [state_of(trial, records) for trial in now.table]
+    left = what_is_left(sweep, now, records)
     names = ("variant", "change", "seed", "key", "parameters", "reads_from", "starts_from")
     return {
         "sweep": sweep.name,
@@ -48,10 +55,22 @@ def plan_data(sweep: ScaledSweep, now: Known, records: Records) -> dict[str, Any
         "counts": dict(Counter(states)),
         "trials": [
             {name: getattr(trial, name) for name in names} | {"state": state}
-            for trial, state in zip(now.trials, states, strict=True)
+            for trial, state in zip(now.table, states, strict=True)
         ],
         "searches": [asdict(search_standing(searched)) for searched in now.searches],
+        "left": asdict(left),
     }
+
+
+def _left_in_words(left: Left) -> str:
+    if left.nothing:
+        return "nothing is left to train"
+    searches = "as many search trials as the hours or the grid of the search allow"
+    if left.search_trials is not None:
+        searches = f"up to {counted(left.search_trials, 'search trial')}"
+    fewest, most = left.table_trials_fewest, left.table_trials_most
+    table = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"to train: {searches}, then {table} of the table, with the values that the searches find"
 
 
 def print_status(standing: SweepStanding) -> None:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from lm.yaml_text import read_yaml_file
 from orchestrator.nearest import nearest
-
-# The files hold a few hundred records each; the C parser reads them ten times faster where it is there.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Row(BaseModel):
@@ -102,9 +99,15 @@ def _table(reference: str, folder: Path) -> list[Row]:
 
 
 def _rows(path: Path) -> list[Row]:
+    stat = path.stat()
+    return _rows_of(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=8)  # a sweep file names several tables of one file, and reading one takes a tenth of a second
+def _rows_of(path: Path, _modified: int, _size: int) -> list[Row]:
     try:
-        return TypeAdapter(list[Row]).validate_python(yaml.load(path.read_text(encoding="utf-8"), _Loader))
-    except (yaml.YAMLError, ValidationError) as error:
+        return TypeAdapter(list[Row]).validate_python(read_yaml_file(path))
+    except ValidationError as error:
         raise ValueError(f"{path}: not a list of published numbers: {error}") from error
 
 

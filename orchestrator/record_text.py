@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import yaml
-
 from lm.record import Record
+from lm.yaml_text import write_yaml
 from orchestrator.spec_words import in_short
 from orchestrator.wording import counted, duration
 
@@ -58,5 +57,5 @@ def _lines(record: Record) -> Iterator[str]:
     yield f"versions: {', '.join(f'{name} {version}' for name, version in record.versions.items()) or 'unknown'}"
     yield f"commit: {record.commit or 'unknown'}; numerics version {record.numerics_version}"
     yield "spec:"
-    spec = yaml.safe_dump(record.spec.model_dump(mode="json"), sort_keys=False)
+    spec = write_yaml(record.spec.model_dump(mode="json"))
     yield from (f"  {line}" for line in spec.splitlines())

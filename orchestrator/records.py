@@ -79,8 +79,8 @@ class Records:
     trials: all that has no folder of its own is to be trained anew. A damaged trial is not done, and is named.
     """
 
-    def __init__(self, root: Path, *, own_only: bool = False) -> None:
-        self.root = root
+    def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
+        self.root = Path(root)
         self._own_only = own_only
         self._seen: dict[str, tuple[object, tuple[Record | None, bool]]] = {}
 

@@ -8,13 +8,26 @@ from pathlib import Path
 from orchestrator.published import Published, published_numbers
 from orchestrator.records import Records
 from orchestrator.report import Report, write_report
+from orchestrator.report.earlier import IfFuller
 from orchestrator.report.index import write_index
 from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 
 
-def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, reports: Path) -> Report:
-    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
+def report_sweep(
+    sweep: ScaledSweep,
+    file: Path | str,
+    now: Known,
+    records: Records,
+    reports: Path | str,
+    *,
+    if_fuller: IfFuller,
+) -> Report:
+    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`.
+
+    `if_fuller`: what to do if the report that lies there has complete trials that this one would lack.
+    """
+    file, reports = Path(file), Path(reports)
     published, note = _published(sweep, file.parent / "published")
     report = write_report(
         name=sweep.name,
@@ -32,6 +45,7 @@ def report_sweep(sweep: ScaledSweep, file: Path, now: Known, records: Records, r
         looks=sweep.looks,
         margin=sweep.margin,
         searches=now.searches,
+        if_fuller=if_fuller,
     )
     write_index(reports)
     return report

@@ -18,8 +18,9 @@ from orchestrator.machine import CannotStartError
 from orchestrator.plan import plan
 from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
+from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import Found, best, ended, ledger_path, read_found
+from orchestrator.search.ledger import best, ended, ledger_path, read_found
 from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep, Variant
@@ -28,6 +29,7 @@ from orchestrator.sweep.searches import GridSampler, Search, Tune
 from orchestrator.timing import epochs_to_train
 from orchestrator.trial import Trial
 
+_MOST_COUNTED = 1000
 BEST_FOUND = "best found"
 """The variant that a search makes of the base."""
 
@@ -63,6 +65,31 @@ class Known:
         """Whether a search is not over yet."""
         return any(not searched.ended for searched in self.searches)
 
+    @property
+    def waiting(self) -> set[str]:
+        """The variants whose values a search has still to find."""
+        return {searched.task.variant for searched in self.searches if not searched.ended}
+
+    @property
+    def table(self) -> list[Trial]:
+        """The trials whose values are known; of a variant that is being tuned `trials` may have those of the file."""
+        waiting = self.waiting
+        return [trial for trial in self.trials if trial.variant not in waiting]
+
+
+@dataclass(frozen=True)
+class Left:
+    """How many trials may still be trained: of the searches, None where hours alone bound them, and of the table."""
+
+    search_trials: int | None
+    table_trials_fewest: int
+    table_trials_most: int
+
+    @property
+    def nothing(self) -> bool:
+        """Whether all is done."""
+        return self.search_trials == 0 and not self.table_trials_most
+
 
 def known(sweep: ScaledSweep, records: Records) -> Known:
     """The searches and the trials; while a search is not over, only those of variants that wait for none.
@@ -70,7 +97,7 @@ def known(sweep: ScaledSweep, records: Records) -> Known:
     The baseline is always among them, as the file has it while it is being tuned, or where that found nothing.
     """
     searches = tuple(_searches(sweep, records))
-    wait = {searched.task.variant for searched in searches if not searched.ended}
+    wait = Known(searches, []).waiting
     variants = tuple(variant for variant in _found_variants(sweep, searches) if variant.name not in wait)
     if not variants or variants[0].name != sweep.baseline.name:
         variants = (sweep.baseline,)
@@ -119,6 +146,35 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
     specs = {trial.key: trial.spec for trial in trials}
     missing = [trial for trial in trials if trial.reads_from is None and not is_settled(trial, records.find(trial))]
     return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
+
+
+def what_is_left(sweep: ScaledSweep, now: Known, records: Records) -> Left:
+    """What a run would train; while a search is not over, all seeds of each variant that it may have in the table.
+
+    Fewer where a search asks for the same values twice, or where seeds are spent until a variant is decided.
+    """
+    missing = len(unsettled(now.table, records))
+    if not now.searching:
+        return Left(0, missing, missing)
+    variants = len(sweep.variants) + isinstance(sweep.searching, Search)
+    most = variants * len(sweep.seeds)
+    most = most if sweep.most_trials is None else min(most, sweep.most_trials)
+    done = len(now.table) - missing
+    each = [search_trials_left(searched) for searched in now.searches]
+    search_trials = None if None in each else sum(count for count in each if count is not None)
+    return Left(search_trials, max(0, min(most, variants * sweep.looks[0]) - done), max(0, most - done))
+
+
+def search_trials_left(searched: Searched) -> int | None:
+    """How many trials of a search have not ended; None where hours alone bound it, or a grid is too large to count."""
+    if searched.ended:
+        return 0
+    task, sampler = searched.task, searched.task.searching.sampler
+    most = task.trials
+    if most is None and isinstance(sampler, GridSampler):
+        size = sum(1 for _ in islice(grid(task, sampler.points), _MOST_COUNTED + 1))
+        most = len(task.searching.start) + size if size <= _MOST_COUNTED else None
+    return None if most is None else most - sum(found.state != "running" for found in searched.found)
 
 
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
@@ -178,7 +234,7 @@ def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
         # Another sweep, or this one before it was told otherwise, may have asked for more: budgets stay equal.
-        found.append(Searched(task, path, tuple(read_found(path)[: task.trials])))
+        found.append(Searched(task, path, tuple(read_found(path, task)[: task.trials])))
     return found
 
 

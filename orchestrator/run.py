@@ -11,12 +11,13 @@ from typing import Literal
 
 from lm.checkout import commit
 from lm.data import load
+from lm.files import check_writable, make_folder
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
 from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.machine import CannotStartError, check_machine
+from orchestrator.machine import CannotStartError, check_machine, check_utf8
 from orchestrator.packing import granted_gpus, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
@@ -25,7 +26,7 @@ from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.storage import Storage, exchange
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tracking import Tracker
+from orchestrator.tracking import Planned, Tracker
 from orchestrator.watchdog import forget_stalls
 from orchestrator.work import Grant
 
@@ -71,6 +72,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     `sweep` may be a part of the `whole`; with `fresh` all of it is to train, whatever has a record.
     Raises CannotStartError where CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
+    check_utf8(Path.cwd(), options.runs.resolve(), options.reports.resolve())
     if options.executor == "inline" and (options.address is not None or (options.jobs or 1) > 1):
         raise CannotStartError(
             "--executor inline: trials train here, one after the other; --address and --jobs need ray"
@@ -81,7 +83,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
         exchange(Storage(options.storage), lambda: known(sweep, Records(records.root)).trials, records)
     now = known(sweep, records)
-    missing = [trial for trial in now.trials if trial.reads_from is None] if fresh else unsettled(now.trials, records)
+    missing = [trial for trial in now.table if trial.reads_from is None] if fresh else unsettled(now.table, records)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
     gpus = granted_gpus(sweep.resources, specs.values(), options.address)
     grant = Grant(
@@ -96,15 +98,18 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         check_machine(grant.cpus, grant.gpus, sweep.scales_without_gpu)
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
         _check_columns(variant, spec, load(spec.corpus).facts)
-    for folder in (options.runs, options.reports):
-        folder.mkdir(parents=True, exist_ok=True)
+    for folder in (options.runs, options.reports):  # found out now, and not after hours of training
+        make_folder(folder)
+        check_writable(folder)
     return Prepared(sweep, whole or sweep, options, now, records, grant)
 
 
-def run_sweep(prepared: Prepared) -> int:
-    """Train what is missing, write the report, bring MLflow up to date; the exit code.
+def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
+    """Train what is missing, write the report, bring MLflow up to date; the exit code, and the page if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
+    Raises RayLostError (exit code 4) if Ray was lost and could not be started again, WriteError (5) if the disk is full
+    or a folder cannot be written.
     """
     interrupt = Interrupt()
     try:
@@ -115,21 +120,21 @@ def run_sweep(prepared: Prepared) -> int:
         if not interrupt.insisted and not isinstance(error, KeyboardInterrupt):
             raise
         print(_to_go_on(prepared))
-        return interrupt.exit_code or 128 + signal.SIGINT
+        return interrupt.exit_code or 128 + signal.SIGINT, None
 
 
-def _run(prepared: Prepared, interrupt: Interrupt) -> int:
+def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
-    missing = {trial.key for trial in unsettled(now.trials, records)}
-    done = {trial.key for trial in now.trials if trial.reads_from is None} - missing
+    missing = {trial.key for trial in unsettled(now.table, records)}
+    done = {trial.key for trial in now.table if trial.reads_from is None} - missing
     report: Report | None = None
     budget_spent = False
-    with Progress(now.trials, done=done) as progress:
+    with Progress(now.table, done=done) as progress:
         tracker = Tracker(
             sweep=sweep.name,
             question=sweep.question,
             scale=sweep.scale,
-            trials=now.trials,
+            trials=now.table,
             records=records,
             commit=commit(),
         )
@@ -139,18 +144,24 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> int:
                     budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
             now = known(sweep, records)
             reported = now if prepared.whole is sweep else known(prepared.whole, records)
-            report = report_sweep(prepared.whole, options.file, reported, records, options.reports)
+            report = report_sweep(
+                prepared.whole, options.file, reported, records, options.reports, if_fuller="write beside"
+            )
         finally:
             outcome = _outcome(now, records)
             if report is None:
                 tracker.finish(None, outcome)
             else:
-                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts)
+                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts, _planned(reported))
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
+    if report.beside is not None:
+        print(report.beside)
     print(report.page)
-    return interrupt.exit_code or (3 if unfinished else int(outcome != "complete"))
+    if outcome == "stopped" and interrupt.exit_code is None and not unfinished:
+        check_writable(records.root)  # a trial that could not even record its failure: the folder may be the reason
+    return interrupt.exit_code or (3 if unfinished else int(outcome != "complete")), report.page
 
 
 def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:
@@ -165,6 +176,11 @@ def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "fa
         return "stopped"
     searched = all(searched.best is not None for searched in now.searches)
     return "complete" if searched and all(r is not None and r.status == "complete" for _, r in found) else "failed"
+
+
+def _planned(now: Known) -> Planned:
+    searched = [(found.key, one.task.variant) for one in now.searches for found in one.found if found.key is not None]
+    return Planned.of(now.trials, searched, [one.task.variant for one in now.searches if not one.ended])
 
 
 def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:

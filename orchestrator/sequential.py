@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.comparison import compare_variants, is_adaptive
-from orchestrator.outcomes import Outcome, read_outcomes
+from orchestrator.comparison import compare_variants
+from orchestrator.outcomes import read_outcomes
 from orchestrator.plan import plan
 from orchestrator.records import Records
-from orchestrator.statistics import Comparison
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
 
@@ -17,8 +16,8 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
     """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
     Every look is judged at its own share of the error (see `compare_variants`). A variant of which nothing more can
-    be learnt gets no more seeds: it is decided, equal to the baseline in every seed, adaptive, of another budget and so
-    without a verdict, or has a trial that diverged or failed. The baseline has as many as the variant with the most.
+    be learnt gets no more seeds: it is decided, equal to the baseline in every seed, or may not be compared
+    (`orchestrator.comparable`). The baseline has as many as the variant with the most.
     """
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
     trials = _plan(sweep, counts)
@@ -27,7 +26,8 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
         if any(outcome.record is None for group in outcomes.values() for outcome in group):
             break
         comparison = compare_variants(outcomes, sweep.baseline.name, len(sweep.looks), sweep.margin)
-        undecided = [name for name in outcomes if _is_undecided(name, outcomes, comparison)]
+        effects = comparison.effects if comparison else {}
+        undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
         more = _plan(sweep, counts | dict.fromkeys([sweep.baseline.name, *undecided], look))
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):
             break
@@ -38,9 +38,3 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
 
 def _plan(sweep: ScaledSweep, counts: Mapping[str, int]) -> list[Trial]:
     return plan(sweep, {name: sweep.seeds[:count] for name, count in counts.items()})
-
-
-def _is_undecided(name: str, outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None) -> bool:
-    if comparison is None or is_adaptive(outcomes[name]) or name not in comparison.effects:
-        return False
-    return comparison.effects[name].verdict == "not decided"

@@ -96,7 +96,7 @@ def search_standing(searched: Searched) -> SearchStanding:
 
 def sweep_standing(sweep: ScaledSweep, now: Known, records: Records) -> SweepStanding:
     """Where a sweep stands; ValueError where a record cannot be read."""
-    found = tuple(_standing(trial, now.trials, records) for trial in now.trials)
+    found = tuple(_standing(trial, now.table, records) for trial in now.table)
     counts: dict[str, int] = {}
     for standing in found:
         counts[standing.state] = counts.get(standing.state, 0) + 1

@@ -8,14 +8,15 @@ everything else, and a checkpoint is removed only once a newer one is there.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from orchestrator.trial import Trial
 
 _RECORD, _MANIFEST, _CHECKPOINTS, _WEIGHTS = "record.json", "manifest.json", "checkpoints", "weights"
 _CHUNK = 8 * 2**20
+_PRIVATE = "lm-trials-"
 
 
 class Storage:
@@ -151,11 +153,7 @@ def borrowed(
     One attempt at a time on one machine; what a killed one left is removed.
     """
     digest = hashlib.sha256(storage.uri.encode()).hexdigest()[:8]
-    ours = Path(tempfile.gettempdir()) / f"lm-trials-{os.getuid()}"
-    ours.mkdir(exist_ok=True, mode=0o700)
-    if ours.lstat().st_uid != os.getuid():  # made by somebody else, who knows how we would name it
-        raise PermissionError(errno.EPERM, "is not ours", str(ours))
-    place = ours / digest
+    place = _private_folder() / digest
     place.mkdir(exist_ok=True)
     runs = place / key
     with FileLock(place / f"{key}.lock"):
@@ -169,6 +167,28 @@ def borrowed(
                 push()
         finally:
             shutil.rmtree(runs, ignore_errors=True)
+
+
+def _private_folder() -> Path:
+    """The folder in the temporary directory that this user's workers share, under a name that nobody can foresee.
+
+    Of several, made at the same time, all take the oldest: the time comes first in the name.
+    """
+    root = Path(tempfile.gettempdir())
+    if not _private_folders(root):
+        tempfile.mkdtemp(prefix=f"{_PRIVATE}{time.time_ns()}-", dir=root)
+    return _private_folders(root)[0]
+
+
+def _private_folders(root: Path) -> list[Path]:
+    """Those that only this user can enter, the oldest first; no link is followed."""
+    found = []
+    for path in root.glob(f"{_PRIVATE}*"):
+        with suppress(FileNotFoundError):
+            state = path.lstat()
+            if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not stat.S_IMODE(state.st_mode) & 0o077:
+                found.append(path)
+    return sorted(found)
 
 
 @contextmanager

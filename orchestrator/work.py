@@ -84,6 +84,16 @@ def fetch(trial: Trial, grant: Grant) -> None:
             _log.warning("%s: %s", trial.title, error)
 
 
+def settled_record(trial: Trial, grant: Grant) -> Record | None:
+    """A trial's record, brought from the storage if there is one; None if it has none or it cannot be read."""
+    fetch(trial, grant)
+    try:
+        return Records(grant.runs).find(trial)
+    except (OSError, ValueError) as error:  # Tune would end the whole sweep if its searcher raised
+        _log.warning("%s: %s", trial.title, error)
+        return None
+
+
 def _train_or_fail(trial: Trial, grant: Grant, report: Callable[[Evaluation], None]) -> None:
     """Train to a record, that of a failure where an exception ended it. What stalled before is not tried again.
 

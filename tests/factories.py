@@ -108,6 +108,7 @@ def make_record(
     reason: str | None = None,
     train_seconds: float = 100.0,
     measures: dict[str, float] | None = None,
+    corpus: CorpusFacts = CORPUS,
     fitted: dict[str, float] | None = None,
 ) -> Record:
     """The record of a trial whose final test perplexity is `test`; a diverged or failed one finished no stage.
@@ -150,7 +151,7 @@ def make_record(
         spec=trial.spec,
         stages=tuple(stages) if status == "complete" else (),
         parameters=trial.parameters,
-        corpus=CORPUS,
+        corpus=corpus,
         seconds=105.0 * len(stages),
         tokens_per_second=10_000.0,
         head_cost=COST,

@@ -46,6 +46,12 @@ def test_lm_knows_no_orchestrator(path: Path) -> None:
     assert not tops(path, at_load=False) & {"orchestrator", "ray", "optuna", "mlflow", "matplotlib"}
 
 
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_yaml_has_one_reader(path: Path) -> None:
+    if path != Path("lm/yaml_text.py"):
+        assert "yaml" not in tops(path, at_load=False), "YAML is read and written in lm.yaml_text alone"
+
+
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[:2] == ("lm", "spec")], ids=str)
 def test_the_spec_needs_pydantic_alone(path: Path) -> None:
     names = list(imports(path, at_load=False))
@@ -65,7 +71,7 @@ def test_each_tool_has_one_door(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)
 def test_the_driver_takes_only_torch_free_parts_of_lm(path: Path) -> None:
-    free = {"command_group", "spec", "costs", "record", "data", "files", "tables", "checkout", "measured"}
+    free = {"command_group", "spec", "costs", "record", "data", "files", "tables", "checkout", "measured", "yaml_text"}
     free |= {"hashes", "kept"}
     taken = {name.split(".")[1] for name in imports(path, at_load=True) if name.startswith("lm.")}
     assert taken <= free

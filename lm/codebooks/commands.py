@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from lm.spec import (
     CodebookSpec,
@@ -20,8 +19,8 @@ from lm.spec import (
     Part,
     SimHashCode,
     TrainSpec,
-    explain,
 )
+from lm.spec_file import read_spec_file
 
 if TYPE_CHECKING:
     from lm.codebooks.statistics import CodebookStatistics
@@ -46,19 +45,21 @@ def codebook(
     from lm.codebooks.embeddings import word_vectors
     from lm.codebooks.statistics import codebook_statistics
     from lm.data import load
+    from lm.files import cannot_write
 
     try:
-        asked = yaml.safe_load(spec_file.read_text(encoding="utf-8"))
-        question = _question(asked)
+        question = read_spec_file(spec_file, _question)
+    except (ValueError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    try:
         corpus = load(question.corpus)
         built = build_codebook(question.codebook, corpus)
         by = question.embeddings or _own_embeddings(question.codebook)
         statistics = codebook_statistics(built, None if by is None else word_vectors(by, corpus))
-    except ValidationError as error:
-        for line in explain(error, asked):
-            typer.echo(f"{spec_file}: {line}", err=True)
-        raise typer.Exit(2) from None
-    except (ValueError, OSError, yaml.YAMLError) as error:
+    except (ValueError, OSError) as error:
+        if cannot_write(error):
+            raise
         typer.echo(f"{spec_file}: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(f"{question.codebook.kind} code of {corpus.name}, fingerprint {built.fingerprint}")

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from lm.data.corpora import PUBLISHED, Archive, Files, check_bytes, check_counts, download_folder, find, places
 from lm.data.text import SPLITS, CorpusError, file_hashes, file_in, lines_of, tokens_of
-from lm.files import sync
+from lm.files import WriteError, cannot_write, make_folder, sync
 
 _TIMEOUT_SECONDS = 30.0
 """Without an answer for so long, an address counts as gone."""
@@ -29,17 +29,20 @@ def fetch(name: str) -> Path:
 
     Of several processes that ask at once, one downloads and the others wait. An interrupted download leaves
     nothing that could be taken for a corpus, and starts anew the next time. CorpusError where the download fails
-    or is not the published text, with the way to do it by hand. `wikitext-103` comes from an address that may be
-    gone: its download is untested.
+    or is not the published text, WriteError if it cannot be kept, with the way to do it by hand. `wikitext-103`
+    comes from an address that may be gone: its download is untested.
     """
     target = download_folder(name)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with FileLock(target.parent / f".{name}.lock"):
             if find(name) is None:
                 _download_whole(name, target)
     except _FAILURES as error:
-        raise _failed(name, error) from error
+        failed = _failed(name, error)
+        if isinstance(error, OSError) and cannot_write(error, broadly=True):
+            raise WriteError(error.errno, str(failed)) from error
+        raise failed from error
     return find(name) or target
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from typing import Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -116,7 +117,16 @@ def explain(error: ValidationError, data: object) -> list[str]:
     for found in error.errors():
         place, kind = _place(found["loc"], data), found["type"]
         line = f"{found['msg'].replace('a valid tuple', 'a list')}, got {found['input']!r}"
-        if kind == "value_error":  # a rule over several values, which names them and what it got
+        if kind == "model_type" and not place:
+            line = f"a spec is a mapping: corpus, optimizer, epochs, ..., got {found['input']!r}"
+        elif kind == "union_tag_invalid":
+            kinds = re.findall(r"'([^']+)'", found["ctx"]["expected_tags"])
+            near = difflib.get_close_matches(found["ctx"]["tag"], kinds, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(kinds)}"
+            line = f"unknown kind {found['ctx']['tag']!r} ({meant})"
+        elif kind == "union_tag_not_found":
+            line = f"missing key 'kind', got {found['input']!r}"
+        elif kind == "value_error":  # a rule over several values, which names them and what it got
             line = str(found["ctx"]["error"])
         elif kind == "missing":
             line = "missing key"

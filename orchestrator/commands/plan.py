@@ -48,7 +48,7 @@ def plan(
         if write_specs is not None:
             from orchestrator.wording import counted
 
-            written = write(now.trials, write_specs)
+            written = write(now.table, write_specs)
             train = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
             how = f"as this sweep would train one: {train}"
             typer.echo(f"{counted(len(written), 'spec')} written to {write_specs}; {how}", err=as_json)

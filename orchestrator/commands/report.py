@@ -26,6 +26,9 @@ def report(
         bool, typer.Option("--watch", help="write it again whenever the records change, until Ctrl-C (exit code 130)")
     ] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: between looks")] = 10.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace an earlier report that has complete trials which this one lacks")
+    ] = False,
     compare: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -41,7 +44,7 @@ def report(
     if compare is not None:
         _compare(*compare, to)
     elif file is not None:
-        _report(file, scale, runs, reports, every if watch else None)
+        _report(file, scale, runs, reports, every if watch else None, force=force)
 
 
 def _one_or_the_other(context: typer.Context) -> None:
@@ -63,6 +66,8 @@ def _compare(a: str, b: str, to: Path | None) -> None:
     from lm.files import write_text
     from orchestrator.report.compare import compare_reports
 
+    if to is not None and to.is_dir():
+        wrong(f"--to: expected a file, got the folder {to}")
     with refused(ValueError, OSError):
         page = compare_reports(a, b)
         if to is not None:
@@ -70,30 +75,33 @@ def _compare(a: str, b: str, to: Path | None) -> None:
     typer.echo(page if to is None else to, nl=to is not None)
 
 
-def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None) -> None:
-    from orchestrator.pictures import prepare
-
-    prepare()  # before all else: it takes longer than what follows
+def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
     scaled = opened(file, scale)
     from orchestrator.records import Records
+    from orchestrator.report.earlier import FullerPageError
     from orchestrator.report_sweep import report_sweep
     from orchestrator.rounds import known
 
     records = Records(runs.resolve())
 
     def write() -> None:
-        with refused(ValueError, OSError):
-            typer.echo(report_sweep(scaled, file, known(scaled, records), records, reports).page)
+        now = known(scaled, records)
+        typer.echo(report_sweep(scaled, file, now, records, reports, if_fuller="replace" if force else "refuse").page)
 
-    if every is None:
-        write()
-        return
     seen: dict[Path, int] | None = None
     try:
         while True:
             if (now := _written(records.root)) != seen:
-                write()
+                with refused(ValueError, OSError):
+                    try:
+                        write()
+                    except FullerPageError as error:
+                        if seen is None:
+                            raise
+                        typer.echo(str(error), err=True)  # trials were set aside, to be trained again
                 seen = now
+            if every is None:
+                return
             time.sleep(every)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -120,6 +120,7 @@ def gc(
     scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep
     everything.
     """
+    from lm.files import writing
     from orchestrator.disk import collect
 
     if weights != (file is not None):
@@ -133,7 +134,7 @@ def gc(
             typer.echo("nothing was removed")
             return
     freed = 0
-    with refused(ValueError, OSError):
+    with refused(ValueError), writing(runs):
         for gone in collect(runs.resolve(), weights=chosen, dry=dry_run):
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")

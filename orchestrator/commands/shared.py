@@ -85,20 +85,25 @@ def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSwee
 
 
 @contextmanager
-def refused(*errors: type[Exception]) -> Iterator[None]:
-    """Within the block these errors are the user's: said in their own words, exit code 2."""
+def refused(*errors: type[Exception], exit_code: int = 2) -> Iterator[None]:
+    """Within the block these errors end the command: a line on stderr, in their own words, and this exit code.
+
+    What cannot be written is not among them: the group of commands ends with exit code 5.
+    """
     try:
         yield
     except errors as error:
-        from orchestrator.machine import in_a_line
+        from lm.files import cannot_write, in_a_line
 
-        wrong(in_a_line(error) if isinstance(error, OSError) else str(error))
+        if cannot_write(error):
+            raise
+        wrong(in_a_line(error) if isinstance(error, OSError) else str(error), exit_code)
 
 
-def wrong(message: str) -> NoReturn:
-    """End with exit code 2: the sweep file or the command line is wrong, and nothing was started."""
+def wrong(message: str, exit_code: int = 2) -> NoReturn:
+    """End with exit code 2, by default: the sweep file or the command line is wrong, and nothing was started."""
     typer.echo(message, err=True)
-    raise typer.Exit(2)
+    raise typer.Exit(exit_code)
 
 
 def print_json(value: Any) -> None:

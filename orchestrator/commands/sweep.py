@@ -54,13 +54,14 @@ def sweep(
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
     from orchestrator.machine import CannotStartError
+    from orchestrator.ray_lost import RayLostError
 
     _check(executor, budget)
     scaled = opened(file, scale)
     if dry_run:
         _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
         return
-    with refused(CannotStartError):
+    with refused(CannotStartError), refused(RayLostError, exit_code=4):
         result = run_sweep(
             scaled,
             file=file,

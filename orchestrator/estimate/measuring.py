@@ -13,12 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import platformdirs
-import yaml
 
 from lm.data import fingerprint_of
 from lm.files import write_text
 from lm.measured import Measured
 from lm.spec import TrainSpec, trial_key
+from lm.yaml_text import write_yaml
 from orchestrator.estimate.projection import measured_spec
 from orchestrator.machine import CannotStartError, cpu_count, gpu_names, has_gpu
 from orchestrator.sweep import Resources
@@ -61,7 +61,7 @@ class Measuring:
     def _measure(self, spec: TrainSpec) -> Measured:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "spec.yaml"
-            file.write_text(yaml.safe_dump(spec.model_dump(mode="json")), encoding="utf-8")
+            file.write_text(write_yaml(spec.model_dump(mode="json")), encoding="utf-8")
             line = [sys.executable, "-m", "lm", "measure", str(file), "--json", "--device", self.device]
             line += ["--threads", str(self.threads), "--steps", str(self.steps)]
             ran = subprocess.run(line, capture_output=True, text=True, check=False, env=dict(os.environ))

@@ -13,7 +13,8 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.comparison import is_adaptive, losses_on_test, texts
+from orchestrator.comparable import obstacles
+from orchestrator.comparison import losses_on_test
 from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, memory_bytes
@@ -21,7 +22,7 @@ from orchestrator.noise import Losses, text_variance
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.plan import State, plan, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, Known
+from orchestrator.rounds import BEST_FOUND, Known, search_trials_left
 from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import epochs_to_train, stage_epochs
@@ -104,7 +105,7 @@ def estimate(
         trial.key: trial_seconds(trial, found[trial.key], facts[trial.key], specs, _epochs_done(trial, records))
         for trial in missing
     }
-    packing = _packing(sweep, [found[trial.key] for trial in missing]) if missing else None
+    packing = packing_of(sweep, [found[trial.key] for trial in missing]) if missing else None
     at_once = max(1, min(jobs or math.inf, packing.at_once if packing else 1))
     on_disk = [disk_bytes(trial.spec, found[trial.key], facts[trial.key]) for trial in missing]
     checkpoints = sorted((checkpoint_bytes(trial.spec, found[trial.key]) for trial in missing), reverse=True)
@@ -126,11 +127,16 @@ def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
     """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
     if not now.searching:
         return now.trials
-    trials = plan(sweep)
+    waiting = now.waiting
+    # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
+    trials = [
+        replace(trial, key=f"{trial.title}, tuned", reads_from=None, starts_from=None)
+        if trial.variant in waiting
+        else trial
+        for trial in plan(sweep)
+    ]
     for searched in now.searches:
-        task, wanted = searched.task, searched.task.trials
-        ended = sum(found.state != "running" for found in searched.found)
-        more = 0 if wanted is None else wanted - ended
+        task, more = searched.task, search_trials_left(searched) or 0
         example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
         each = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
         trials += [
@@ -184,8 +190,8 @@ def gpu_share(peak_memory_bytes: int, total_bytes: int) -> int:
     return max(1, int(total_bytes / (_HEADROOM * peak_memory_bytes + _CUDA_CONTEXT_BYTES)))
 
 
-def _packing(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
-    """Of the model that needs the most memory."""
+def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
+    """How many trials at once fit, by the model that needs the most memory, beside the driver itself."""
     peak, gpus = max(found.peak_memory_bytes for found in measured), sweep.resources.gpus
     by_cpus, room, total = int(cpu_count() / sweep.resources.cpus), memory_bytes(), gpu_memory_bytes()
     if not gpus or (gpus == "auto" and total is None):
@@ -218,19 +224,19 @@ def _variant_cost(
     return VariantCost(variant, len(own), min(rates, default=math.nan), total, max(peaks, default=0))
 
 
-def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, Sequence[Outcome]]) -> Detectable | None:
+def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, tuple[Outcome, ...]]) -> Detectable | None:
     """From the noise of seeds and text in this sweep's own finished trials; None where no variant's seeds differ.
 
-    Of the variants that `compare_variants` compares, at the level of its last look. The text's noise is the mean one
-    of their differences to the baseline, None where losses by token are not at hand.
+    Of the variants that may be compared once they are complete, at the level of the last look. The text's noise is the
+    mean one of their differences to the baseline, None where losses by token are not at hand.
     """
     base = outcomes.get(sweep.baseline.name, ())
+    passing = {"not complete", "another budget"}  # what is still to come, and what has an interval too
     compared = {
         name: losses_on_test(group)
         for name, group in outcomes.items()
         if group[0].trial.opens_test
-        and not is_adaptive(group)
-        and (not texts(base) or not texts(group) or texts(group) == texts(base))
+        and {obstacle.kind for obstacle in obstacles(outcomes, [name, sweep.baseline.name])} <= passing
     }
     repeated = [losses.nats for losses in compared.values() if losses.nats.size >= 2]
     if not repeated:

@@ -1,6 +1,6 @@
-"""The pictures of a report: what they show (`shown`), who has them drawn (`artist`), and how it is done (`drawing`)."""
+"""The pictures of a report: what they show (`shown`), when they are drawn (`artist`), and how (`drawing`)."""
 
-from orchestrator.pictures.artist import Pictures, prepare
+from orchestrator.pictures.artist import Draw, Pictures, draw_with_matplotlib
 from orchestrator.pictures.shown import (
     Forest,
     ForestRow,
@@ -18,6 +18,7 @@ from orchestrator.pictures.shown import (
 )
 
 __all__ = [
+    "Draw",
     "Forest",
     "ForestRow",
     "Frequency",
@@ -31,6 +32,6 @@ __all__ = [
     "PositionRow",
     "Reach",
     "VariantCurves",
+    "draw_with_matplotlib",
     "in_order",
-    "prepare",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from orchestrator.curve import Curve
 
@@ -28,8 +29,9 @@ class ForestRow:
 
 @dataclass(frozen=True)
 class Forest:
-    """`forest.svg`. `level` is the intervals' confidence in words, `95%`."""
+    """`level` is the intervals' confidence in words, `95%`."""
 
+    FILE: ClassVar[str] = "forest.svg"
     rows: Sequence[ForestRow]
     margin_nats: float
     baseline: str
@@ -61,16 +63,22 @@ class VariantCurves:
 
 @dataclass(frozen=True)
 class Overview:
-    """`overview.svg`. `published` is a validation perplexity to draw as a line."""
+    """`overview.svg`. `published` is a validation perplexity to draw as a line.
 
+    So is `unigram`, the unigram model's, if it lies in the range of the curves.
+    """
+
+    FILE: ClassVar[str] = "overview.svg"
     variants: Sequence[VariantCurves]
     published: float | None
+    unigram: float | None = None
 
 
 @dataclass(frozen=True)
 class Panels:
     """`variants.svg`."""
 
+    FILE: ClassVar[str] = "variants.svg"
     variants: Sequence[VariantCurves]
 
 
@@ -89,8 +97,9 @@ class FrequencyRow:
 
 @dataclass(frozen=True)
 class Frequency:
-    """`frequency.svg`. `labels` name the classes, the rarest first, and `shares` are theirs of the test tokens."""
+    """`labels` name the classes, the rarest first, and `shares` are theirs of the test tokens."""
 
+    FILE: ClassVar[str] = "frequency.svg"
     rows: Sequence[FrequencyRow]
     labels: Sequence[str]
     shares: Sequence[float]
@@ -114,6 +123,7 @@ class PositionRow:
 class Position:
     """`position.svg`."""
 
+    FILE: ClassVar[str] = "position.svg"
     rows: Sequence[PositionRow]
     baseline: str
 
@@ -142,6 +152,7 @@ class HeadPoint:
 class Heads:
     """`heads.svg`."""
 
+    FILE: ClassVar[str] = "heads.svg"
     points: Sequence[HeadPoint]
     baseline: str
 

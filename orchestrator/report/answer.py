@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.comparison import OTHER_BUDGET
+from orchestrator.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT
 from orchestrator.power import MOST_FURTHER, Further
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.tables import AblationRow
@@ -53,12 +53,11 @@ def answer(
 def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:
     """The verdict as the table shows it; where there is none the reason, or what would decide."""
     if row.variant == baseline:
-        return Markdown("baseline")
+        return Markdown(f"baseline ({row.reason})" if row.reason else "baseline")
     if row.adaptive:
         return Markdown("adaptive, not compared")
     if row.effect is None:
-        why = "no seed is complete" if row.complete == 0 else f"{escape(baseline)} is not complete"
-        return Markdown(f"no verdict ({why})")
+        return Markdown(f"no verdict ({escape(row.reason)})")
     verdict = verdict_in_words(row.effect, margin)
     if row.effect.verdict in DECIDED:
         return Markdown(f"**{verdict}**")
@@ -87,6 +86,8 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None, baseline
         return "nothing is complete yet, so there is no answer"
     if comparison is None and base.adaptive:
         return f"nothing is compared, since {name} adapts to the text it is scored on"
+    if comparison is None and base.reason == DID_NOT_TRAIN:
+        return f"nothing is compared, since {name} {DID_NOT_TRAIN}: it is worse than guessing by the words' frequencies"
     if comparison is None:
         return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
     others = [row for row in rows if row.variant != baseline and not row.adaptive]
@@ -183,6 +184,10 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
         parts.append(f"with one seed nothing is decided about {_named(single)}, since the seed noise is unknown")
     if unequal := having(OTHER_BUDGET):
         parts.append(f"there is no verdict on {_named(unequal, 'other ')}, trained with another budget")
+    if elsewhere := having(OTHER_TEXT):
+        parts.append(f"there is no verdict on {_named(elsewhere, 'other ')}, {OTHER_TEXT}")
+    if untrained := having(DID_NOT_TRAIN):
+        parts.append(f"there is no verdict on {_named(untrained, 'other ')}, which {DID_NOT_TRAIN}")
     if still := having(NO_NOISE):
         parts.append(f"nothing is decided about {_named(still)}, since {NO_NOISE}")
     partial = [row for row in rows if row.incomplete]

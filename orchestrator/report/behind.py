@@ -8,8 +8,9 @@ from statistics import median
 import numpy as np
 
 from lm.record import opened
-from orchestrator.comparison import is_adaptive
+from orchestrator.comparable import is_adaptive, obstacles
 from orchestrator.curve import curve_of
+from orchestrator.guessing import untrained
 from orchestrator.noise import BLOCKS, WAVES, Correlation, Deviation
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.statistics import LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
@@ -27,8 +28,10 @@ def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
     others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
     interim = counts["unfinished"] + counts["missing"] > 0
+    failed = len(untrained(trials))
+    trained = f" Of those complete, {failed} did not train." if failed else ""
     note = " An interim page: it changes as trials end." if interim else ""
-    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{note}")
+    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
 
 
 def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
@@ -60,14 +63,16 @@ def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markd
     )
 
 
-def noise_sentence(comparison: Comparison | None, baseline: str, searched: bool) -> Markdown:
+def noise_sentence(
+    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str, searched: bool
+) -> Markdown:
     """What the intervals cover and assume, in figures; why there are none where there are none.
 
     `searched`: some variant has values that a search found.
     """
     noise, intervals = (comparison.noise, comparison.intervals) if comparison else (None, 0)
     if noise is None:
-        return Markdown("No interval is given: " + _why_no_interval(comparison, baseline) + ".")
+        return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison, baseline) + ".")
     own = [known.own for known in noise.deviations.values()]
     ends = dict.fromkeys(map(_percent, (min(own), max(own))))
     shared = f", their level shared out over {intervals} compared variants (Šidák)" if intervals > 1 else ""
@@ -162,10 +167,17 @@ def _has_averaged(outcome: Outcome) -> bool:
     return bool((curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any())
 
 
-def _why_no_interval(comparison: Comparison | None, baseline: str) -> str:
+def _why_no_interval(outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str) -> str:
     if comparison is None:
-        return f"the baseline {escape(baseline)} is not complete"
+        why = obstacles(outcomes, [baseline])[0]
+        return f"the baseline {escape(baseline)} is not complete" if why.kind == "not complete" else why.in_words()
     reasons = {effect.reason for effect in comparison.effects.values() if effect.reason is not None}
+    reasons |= {
+        why.in_words()
+        for variant in outcomes
+        for why in obstacles(outcomes, [variant, baseline])[:1]
+        if why.kind in ("another test text", "did not train")
+    }
     return listed(sorted(reasons)) or "no variant is complete"
 
 

@@ -12,6 +12,7 @@ from orchestrator.report import csv_tables
 from orchestrator.report.curve_table import curves_of
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.latex import table_tex
+from orchestrator.report.reference_rows import ReferenceRow
 from orchestrator.report.tables import AblationRow
 from orchestrator.rounds import Searched
 from orchestrator.wording import listed
@@ -21,6 +22,7 @@ def write_tables(
     folder: Path,
     outcomes: Mapping[str, tuple[Outcome, ...]],
     rows: Sequence[AblationRow],
+    references: Sequence[ReferenceRow],
     interactions: Sequence[InteractionRow],
     searches: Sequence[Searched],
     baseline: str,
@@ -28,7 +30,7 @@ def write_tables(
     caption: str,
 ) -> None:
     """Write the tables that this sweep has into a report's folder; `caption` begins what LaTeX's comment says."""
-    write_text(folder / "table.csv", csv_tables.table_csv(rows))
+    write_text(folder / "table.csv", csv_tables.table_csv(rows, references))
     write_text(folder / "trials.csv", csv_tables.trials_csv(outcomes))
     if (measures := csv_tables.measures_csv(outcomes)) is not None:
         write_text(folder / "measures.csv", measures)
@@ -36,7 +38,8 @@ def write_tables(
         write_text(folder / "interactions.csv", csv_tables.interactions_csv(interactions))
     if searches:
         write_text(folder / "searches.csv", csv_tables.searches_csv(searches))
-    write_text(folder / "table.tex", table_tex(rows, baseline, margin, f"{caption}, {_corpora_and_seeds(outcomes)}"))
+    caption = f"{caption}, {_corpora_and_seeds(outcomes)}"
+    write_text(folder / "table.tex", table_tex(rows, references, baseline, margin, caption))
     if any(outcome.curve for outcome in flat(outcomes)):
         write_table(folder / "curves.parquet", curves_of(flat(outcomes)))
 

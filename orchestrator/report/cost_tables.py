@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm.record import Record
-from orchestrator.comparison import budget, is_adaptive, planned_epochs
+from orchestrator.comparable import budget, is_adaptive, planned_epochs
 from orchestrator.outcomes import Outcome
 
 

@@ -10,13 +10,15 @@ from lm.record import Score, opened
 from orchestrator import statistics
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.interaction_tables import InteractionRow
+from orchestrator.report.reference_rows import REFERENCE, ReferenceRow
 from orchestrator.report.tables import AblationRow
 from orchestrator.rounds import Searched
 
 
-def table_csv(rows: Iterable[AblationRow]) -> str:
-    """`table.csv`: one line a variant, unrounded, losses in nats per token."""
-    return _csv([_flat_row(row) for row in rows])
+def table_csv(rows: Iterable[AblationRow], references: Iterable[ReferenceRow] = ()) -> str:
+    """`table.csv`: one line a variant, unrounded, losses in nats per token; the references last, and marked."""
+    lines = [_flat_row(row) for row in rows]
+    return _csv([*lines, *(dict.fromkeys(lines[0]) | _flat_reference(row) for row in references)])
 
 
 def trials_csv(outcomes: Mapping[str, tuple[Outcome, ...]]) -> str:
@@ -92,11 +94,27 @@ def _flat_row(row: AblationRow) -> dict[str, object]:
         "difference_perplexity_low": row.interval_in_perplexity and row.interval_in_perplexity.low,
         "difference_perplexity_high": row.interval_in_perplexity and row.interval_in_perplexity.high,
         "verdict": effect and effect.verdict,
-        "reason": effect and effect.reason,
+        "reason": row.reason,
         "further_seeds": effect and effect.further and effect.further.seeds,
         "published_valid_perplexity": row.published_valid and row.published_valid.perplexity,
         "published_test_perplexity": row.published_test and row.published_test.perplexity,
         "published_test_difference": row.published_difference and row.published_difference.perplexity,
+        "reference": False,
+    }
+
+
+def _flat_reference(row: ReferenceRow) -> dict[str, object]:
+    return {
+        "variant": row.name,
+        "change": row.change,
+        "adaptive": False,
+        "parameters": row.parameters,
+        "seeds": 0,
+        "complete": 0,
+        "valid_perplexity_mean": row.valid,
+        "test_perplexity_mean": row.test,
+        "reason": REFERENCE,
+        "reference": True,
     }
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from orchestrator.comparison import OTHER_BUDGET, budget, is_adaptive, losses_on_test
+from orchestrator.comparable import Obstacle, obstacles
+from orchestrator.comparison import losses_on_test
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.wording import listed
 
 Kind = Literal["alone", "main effect", "interaction"]
 MORE, LESS = "costs more together", "costs less together"
@@ -78,35 +78,39 @@ def estimands(ablation: Ablation) -> list[Estimand]:
 def interaction_table(
     outcomes: Mapping[str, tuple[Outcome, ...]], ablation: Ablation, baseline: str, looks: int = 1
 ) -> Interactions:
-    """A row for every contrast of the design; one that weighs an adaptive or an incomplete variant has no numbers.
+    """A row for every contrast of the design; one that weighs variants that may not be compared has no verdict.
 
-    With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
+    It has no numbers either, unless they differ in their budget alone. If the baseline did not train, there is no
+    verdict at all. With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
     """
     asked = estimands(ablation)
-    complete = {
-        variant: losses_on_test(group)
-        for variant, group in outcomes.items()
-        if all(outcome.final for outcome in group) and not is_adaptive(group)
-    }
     weights = {
         f"{estimand.kind} {estimand.name}": {
             ablation.variant(away) or baseline: weight for away, weight in estimand.weights.items()
         }
         for estimand in asked
     }
-    result = contrasts(complete, weights, 1 - LEVEL_OF_ERROR / looks)
-    adaptive = {variant for variant, group in outcomes.items() if is_adaptive(group)}
-    for name, weighed in weights.items():
-        if adapt := [variant for variant in weighed if variant in adaptive]:
-            why = f"{listed(adapt)} {'adapts' if len(adapt) == 1 else 'adapt'} to the text of the test"
-            result.found[name] = replace(result.found[name], reason=why)
-    budgets = {variant: budget(group) for variant, group in outcomes.items()}
-    for name, weighed in weights.items():
-        contrast = result.found[name]
-        if contrast.reason is None and len({budgets[variant] for variant in weighed}) > 1:
-            result.found[name] = replace(contrast, reason=OTHER_BUDGET)
-    rows = tuple(_row(one, contrast) for one, contrast in zip(asked, result.found.values(), strict=True))
-    return Interactions(rows, result)
+    why = {name: _obstacle(outcomes, list(weighed), baseline) for name, weighed in weights.items()}
+    sound = {name: weights[name] for name, obstacle in why.items() if obstacle is None or not obstacle.bars_interval}
+    needed = {variant for weighed in sound.values() for variant in weighed}
+    groups = {variant: losses_on_test(group) for variant, group in outcomes.items() if variant in needed}
+    result = contrasts(groups, sound, 1 - LEVEL_OF_ERROR / looks)
+    found = {name: _with_reason(result.found.get(name), obstacle) for name, obstacle in why.items()}
+    rows = tuple(_row(one, contrast) for one, contrast in zip(asked, found.values(), strict=True))
+    return Interactions(rows, replace(result, found=found))
+
+
+def _obstacle(outcomes: Mapping[str, tuple[Outcome, ...]], weighed: Sequence[str], baseline: str) -> Obstacle | None:
+    """The gravest reason why a contrast has no verdict."""
+    failed = [obstacle for obstacle in obstacles(outcomes, [baseline]) if obstacle.kind == "did not train"]
+    found = [*obstacles(outcomes, weighed), *failed]
+    return min(found, key=lambda obstacle: not obstacle.bars_interval, default=None)
+
+
+def _with_reason(contrast: Contrast | None, obstacle: Obstacle | None) -> Contrast:
+    """A contrast with the reason why it has no verdict; one without numbers if it was not estimated."""
+    known = contrast or Contrast(None, None, None)
+    return known if obstacle is None else replace(known, reason=known.reason or obstacle.in_words())
 
 
 def effect_name(factors: Factors, ablation: Ablation) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.report import answer
 from orchestrator.report.plain import plain
+from orchestrator.report.reference_rows import REFERENCE, ReferenceRow, perplexity_cell
 from orchestrator.report.tables import RECALLED, AblationRow, PublishedDifference, PublishedNumber, Spread
 from orchestrator.wording import MINUS, NOTHING, difference, published, published_difference, spread
 
@@ -49,7 +50,9 @@ _SPECIAL = {
 _SPECIAL_CHARACTER = re.compile("|".join(map(re.escape, _SPECIAL)))
 
 
-def table_tex(rows: Sequence[AblationRow], baseline: str, margin: float, caption: str) -> str:
+def table_tex(
+    rows: Sequence[AblationRow], references: Sequence[ReferenceRow], baseline: str, margin: float, caption: str
+) -> str:
     """The table, rounded as on the page, for `\\usepackage{booktabs}`; `caption` stands above it as a comment.
 
     `\\textquotesingle` and `\\textasciigrave` need `\\usepackage{textcomp}` in a LaTeX older than 2020, and
@@ -67,6 +70,8 @@ def table_tex(rows: Sequence[AblationRow], baseline: str, margin: float, caption
         _line(list(columns)),
         r"\midrule",
         *map(_line, cells),
+        *([r"\midrule"] if references else []),
+        *(_line(_reference(row, len(columns))) for row in references),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -87,6 +92,21 @@ def _cells(row: AblationRow, baseline: str, margin: float) -> list[str]:
         escaped(plain(answer.verdict_cell(row, baseline, margin))),
         " / ".join(_number(number) for number in _published(row)),
     ]
+
+
+def _reference(row: ReferenceRow, columns: int) -> list[str]:
+    cells = [
+        escaped(row.name),
+        escaped(row.change),
+        _mathematics(f"{row.parameters:,}"),
+        *(
+            escaped(cell) if cell == NOTHING else _mathematics(cell)
+            for cell in map(perplexity_cell, (row.valid, row.test))
+        ),
+        escaped(NOTHING),
+        escaped(REFERENCE),
+    ]
+    return cells + [escaped(NOTHING)] * (columns - len(cells))
 
 
 def escaped(text: str) -> str:

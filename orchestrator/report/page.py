@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
-import yaml
-
 from lm.files import write_text
+from lm.yaml_text import write_yaml
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
-from orchestrator.pictures import Pictures
+from orchestrator.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.records import Records
 from orchestrator.report import answer, behind, tables
 from orchestrator.report.beside import write_tables
 from orchestrator.report.cost_section import cost_section
+from orchestrator.report.earlier import IfFuller, place_for, remove_contained
 from orchestrator.report.head_section import head_section
 from orchestrator.report.html_page import hovered_curves, write_html
 from orchestrator.report.interaction_section import interaction_section
@@ -25,7 +25,9 @@ from orchestrator.report.picture_section import picture_section
 from orchestrator.report.plain import plain
 from orchestrator.report.provenance import provenance
 from orchestrator.report.published_section import printed, printed_difference, published_line, published_section
+from orchestrator.report.reference_rows import REFERENCE, ReferenceRow, perplexity_cell, reference_rows
 from orchestrator.report.search_section import hardly_chosen, search_section, trials_of_tuning
+from orchestrator.report.staging import PAGE, staged
 from orchestrator.report.summary import summary, verdicts, write_summary
 from orchestrator.report.tables import (
     AblationRow,
@@ -35,6 +37,7 @@ from orchestrator.report.tables import (
     StageRow,
 )
 from orchestrator.report.templates import template
+from orchestrator.report.untrained_section import untrained_section
 from orchestrator.rounds import Searched
 from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN, Comparison
@@ -57,11 +60,15 @@ Cells = dict[str, object]
 
 @dataclass(frozen=True)
 class Report:
-    """A report as written: its page, its answer as plain text, and its verdicts by variant."""
+    """A report as written: its page, its answer as plain text, and its verdicts by variant.
+
+    `beside` says why it lies beside the place that it was meant for, None if it lies there.
+    """
 
     page: Path
     answer: str
     verdicts: dict[str, str]
+    beside: str | None = None
 
 
 def write_report(
@@ -76,28 +83,40 @@ def write_report(
     records: Records,
     published: Mapping[str, Published],
     published_note: str,
-    folder: Path,
+    folder: Path | str,
     command: str,
     looks: Sequence[int] = (0,),
     margin: float = MARGIN,
     searches: Sequence[Searched] = (),
+    if_fuller: IfFuller = "replace",
+    draw: Draw = draw_with_matplotlib,
 ) -> Report:
     """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
+
+    All files take their place together at the end; a report beside it whose trials it has is removed. FullerPageError
+    if `if_fuller` is "refuse" and an earlier report has trials that this one would lack. WriteError if something
+    cannot be written.
 
     The same plan and records give the same bytes. `published_scale`: the published numbers were made at this scale;
     elsewhere the page warns. `looks`: at so many seeds it was decided who gets more. ValueError without a baseline.
     """
+    folder = Path(folder)
     outcomes = read_outcomes(trials, records)
     if baseline not in outcomes:
         raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(outcomes)}")
     comparison = compare_variants(outcomes, baseline, len(looks), margin)
     rows = tables.ablation_table(outcomes, comparison, published, baseline)
     interactions = interaction_table(outcomes, ablation, baseline, len(looks))
+    references = reference_rows(outcomes, baseline)
     line = published_line(published, baseline) if published_scale else None
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     told = answer.answer(rows, comparison, scale, baseline, *tuning, interactions.rows)
     caption = f"{name}, scale {scale}, differences with {answer.level_in_words(comparison)} intervals"
-    with Pictures(folder) as pictures:
+    verdict_words = verdicts(rows, baseline, margin)
+    short = summary(name, question, scale, baseline, margin, plain(told), verdict_words, outcomes, searches)
+    place, why_beside = place_for(folder, short, outcomes, if_fuller)
+    with staged(place) as staging:
+        pictures = Pictures(staging, draw)
         cells: Cells = {
             "name": name,
             "question": question,
@@ -116,20 +135,21 @@ def write_report(
             **head_section(outcomes, baseline, pictures),
             **published_section(rows, published_note, published_scale),
             **_sentences(outcomes, comparison, baseline, looks, bool(searches)),
-            **_tables(outcomes, rows, baseline, margin),
+            **_tables(outcomes, rows, references, baseline, margin),
+            **untrained_section(outcomes),
             **interaction_section(interactions, ablation),
             **search_section(searches),
             **cost_section(outcomes, baseline),
             **_specs(outcomes, baseline),
+            "picture": pictures.on_page,
         }
-        write_tables(folder, outcomes, rows, interactions.rows, searches, baseline, margin, caption)
-        hovered = hovered_curves(outcomes, baseline)
-        text = template("page.md.jinja").render(cells | pictures.sentences())
-    report = Report(folder / "report.md", plain(told), verdicts(rows, baseline, margin))
-    write_summary(folder, summary(name, question, scale, baseline, margin, report.answer, report.verdicts, outcomes))
-    write_html(folder, text, hovered)
-    write_text(report.page, text)
-    return report
+        write_tables(staging, outcomes, rows, references, interactions.rows, searches, baseline, margin, caption)
+        text = template("page.md.jinja").render(cells | pictures.sentences)
+        write_html(staging, text, hovered_curves(outcomes, baseline))
+        write_text(staging / PAGE, text)
+        write_summary(staging, short)
+    remove_contained(folder, place, short, outcomes)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside)
 
 
 def _sentences(
@@ -141,7 +161,7 @@ def _sentences(
 ) -> Cells:
     return {
         "standing": behind.standing(outcomes),
-        "noise": behind.noise_sentence(comparison, baseline, searched),
+        "noise": behind.noise_sentence(outcomes, comparison, baseline, searched),
         "averaging": behind.averaging_sentence(outcomes),
         "level": answer.level_in_words(comparison),
         "simultaneous": comparison is not None and comparison.intervals > 1,
@@ -152,11 +172,17 @@ def _sentences(
 
 
 def _tables(
-    outcomes: Mapping[str, tuple[Outcome, ...]], rows: Sequence[AblationRow], baseline: str, margin: float
+    outcomes: Mapping[str, tuple[Outcome, ...]],
+    rows: Sequence[AblationRow],
+    references: Sequence[ReferenceRow],
+    baseline: str,
+    margin: float,
 ) -> Cells:
     trials = [_trial_cells(outcome) for outcome in flat(outcomes)]
     return {
-        "rows": [_row_cells(row, baseline, margin) for row in rows],
+        "rows": [*(_row_cells(row, baseline, margin) for row in rows), *map(_reference_cells, references)],
+        "references": [row.name for row in references],
+        "baseline_trained": not any(row.variant == baseline and row.reason for row in rows),
         "differences": any(row.effect for row in rows),
         "intervals": any(row.interval_in_perplexity for row in rows),
         "any_published": any(row.published_valid or row.published_test for row in rows),
@@ -183,6 +209,21 @@ def _row_cells(row: AblationRow, baseline: str, margin: float) -> Cells:
         "verdict": answer.verdict_cell(row, baseline, margin),
         "published": f"{printed(row.published_valid)} / {printed(row.published_test)}",
         "published_difference": printed_difference(row.published_difference),
+    }
+
+
+def _reference_cells(row: ReferenceRow) -> Cells:
+    return {
+        "variant": row.name,
+        "change": row.change,
+        "parameters": f"{row.parameters:,}",
+        "valid": perplexity_cell(row.valid),
+        "test": perplexity_cell(row.test),
+        "seeds": NOTHING,
+        "difference": NOTHING,
+        "verdict": REFERENCE,
+        "published": NOTHING,
+        "published_difference": NOTHING,
     }
 
 
@@ -240,7 +281,7 @@ def _specs(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Cells:
 
 
 def _yaml(data: Mapping[str, object]) -> Markdown:
-    return fenced(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), "yaml")
+    return fenced(write_yaml(data, as_ascii=False), "yaml")
 
 
 def _spread(value: Spread | None) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from lm.spec import TrainSpec
-from orchestrator.comparison import OTHER_BUDGET, is_adaptive
+from orchestrator.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT, is_adaptive
 from orchestrator.curve import curve_of
+from orchestrator.guessing import guesses, reference_corpus
 from orchestrator.outcomes import Outcome
 from orchestrator.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
 from orchestrator.report.answer import level_in_words, verdict_in_words
@@ -16,6 +17,9 @@ from orchestrator.report.tables import RECALLED, AblationRow, PublishedNumber
 from orchestrator.report.where_section import where_section
 from orchestrator.statistics import Comparison
 from orchestrator.wording import Markdown, escape, listed
+
+_SAID = (OTHER_BUDGET, OTHER_TEXT, DID_NOT_TRAIN)
+"""Why there is no verdict, short enough for a picture."""
 
 
 def picture_section(
@@ -57,7 +61,7 @@ def _forest_row(
         nats=row.effect.nats,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        verdict=row.incomplete or (OTHER_BUDGET if row.effect.reason == OTHER_BUDGET else verdict),
+        verdict=row.incomplete or (row.effect.reason if row.effect.reason in _SAID else None) or verdict,
         published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == len(pair) else None,
         recalled=any(number.certainty == RECALLED for number in numbers),
     )
@@ -84,7 +88,8 @@ def _curves(
     adaptive = [variant for variant, group in outcomes.items() if is_adaptive(group)]
     names = listed([escape(variant.name) for variant in drawn])
     if drawn:
-        pictures.draw("cut", Overview(drawn, None if published_line is None else published_line.perplexity))
+        published = None if published_line is None else published_line.perplexity
+        pictures.draw("cut", Overview(drawn, published, _unigram(outcomes[baseline])))
         pictures.draw("variants_cut", Panels(drawn))
     return {
         "overview": bool(drawn),
@@ -92,6 +97,13 @@ def _curves(
         "variants_alt": Markdown(f"Validation perplexity by epoch, one panel each for {names}"),
         "adaptive_names": Markdown(listed([escape(variant) for variant in adaptive])),
     }
+
+
+def _unigram(group: Sequence[Outcome]) -> float | None:
+    """The unigram model's validation perplexity, None where no record has it."""
+    corpus = reference_corpus(group)
+    found = [] if corpus is None else guesses(corpus, "valid")
+    return next((guess.perplexity for guess in found if guess.model == "unigram"), None)
 
 
 def _turns(spec: TrainSpec) -> frozenset[str]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm.record import perplexity
-from orchestrator.report.search_tables import SearchRow, not_searched, search_row
-from orchestrator.rounds import Searched
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found, State, front
-from orchestrator.search.population import history
-from orchestrator.sweep.searches import (
-    Change,
-    Choice,
-    Integer,
-    LogUniform,
-    Objective,
-    PopulationBased,
-    Search,
-    Searching,
-    Tune,
+from orchestrator.report.search_tables import (
+    FEWEST_COMPLETE,
+    OptionRow,
+    SearchRow,
+    not_searched,
+    option_rows,
+    search_row,
 )
-from orchestrator.sweep.searches import Searched as SearchedValue
+from orchestrator.rounds import Searched
+from orchestrator.search.events import Found, State
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, front
+from orchestrator.search.population import history
+from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
+from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, dimensions_of
+from orchestrator.sweep.space import Searched as SearchedValue
 from orchestrator.values import value_in_words
 from orchestrator.wording import (
     NOTHING,
@@ -58,13 +56,16 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
     tasks = [searched.task for searched in searches]
     searching = tasks[0].searching
     rows = [search_row(searched.task, searched.found, searched.best) for searched in searches]
+    options = option_rows([(searched.task, searched.found) for searched in searches])
+    ended = all(searched.ended for searched in searches)
     several = isinstance(searching, Search) and len(searching.objectives) > 1
     return {
         "search_title": "Search" if isinstance(searching, Search) else "Tuning",
-        "search_how": _how(searching, ended=all(searched.ended for searched in searches)),
+        "search_how": _how(searching, ended=ended),
         "search_space": _space(searching),
         "search_rows": [_row_cells(row, searched) for row, searched in zip(rows, searches, strict=True)],
-        "search_choices": _choices(searches),
+        "search_options": [_option_cells(row) for row in options],
+        "search_hardly_tried": _hardly_tried(options, ended=ended),
         "search_fixed": Markdown(listed([f"`{path}`" for path in not_searched(tasks[0])])),
         "search_edges": _edges(rows),
         "search_hardly": _hardly(searches),
@@ -103,12 +104,13 @@ def _how(searching: Searching, *, ended: bool) -> Markdown:
 
 def _space(searching: Searching) -> list[tuple[Markdown, str]]:
     """Every searched value with its range; those that a variant has instead come after."""
-    rows = [(Markdown(f"`{key}`"), _range(dimension)) for key, dimension in searching.space.items()]
     own = searching.variants if isinstance(searching, Tune) else {}
-    return rows + [
-        (Markdown(f"`{key}`, of {escape(name)}"), _range(dimension))
-        for name, space in own.items()
-        for key, dimension in space.items()
+    spaces = [("", searching.space), *((f", of {escape(name)}", space) for name, space in own.items())]
+    return [
+        (Markdown(f"`{key}`{whose}"), _range(dimension))
+        for whose, space in spaces
+        for key, place in space.items()
+        for dimension in dimensions_of(place)
     ]
 
 
@@ -127,19 +129,32 @@ def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
     }
 
 
-def _choices(searches: Sequence[Searched]) -> list[Markdown]:
-    """How often each option of a choice was tried, and how often to the end."""
-    sentences = []
-    for path, dimension in searches[0].task.space.items():
-        if isinstance(dimension, Choice | Change):
-            tried = [found for searched in searches for found in searched.found if path in found.values]
-            counts = Counter((str(found.values[path]), found.state == "complete") for found in tried)
-            parts = [
-                f"{escape(option)} {counts[option, True] + counts[option, False]} ({counts[option, True]} to the end)"
-                for option in dimension.options
-            ]
-            sentences.append(Markdown(f"Trials by `{path}`: {', '.join(parts)}."))
-    return sentences
+def _option_cells(row: OptionRow) -> dict[str, object]:
+    complete, stopped = row.states.get("complete", 0), row.states.get("stopped", 0)
+    return {
+        "choice": Markdown(f"`{row.choice}`"),
+        "option": row.option,
+        "trials": row.trials,
+        "complete": complete,
+        "stopped": stopped,
+        "other": row.trials - complete - stopped,
+        "best": NOTHING if row.best is None else _valid(row.best),
+    }
+
+
+def _hardly_tried(rows: Sequence[OptionRow], *, ended: bool) -> Markdown:
+    """The options with few complete trials; nothing while the search goes on."""
+    names = [
+        f"{escape(row.option)} of `{row.choice}` ({row.states.get('complete', 0)} of {row.trials} complete)"
+        for row in rows
+        if row.hardly_tried
+    ]
+    if not names or not ended:
+        return Markdown("")
+    return Markdown(
+        f"**Hardly tried**: {listed(names)}. With fewer than {FEWEST_COMPLETE} complete trials, or than the sweep file "
+        "asks for, little is known of what an option reaches with values that suit it."
+    )
 
 
 def _edges(rows: Sequence[SearchRow]) -> Markdown:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm.spec import Part
-from orchestrator.search.ledger import Found, State
+from orchestrator.search.events import Found, State
+from orchestrator.search.ledger import best
 from orchestrator.search.population import own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, where it is searched so) within which a value lies at its edge."""
+FEWEST_COMPLETE = 3
+"""Complete trials of an option below which little is known of what it reaches with values that suit it."""
 _NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
 """Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
 
@@ -40,7 +43,7 @@ class SearchRow:
 
 def search_row(task: SearchTask, found: Sequence[Found], best: Found | None) -> SearchRow:
     """What became of one search."""
-    values = {} if best is None else best.values
+    values, drawn = ({}, {}) if best is None else (best.values, task.drawn(best.values))
     shares = [own_share(found, trial) for trial in found]
     return SearchRow(
         variant=task.variant,
@@ -49,9 +52,40 @@ def search_row(task: SearchTask, found: Sequence[Found], best: Found | None) -> 
         epochs=sum(epochs for epochs, _ in shares),
         seconds=sum(seconds for _, seconds in shares),
         best=best,
-        edges=tuple(key for key, value in values.items() if _at_edge(task.space[key], value)),
+        edges=tuple(key for key, dimension in drawn.items() if _at_edge(dimension, values[key])),
         fixed=task.fixed,
     )
+
+
+@dataclass(frozen=True)
+class OptionRow:
+    """What became of the trials with one option of a choice; the best by validation, None where none was complete."""
+
+    choice: str
+    option: str
+    states: Mapping[State, int]
+    best: Found | None
+    hardly_tried: bool
+
+    @property
+    def trials(self) -> int:
+        """How many trials had the option."""
+        return sum(self.states.values())
+
+
+def option_rows(searches: Sequence[tuple[SearchTask, Sequence[Found]]]) -> list[OptionRow]:
+    """A row for every option of every choice, over the searches of all variants."""
+    tasks = [task for task, _ in searches]
+    choices = {key: one for task in tasks for key, one in task.space.items() if isinstance(one, Choice | Change)}
+    return [_option_row(searches, key, option) for key, one in choices.items() for option in one.options]
+
+
+def _option_row(searches: Sequence[tuple[SearchTask, Sequence[Found]]], key: str, option: str) -> OptionRow:
+    tried = [trial for _, found in searches for trial in found if trial.values.get(key) == option]
+    states = Counter(trial.state for trial in tried)
+    least = max(task.min_trials_per_option.get(key, 0) for task, _ in searches)
+    hardly = states["complete"] < max(FEWEST_COMPLETE, least)
+    return OptionRow(key, option, states, best(tried), hardly)
 
 
 def not_searched(task: SearchTask) -> list[str]:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from lm.files import write_text
 from lm.spec import Part
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.answer import verdict_in_words
 from orchestrator.report.tables import AblationRow
+from orchestrator.rounds import Searched
 
 FILE = "summary.json"
 
@@ -20,7 +21,9 @@ FILE = "summary.json"
 class Summary(Part):
     """A report in short. `finished_at` is when the last of its trials settled, None where none has.
 
-    `margin` is the share of perplexity below which an effect counts as none.
+    `margin` is the share of perplexity below which an effect counts as none. `base` is the baseline's spec without its
+    seed, `searches` has the key of each searched variant's search, `files` are all files of the report; earlier
+    reports have none of the three.
     """
 
     name: str
@@ -33,6 +36,9 @@ class Summary(Part):
     complete: int
     planned: int
     verdicts: dict[str, str]
+    base: dict[str, JsonValue] = Field(default={})
+    searches: dict[str, str] = Field(default={})
+    files: tuple[str, ...] = Field(default=())
 
 
 def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
@@ -50,6 +56,7 @@ def summary(
     answer: str,
     verdicts: Mapping[str, str],
     outcomes: Mapping[str, Sequence[Outcome]],
+    searches: Sequence[Searched],
 ) -> Summary:
     """What the report of these outcomes says in short."""
     trials = flat({variant: tuple(group) for variant, group in outcomes.items()})
@@ -65,11 +72,15 @@ def summary(
         complete=sum(outcome.final is not None for outcome in trials),
         planned=len(trials),
         verdicts=dict(verdicts),
+        base=outcomes[baseline][0].trial.spec.model_dump(mode="json", exclude={"seed"}),
+        searches={searched.task.variant: searched.ledger.stem for searched in searches},
     )
 
 
 def write_summary(folder: Path, summary: Summary) -> None:
-    """Write `summary.json` into a report's folder."""
+    """Write `summary.json` into the folder that has all other files of the report."""
+    names = sorted({FILE, *(path.name for path in folder.iterdir())})
+    summary = summary.model_copy(update={"files": tuple(names)})
     write_text(folder / FILE, summary.model_dump_json(indent=2) + "\n")
 
 

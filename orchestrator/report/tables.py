@@ -10,7 +10,8 @@ import numpy as np
 
 from lm.record import Score, StageResult, opened
 from orchestrator import statistics
-from orchestrator.comparison import incomplete_seeds, is_adaptive, nats_on_test
+from orchestrator.comparable import DID_NOT_TRAIN, Obstacle, incomplete_seeds, is_adaptive, obstacles
+from orchestrator.comparison import nats_on_test
 from orchestrator.outcomes import Outcome
 from orchestrator.statistics import Comparison, Effect, Interval
 
@@ -72,7 +73,8 @@ class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
-    `incomplete` says which seeds are not complete, and is empty where all are.
+    `incomplete` says which seeds are not complete, and is empty where all are. `reason` says why there is no verdict,
+    and of the baseline why there is none at all.
     """
 
     variant: str
@@ -85,6 +87,7 @@ class AblationRow:
     valid: Spread | None
     test: Spread | None
     effect: Effect | None
+    reason: str | None
     change_in_perplexity: float | None
     interval_in_perplexity: Interval | None
     published_valid: PublishedNumber | None
@@ -125,7 +128,7 @@ def ablation_table(
     """One row a variant, in the order of the plan."""
     rows = []
     for variant, group in outcomes.items():
-        effect = None if variant == baseline or is_adaptive(group) else _effect(variant, group, comparison)
+        effect = None if variant == baseline else _effect(outcomes, variant, baseline, comparison)
         change, interval = _in_perplexity(effect, comparison)
         final = [outcome.final for outcome in group if outcome.final]
         paper = published.get(variant)
@@ -141,6 +144,7 @@ def ablation_table(
                 valid=_spread(stage.valid for stage in final) if final else None,
                 test=_spread(opened(stage.test) for stage in final) if final else None,
                 effect=effect,
+                reason=effect.reason if effect else _why_no_effect(outcomes, variant, baseline),
                 change_in_perplexity=change,
                 interval_in_perplexity=interval,
                 published_valid=paper.valid if paper else None,
@@ -198,14 +202,44 @@ def cache_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[CacheRow]:
     return rows
 
 
-def _effect(variant: str, group: Sequence[Outcome], comparison: Comparison | None) -> Effect | None:
-    if comparison is None or not any(outcome.final for outcome in group):
+def _effect(
+    outcomes: Mapping[str, tuple[Outcome, ...]], variant: str, baseline: str, comparison: Comparison | None
+) -> Effect | None:
+    group = outcomes[variant]
+    if comparison is None or is_adaptive(group) or not any(outcome.final for outcome in group):
         return None
     if variant in comparison.effects:
         return comparison.effects[variant]
     # The seeds that did finish are shown beside their number, never judged.
     change = float(nats_on_test(group).mean()) - comparison.baseline_nats
-    return Effect(change, None, "no verdict", incomplete_seeds(group) or "scored on another text")
+    return Effect(change, None, "no verdict", _in_words(obstacles(outcomes, [variant, baseline])[0], group))
+
+
+def _in_words(obstacle: Obstacle, group: Sequence[Outcome]) -> str:
+    """An obstacle in a row that names its variant already."""
+    match obstacle.kind:
+        case "not complete":
+            return incomplete_seeds(group)
+        case "did not train":
+            return DID_NOT_TRAIN
+        case _:
+            return obstacle.in_words()
+
+
+def _why_no_effect(outcomes: Mapping[str, tuple[Outcome, ...]], variant: str, baseline: str) -> str | None:
+    """Why a variant is compared with nothing; None for one that adapts, and for a baseline that could be compared."""
+    group, failed = outcomes[variant], obstacles(outcomes, [baseline])
+    if variant == baseline:
+        return DID_NOT_TRAIN if failed and failed[0].kind == "did not train" else None
+    if is_adaptive(group):
+        return None
+    if not any(outcome.final for outcome in group):
+        return "no seed is complete"
+    return next((_of_baseline(obstacle, baseline) for obstacle in failed), None)
+
+
+def _of_baseline(obstacle: Obstacle, baseline: str) -> str:
+    return f"{baseline} is not complete" if obstacle.kind == "not complete" else obstacle.in_words()
 
 
 def _in_perplexity(effect: Effect | None, comparison: Comparison | None) -> tuple[float | None, Interval | None]:

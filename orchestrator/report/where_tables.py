@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.comparison import is_adaptive
+from orchestrator.comparable import obstacles
 from orchestrator.noise import Array
 from orchestrator.outcomes import Outcome
 from orchestrator.token_losses import TokenLosses
@@ -49,8 +49,8 @@ class Where:
 def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Where | None:
     """The rows in the order of the plan; None where the baseline, or every other variant, lacks losses by token.
 
-    A variant with an incomplete seed is left out, as from the comparison, and so are an adaptive one and one whose
-    training text makes other words frequent.
+    A variant that may not be compared with the baseline (`orchestrator.comparable`) is left out, but for one of another
+    budget, and so is one whose training text makes other words frequent.
     """
     base = _losses(outcomes[baseline])
     if not base:
@@ -62,7 +62,8 @@ def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> W
     rows, left_out = [], []
     for variant, group in outcomes.items():
         own = _losses(group)
-        if variant == baseline or is_adaptive(group) or not own:
+        barred = any(obstacle.bars_interval for obstacle in obstacles(outcomes, [variant, baseline]))
+        if variant == baseline or barred or not own:
             continue
         if not np.array_equal(own[0].shares, base[0].shares):
             left_out.append(variant)

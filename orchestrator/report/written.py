@@ -36,6 +36,7 @@ class Row(BaseModel):
     difference_nats_per_token_high: float | None
     verdict: Verdict | None
     reason: str | None
+    reference: bool = False
 
     @field_validator("*", mode="before")
     @classmethod
@@ -50,6 +51,8 @@ class Row(BaseModel):
 
 
 class _Trial(BaseModel):
+    variant: str
+    seed: int
     key: str
     status: str
 
@@ -75,13 +78,17 @@ def written_report(place: ReportPlace) -> WrittenReport:
         told = summary.parsed(data, f"{place}: {summary.FILE}")
     except ValueError as error:
         raise ValueError(f"{error}; {_ANEW}") from error
-    rows = {row.variant: row for row in _table(place, "table.csv", Row)}
-    trials = _table(place, "trials.csv", _Trial)
+    rows = {row.variant: row for row in _table(place, "table.csv", Row) if not row.reference}
     compared = {name for name, row in rows.items() if not row.adaptive and name != told.baseline}
     if told.baseline not in rows or told.verdicts.keys() != compared:
         raise ValueError(f"{place}: table.csv and {summary.FILE} are not of one report; {_ANEW}")
-    complete = frozenset(trial.key for trial in trials if trial.status == "complete")
-    return WrittenReport(place, told, rows, told.baseline, complete)
+    return WrittenReport(place, told, rows, told.baseline, frozenset(complete_trials(place).values()))
+
+
+def complete_trials(place: ReportPlace) -> dict[tuple[str, int], str]:
+    """The keys of a report's complete trials, by variant and seed; ValueError as of `written_report`."""
+    trials = _table(place, "trials.csv", _Trial)
+    return {(trial.variant, trial.seed): trial.key for trial in trials if trial.status == "complete"}
 
 
 def _read(place: ReportPlace, name: str) -> bytes:
@@ -94,7 +101,8 @@ def _read(place: ReportPlace, name: str) -> bytes:
 def _table(place: ReportPlace, name: str, line: type[_Line]) -> Sequence[_Line]:
     try:
         reader = csv.DictReader(io.StringIO(_read(place, name).decode("utf-8"), newline=""), strict=True)
-        missing = [field for field in line.model_fields if field not in (reader.fieldnames or ())]
+        needed = [name for name, field in line.model_fields.items() if field.is_required()]
+        missing = [name for name in needed if name not in (reader.fieldnames or ())]
         if missing:
             raise ValueError(f"{place}: {name} has no column {missing[0]!r}, so it is of an older form; {_ANEW}")
         return [line.model_validate(row) for row in reader]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,16 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from lm.record import Evaluation, Record
+from lm.record import Evaluation
 from lm.spec import TrainSpec
 from orchestrator.course import Course
 from orchestrator.records import Records
+from orchestrator.schedule.memory import filled_by_others
 from orchestrator.trial import Listener, Trial
-from orchestrator.work import OUT_OF_MEMORY, Grant, fetch, write_failure
+from orchestrator.work import OUT_OF_MEMORY, Grant, settled_record, write_failure
 
 MOST_WORKER_DEATHS = 3
+_WAIT_SECONDS = (60, 300, 900)
 _log = logging.getLogger(__name__)
 
 
@@ -40,10 +44,13 @@ class Queue(Searcher):
     Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead: such a trial
     is handed out again, as often as a worker may die. One that ran out of memory beside others, or whose worker died
     for the last time there, which may have been for want of memory, is kept until nothing else can run, and then runs
-    alone, once.
+    alone, once. One whose worker Ray killed because other programs fill the memory waits some minutes; if they still do
+    after the last wait, it has no record, and the next command tries it again.
     """
 
-    def __init__(self, course: Course, grant: Grant, listener: Listener) -> None:
+    def __init__(
+        self, course: Course, grant: Grant, listener: Listener, now: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__()
         self.course, self.grant, self.listener = course, grant, listener
         self.records = Records(grant.runs)
@@ -56,6 +63,9 @@ class Queue(Searcher):
         self._held: list[Trial] = []  # wait until they can run alone
         self._alone: str | None = None  # the Tune trial that runs alone
         self._died: Counter[str] = Counter()
+        self._now = now
+        self._later: list[tuple[float, Trial]] = []  # when they may be tried again
+        self._waits: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its searcher for a restore that is never asked for: the next command plans anew
@@ -64,13 +74,15 @@ class Queue(Searcher):
         """The next trial that can start; None while none can."""
         if self._alone is not None:
             return None
+        if self._later and self._now() >= self._later[0][0]:
+            self._again.append(self._later.pop(0)[1])
         trial, grant = self._again.pop() if self._again else self.course.next(), self.grant
         if trial is None and self._held and not self.running:
             trial, self._alone = self._held.pop(0), trial_id
             grant = dataclasses.replace(grant, alone=True)
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
-            return finished if self.course.ended() and not self.running else None
+            return finished if self.course.ended() and not self.running and not self._later else None
         self.running[trial_id] = trial
         if len(self.running) > 1:
             self._beside |= {one.key for one in self.running.values()}
@@ -83,14 +95,23 @@ class Queue(Searcher):
         trial, deaths = self.running.pop(trial_id), self.deaths.pop(trial_id, "")
         if (lost := (result or {}).get("lost")) is not None:
             write_failure(trial, self.grant, lost)
-        record = self.record(trial)
+        record = settled_record(trial, self.grant)
         was_alone, self._alone = self._alone == trial_id, None
         holds = trial.key in self._beside and not was_alone
         if holds and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
             _log.warning("%s ran out of memory beside others; it will be tried again alone", trial.title)
             self._held.append(trial)
             return
-        if error and record is None:
+        filled = filled_by_others(deaths) if error and record is None else None
+        if filled is not None and self._waits[trial.key] < len(_WAIT_SECONDS):
+            seconds = _WAIT_SECONDS[self._waits[trial.key]]
+            self._waits[trial.key] += 1
+            _log.warning("%s waits %d minutes for memory: %s", trial.title, seconds // 60, filled)
+            self._later = sorted([*self._later, (self._now() + seconds, trial)], key=lambda waiting: waiting[0])
+            return
+        if filled is not None:
+            _log.warning("%s stops for want of memory, and the same command goes on: %s", trial.title, filled)
+        elif error and record is None:
             self._died[trial.key] += max(1, deaths.count("Failure # "))
             if self._died[trial.key] <= MOST_WORKER_DEATHS:
                 self._again.append(trial)
@@ -100,20 +121,11 @@ class Queue(Searcher):
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
             write_failure(trial, self.grant, reason, deaths)
-            record = self.record(trial)
+            record = settled_record(trial, self.grant)
         self.course.settled(trial, record)
-        if record is not None or trial_id in self.stopped_early:
+        if record is not None or trial_id in self.stopped_early or filled is not None:
             self.begun.discard(trial.key)
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
-
-    def record(self, trial: Trial) -> Record | None:
-        """Its record, None where it cannot be read: Tune would end the whole sweep if its searcher raised."""
-        fetch(trial, self.grant)
-        try:
-            return self.records.find(trial)
-        except (OSError, ValueError) as error:
-            _log.warning("%s: %s", trial.title, error)
-            return None
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object

@@ -31,27 +31,43 @@ _PACKAGES = (lm, orchestrator)
 
 
 @contextmanager
-def shipped(corpora: Collection[Corpus]) -> Iterator[dict[str, Any]]:
+def shipped(corpora: Collection[Corpus], session: Path) -> Iterator[dict[str, Any]]:
     """A runtime environment that brings our code to every node, and texts whose folders are named from here.
 
     A text beyond 200 MiB, or with an absolute path, has to be on the nodes: `check_nodes` tells.
     """
-    folders = [Path(packaged.__file__ or "").parent for packaged in _PACKAGES]
-    with tempfile.TemporaryDirectory(prefix="lm-texts-") as texts:
+    with tempfile.TemporaryDirectory(prefix="texts-", dir=session) as copies:
+        code, texts = Path(copies, "code"), Path(copies, "texts")
+        texts.mkdir()
+        folders = [Path(packaged.__file__ or "").parent for packaged in _PACKAGES]
+        for folder in folders:
+            shutil.copytree(folder, code / folder.name, ignore=_not_shipped)
         for named in {corpus.name for corpus in corpora}:
             for folder in (Path(named), Path("data", named)):
                 if not folder.is_absolute() and ".." not in folder.parts and folder.is_dir():
-                    files = [path for path in folder.glob("*.txt") if path.is_file()]
+                    files = [path for path in folder.glob("*.txt") if path.is_file() and _is_utf8(path.name)]
                     if sum(path.stat().st_size for path in files) <= _MOST_SHIPPED_BYTES:
                         for path in files:
-                            (Path(texts) / folder).mkdir(parents=True, exist_ok=True)
-                            shutil.copyfile(path, Path(texts) / path)
+                            (texts / folder).mkdir(parents=True, exist_ok=True)
+                            shutil.copyfile(path, texts / path)
         yield {
-            "py_modules": [str(folder) for folder in folders],
-            "working_dir": texts,
-            "excludes": ["__pycache__"],
+            "py_modules": [str(code / folder.name) for folder in folders],
+            "working_dir": str(texts),
             "env_vars": {COMMIT_VARIABLE: commit() or ""},
         }
+
+
+def _not_shipped(folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if name == "__pycache__" or not _is_utf8(name)}
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether a file's name is UTF-8, as Ray asks of every file that it sends."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_nodes(grant: Grant, corpora: Collection[Corpus], nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -134,7 +150,7 @@ def _digest() -> str:
     digest = hashlib.sha256()
     for packaged in _PACKAGES:
         root = Path(packaged.__file__ or "").parent
-        for path in sorted(root.rglob("*.py")):
+        for path in sorted(path for path in root.rglob("*.py") if _is_utf8(str(path.relative_to(root)))):
             digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import shutil
-import signal
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import ray
-from filelock import FileLock, Timeout
 
 from orchestrator.machine import CannotStartError, cpu_count
+from orchestrator.ray_lost import RayLostError
 from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
 from orchestrator.work import Grant
 
@@ -33,7 +27,7 @@ _OBJECT_STORE_BYTES = 100 * 2**20
 def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mapping[str, Any] | None = None) -> None:
     """Start Ray on this machine, or join the cluster at `address`, whose workers get `shipped` as runtime environment.
 
-    CannotStartError if there is no token for a cluster, or it cannot be joined.
+    CannotStartError if there is no token for a cluster, or it cannot be joined; RayLostError if it does not start here.
     """
     level = logging.INFO if verbose else logging.ERROR
     runtime = {"env_vars": _WORKER_ENVIRONMENT}
@@ -42,13 +36,12 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
         more = shipped or {}
         runtime = {**more, "env_vars": _WORKER_ENVIRONMENT | more.get("env_vars", {})}
         try:
-            with our_sigterm():
-                ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
+            ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
             raise CannotStartError(f"--address {address}: {' '.join(str(error).split())}") from error
         return
     token_for_this_machine()
-    with our_sigterm():
+    try:
         ray.init(
             address="local",
             num_cpus=cpu_count(),
@@ -57,23 +50,25 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
             logging_level=level,
             runtime_env=runtime,
             object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=str(session / "ray"),
+            _temp_dir=str(session),
         )
+    except Exception as error:  # of whatever type, when one of its processes dies meanwhile
+        raise RayLostError(f"it did not start: {(str(error).strip().splitlines() or [repr(error)])[0]}") from error
 
 
-@contextmanager
-def our_sigterm() -> Iterator[None]:
-    """Keep what SIGTERM does: Ray makes it an exit with code 15 as it starts, and deadly as it ends."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    except SystemExit as stopped:
-        signal.signal(signal.SIGTERM, before)
-        if stopped.code == signal.SIGTERM:
-            signal.raise_signal(signal.SIGTERM)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def dead_process() -> str | None:
+    """Which of the processes that Ray started, and cannot do without, has died; None if none has.
+
+    When an agent dies, the raylet ends itself. A cluster's processes are not looked at.
+    """
+    node: Any = ray._private.worker._global_node
+    if node is None:  # not started yet
+        return None
+    for name in ("raylet", "gcs_server"):
+        for started in node.all_processes.get(name, []):
+            if (code := started.process.poll()) is not None:
+                return f"its {name}, process {started.process.pid}, ended with exit code {code}"
+    return None
 
 
 def slots(grant: Grant) -> list[tuple[dict[str, Any], int]]:
@@ -97,24 +92,3 @@ def fitting(grant: Grant, jobs: int | None) -> int:
             f"resources: a trial asks for {grant.cpus:g} CPU and {grant.gpus:g} GPU; there is {have}"
         )
     return slots_in_all if jobs is None else min(jobs, slots_in_all)
-
-
-@contextmanager
-def session_folder() -> Iterator[Path]:
-    """A short temporary folder for Ray's and Tune's own files, which nobody needs later.
-
-    Short, because a socket's path may have 107 bytes. Folders left by drivers that were killed are removed too.
-    """
-    root = Path(tempfile.gettempdir())
-    for left in root.glob(f"orch-{os.getuid()}-*.lock"):
-        with suppress(Timeout), FileLock(left, timeout=0):  # a lock tells even of a driver in another container
-            shutil.rmtree(left.with_suffix(""), ignore_errors=True)
-            left.unlink(missing_ok=True)
-    session = root / f"orch-{os.getuid()}-{secrets.token_hex(4)}"
-    with FileLock(f"{session}.lock"):
-        session.mkdir(mode=0o700)
-        try:
-            yield session
-        finally:
-            shutil.rmtree(session, ignore_errors=True)
-            Path(f"{session}.lock").unlink(missing_ok=True)

@@ -17,11 +17,13 @@ def token_for_this_machine() -> None:
     path = _token_file()
     if os.environ.get("RAY_AUTH_TOKEN") or path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:  # Ray would make one itself, for everyone to read
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return  # another sweep was faster
+    except OSError:
+        if not path.exists():  # a home that cannot be written: a token for this process and those it starts
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        return  # or another sweep was faster
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
 

@@ -11,7 +11,8 @@ from lm.record import Evaluation, Record
 from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfits
 from orchestrator.facts import Facts
 from orchestrator.records import Records
-from orchestrator.search.ledger import Ledger, State, budget_spent, ledger_path
+from orchestrator.search.events import State
+from orchestrator.search.ledger import Ledger, budget_spent, ledger_path
 from orchestrator.search.population import history, is_last, next_member, spec_of, waits
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
@@ -120,7 +121,7 @@ class _Search:
         self._fingerprint = facts.fingerprint(task.base.corpus)
         self._study = Study(task, sum(stage_epochs(task.base).values()))
         self._exhausted = False
-        self.ledger = Ledger(ledger_path(records.root, task.key(self._fingerprint)), task.explain(self._fingerprint))
+        self.ledger = Ledger(ledger_path(records.root, task.key(self._fingerprint)), task, self._fingerprint)
         for event in self.ledger.events:
             match event:
                 case {"asked": _, "values": values}:

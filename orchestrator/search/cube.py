@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.search.task import Draw, SearchTask
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.sweep.walk import Draw
 
 
 def drawing(task: SearchTask, point: Sequence[float]) -> Draw:
     """Gives every dimension the value at its coordinate; those of dimensions that do not hold are left unused."""
     places = {key: place for place, key in enumerate(task.space)}
-    return lambda key, dimension: value_of(dimension, point[places[key]])
+    return lambda key, dimension, _: value_of(dimension, point[places[key]])
 
 
 def random_point(task: SearchTask, number: int) -> list[float]:

@@ -7,28 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.sweep.walk import every
 
 
 def grid(task: SearchTask, points: int) -> Iterator[dict[str, Any]]:
     """The values of every combination, the last dimension changing fastest; those that no spec can have included."""
-    places: list[int] = []  # which point of every dimension that holds, in order
-    while True:
-        sizes: list[int] = []
-
-        def draw(key: str, dimension: Searched, sizes: list[int] = sizes) -> Any:
-            values = points_of(dimension, points)
-            sizes.append(len(values))
-            if len(places) < len(sizes):
-                places.append(0)
-            return values[places[len(sizes) - 1]]
-
-        yield task.walk(draw).values
-        while places and places[-1] == sizes[len(places) - 1] - 1:
-            places.pop()
-        if not places:
-            return
-        places[-1] += 1
+    walks = every(task.base, task.space, lambda _, dimension: points_of(dimension, points))
+    return (walked.values for walked in walks)
 
 
 def points_of(dimension: Searched, points: int) -> list[Any]:

@@ -13,20 +13,22 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import shutil
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from lm.files import sync
+from lm.files import atomic, sync
+from orchestrator.disk import free_place, set_aside
+from orchestrator.search.events import Event, Found, found_in, tell, wrong_with
 from orchestrator.search.grid import grid
 from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search
-
-State = Literal["running", "complete", "stopped", "diverged", "failed"]
-Event = dict[str, Any]
+from orchestrator.wording import counted
 
 FEWEST_FOR_IMPORTANCE = 20
 """Complete trials below which nothing is said of how much each value matters."""
@@ -34,30 +36,10 @@ FEWEST_FOR_IMPORTANCE = 20
 MOST_FAILED_IN_A_ROW = 100
 """Trials that fail take no training time: a search that hours alone bound ends after so many."""
 
+MOST_BYTES = 256 * 2**20
+"""A ledger has about a hundred bytes for each epoch of each trial: what is larger is none."""
+
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Found:
-    """One trial of a search so far. `valid_nats` is the best validation loss, of a complete trial its final one.
-
-    `curve` has the best loss until each epoch, nats a token; `seconds` those of its training, wherever it was trained;
-    `key` is None for values that no spec can have; `parent` is the number of the trial from whose weights it goes on:
-    epochs and seconds count what that one trained too.
-    """
-
-    number: int
-    values: Mapping[str, Any]
-    key: str | None
-    state: State
-    epochs: int
-    seconds: float
-    valid_nats: float | None
-    objectives: tuple[float, ...] | None
-    reason: str | None
-    curve: tuple[tuple[int, float], ...] = ()
-    stopping: bool = False
-    parent: int | None = None
 
 
 def ledger_path(runs: Path, key: str) -> Path:
@@ -65,37 +47,15 @@ def ledger_path(runs: Path, key: str) -> Path:
     return runs / ".searches" / f"{key}.jsonl"
 
 
-def read_found(path: Path) -> list[Found]:
-    """The trials of a ledger in the order in which they were asked; none where there is no ledger yet."""
-    events, _ = _read(path)
-    return found_in(events)
+def read_found(path: Path, task: SearchTask | None = None) -> list[Found]:
+    """The trials of a ledger in the order in which they were asked; none where there is no ledger yet.
 
-
-def found_in(events: Iterable[Event]) -> list[Found]:
-    """What the events tell, in order."""
-    found: list[Found] = []
-    for event in events:
-        _tell(found, event)
-    return found
-
-
-def _tell(found: list[Found], event: Event) -> None:
-    match event:
-        case {"asked": int(n), "values": values, "key": key, "parent": int(parent)}:
-            before = found[parent]
-            asked = Found(n, values, key, "running", before.epochs, before.seconds, None, None, None, parent=parent)
-            found.append(asked)
-        case {"asked": int(n), "values": values, "key": key}:
-            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None))
-        case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
-            curve = found[n].curve + (() if nats is None else ((epoch, nats),))
-            found[n] = replace(
-                found[n], epochs=epoch, seconds=seconds, valid_nats=nats, curve=curve, stopping=not goes_on
-            )
-        case {"ended": int(n), "objectives": objectives, **rest}:
-            update = {field: rest[field] for field in ("state", "epochs", "seconds", "reason")}
-            objectives = None if objectives is None else tuple(objectives)
-            found[n] = replace(found[n], valid_nats=rest["nats"], objectives=objectives, **update)
+    What of it is damaged is left out with a warning; nothing is written.
+    """
+    read = _read(path, task)
+    if read.damage is not None:
+        _log.warning("%s", read.damage)
+    return found_in(read.events)
 
 
 def best(found: Iterable[Found]) -> Found | None:
@@ -149,30 +109,35 @@ def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
 class Ledger:
     """An open ledger: `events` when it was opened, `found` by now. Every new line is on the disk.
 
-    The last line, torn where the writer was killed, is cut off when it is opened.
-    ValueError names a line that is no event.
+    When it is opened, a last line that is torn because the writer was killed is cut off; a damaged ledger is kept in
+    `.old/` and written again with what of it is whole.
     """
 
-    def __init__(self, path: Path, task: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, task: SearchTask, fingerprint: str) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        events, whole = _read(path)
-        if path.exists() and whole < path.stat().st_size:
+        read = _read(path, task)
+        first = _line({"task": task.explain(fingerprint)})
+        if read.damage is not None:
+            kept = _keep(path, readable=read.whole_bytes > 0)
+            _log.warning("%s; the damaged ledger is kept as %s", read.damage, kept)
+            with atomic(path) as temporary:
+                temporary.write_bytes(first + b"".join(map(_line, read.events)))
+        elif path.exists() and read.whole_bytes < path.stat().st_size:
             _log.warning("%s: cut off the last line, which was not wholly written", path)
-            os.truncate(path, whole)
-        self.events = events
-        self.found = found_in(events)
-        if not whole:
-            self._append({"task": dict(task)})
+            os.truncate(path, read.whole_bytes)
+        self.events = read.events
+        self.found = found_in(read.events)
+        if not read.whole_bytes and read.damage is None:
+            self._append(first)
             sync(path.parent)
 
     def append(self, event: Event) -> None:
         """Write one event."""
-        self._append(event)
-        _tell(self.found, event)
+        self._append(_line(event))
+        tell(self.found, event)
 
-    def _append(self, event: Event) -> None:
-        line = (json.dumps(event, allow_nan=False) + "\n").encode()
+    def _append(self, line: bytes) -> None:
         with self._path.open("ab", buffering=0) as file:
             before = file.tell()
             try:
@@ -184,23 +149,71 @@ class Ledger:
                 raise
 
 
-def _read(path: Path) -> tuple[list[Event], int]:
-    """The events after the first line, and the bytes of all whole lines."""
+def _line(event: Event) -> bytes:
+    return (json.dumps(event, allow_nan=False) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a ledger holds: the whole events after its first line, the bytes of all whole lines, what is damaged."""
+
+    events: list[Event]
+    whole_bytes: int
+    damage: str | None
+
+
+def _read(path: Path, task: SearchTask | None) -> _Read:
     try:
-        data = path.read_bytes()
+        data = _bytes(path)
     except FileNotFoundError:
-        return [], 0
+        return _Read([], 0, None)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return _Read([], 0, f"{path}: cannot be read, so that its search begins again: {reason}")
     whole = data[: data.rfind(b"\n") + 1]
-    return list(_parse(path, whole)), len(whole)
-
-
-def _parse(path: Path, whole: bytes) -> Iterator[Event]:
+    events: list[Event] = []
+    found: list[Found] = []
+    wrong: list[str] = []
     for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            event = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path}:{number}: no event of a search: {error}") from error
-        if not isinstance(event, dict):
-            raise ValueError(f"{path}:{number}: no event of a search: {event!r}")
-        if number > 1:
-            yield event
+        event, reason = _parsed(line)
+        if number == 1:
+            if reason is None and isinstance(event, dict) and "task" in event:
+                continue
+            wrong.append(f"{path}:1: {reason or 'expected the task of the search'}")
+        reason = reason or wrong_with(event, found, task)
+        if reason is None:
+            events.append(event)
+            tell(found, event)
+        elif number > 1:
+            wrong.append(f"{path}:{number}: {reason}")
+    damage = f"{wrong[0]}; {counted(len(wrong), 'damaged line')}, the others count" if wrong else None
+    return _Read(events, len(whole), damage)
+
+
+def _bytes(path: Path) -> bytes:
+    """What a file holds; ValueError for what is no file, such as a pipe, which would be waited for, or far too long."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("expected a file, got a folder, pipe or device")
+    if found.st_size > MOST_BYTES:
+        raise ValueError(f"expected at most {MOST_BYTES // 2**20} MiB, got {found.st_size // 2**20} MiB")
+    return path.read_bytes()
+
+
+def _parsed(line: bytes) -> tuple[Any, str | None]:
+    """A line's JSON; where it is none, why."""
+    try:
+        return json.loads(line), None
+    except (ValueError, RecursionError) as error:
+        return None, f"damaged JSON: {error}"
+
+
+def _keep(path: Path, *, readable: bool) -> Path:
+    """Keep a damaged ledger in `.old/`; a copy, so that a kill before the new one is written loses nothing."""
+    runs = path.parent.parent
+    if not readable:
+        return set_aside(path, runs)
+    place = free_place(path, runs)
+    shutil.copyfile(path, place)
+    sync(place)
+    return place

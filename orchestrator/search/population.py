@@ -15,10 +15,11 @@ import numpy as np
 from lm.spec import Leg, TrainSpec
 from orchestrator.search.cube import random_point, value_of
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Change, Choice, Integer, PopulationBased, Searched
+from orchestrator.sweep.searches import PopulationBased
+from orchestrator.sweep.space import Change, Choice, Integer, Searched
 
 if TYPE_CHECKING:
-    from orchestrator.search.ledger import Found
+    from orchestrator.search.events import Found
 
 _FACTORS = (0.8, 1.2)
 
@@ -112,7 +113,7 @@ def _explored(
 ) -> dict[str, Any]:
     fresh = dict(zip(task.space, random_point(task, number), strict=True))
 
-    def draw(key: str, dimension: Searched) -> Any:
+    def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
         anew, factor = random.random() < resample, _FACTORS[int(random.integers(2))]
         if anew or key not in values:
             return value_of(dimension, fresh[key])

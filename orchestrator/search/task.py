@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.override import has, override, value_at
-from orchestrator.sweep.searches import Change, Choice, Integer, Objective, PopulationBased, Search, Searched, Searching
+from orchestrator.sweep.options import Options, combinations, lacking
+from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
+from orchestrator.sweep.space import Range, Searched, fits
+from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, start_values, walk
 from orchestrator.values import value_in_words
 
-Draw = Callable[[str, Searched], Any]
-"""Gives a dimension, by its dotted key, a value: a number, or the name of a choice's option."""
-
-
-class Walked(NamedTuple):
-    """Values and the spec they make; where no spec can have them together, None and why."""
-
-    values: dict[str, Any]
-    spec: TrainSpec | None
-    reason: str | None
+_ELSEWHERE = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
+"""What of a search its explanation leaves out, or has in another form."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +29,8 @@ class SearchTask:
     fixed: tuple[str, ...] = field(default=())
 
     @property
-    def space(self) -> dict[str, Searched]:
-        """What is searched, in the order in which it is applied."""
+    def space(self) -> dict[str, Searched | tuple[Range, ...]]:
+        """What is searched, in the order in which it is applied; of several ranges of one path at most one holds."""
         return {key: dimension for key, dimension in self.searching.space.items() if key not in self.fixed}
 
     @property
@@ -64,20 +58,34 @@ class SearchTask:
         """What is made small."""
         return self.searching.objectives if isinstance(self.searching, Search) else ("validation",)
 
+    @property
+    def min_trials_per_option(self) -> dict[str, int]:
+        """The least number of trials for each option, of the choices that are searched for this variant."""
+        return {key: least for key, least in self.searching.min_trials_per_option.items() if key in self.space}
+
+    def option_combinations(self) -> list[Options]:
+        """The combinations of options of which each option gets its least number of trials."""
+        return combinations(self.base, self.space, self.min_trials_per_option)
+
+    def lacking(self, combined: Sequence[Options], tried: Sequence[Mapping[str, Any]]) -> Options:
+        """The options that the next trial must have, after these values."""
+        return lacking(combined, self.min_trials_per_option, tried)
+
     def starts(self) -> list[dict[str, Any]]:
         """The starting points, of choices the names of their options, without what is not searched for this variant."""
-        space = self.space
-        return [
-            {key: _as_drawn(space[key], value) for key, value in start.items() if key in space}
-            for start in self.searching.start
-        ]
+        space, rest_of_base = self.space, self.searching.start_rest == "base"
+        return [start_values(self.base, space, start, rest_of_base=rest_of_base) for start in self.searching.start]
 
     def explain(self, fingerprint: str) -> dict[str, Any]:
         """All that decides the course of the search but its length, readable; the variant's name does not."""
-        searching = self.searching.model_dump(mode="json", exclude={"trials", "training_hours", "variants"})
-        space = [{"key": key} | searching["space"][key] for key in self.space]  # a list: the order counts
+        searching = self.searching.model_dump(mode="json", exclude=_ELSEWHERE)
+        places = {key: searching["space"][key] for key in self.space}
+        # A list: the order counts.
+        space = [{"key": k} | (place if isinstance(place, dict) else {"ranges": place}) for k, place in places.items()]
         base = {"key": trial_key(self.base, fingerprint), "spec": self.base.model_dump(mode="json")}
-        return searching | {"space": space, "start": self.starts(), "objectives": list(self.objectives), "base": base}
+        least = {"min_trials_per_option": self.min_trials_per_option} if self.min_trials_per_option else {}
+        decides = {"space": space, "start": self.starts(), "objectives": list(self.objectives), "base": base}
+        return searching | decides | least
 
     def key(self, fingerprint: str) -> str:
         """16 hexadecimal digits that name the search. Raising its trials or hours leaves them: it goes on."""
@@ -86,57 +94,34 @@ class SearchTask:
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
     def walk(self, draw: Draw) -> Walked:
-        """Draw values in the space's order, each put into the spec that the ones before made.
-
-        A dimension is drawn only where its conditions hold in that spec and its place exists there. Values that
-        no spec can have alone may be mended by later ones.
-        """
-        spec, values = self.base, dict[str, Any]()
-        pending: dict[str, Any] = {}
-        problems: list[str] = []
-        for key, dimension in self.space.items():
-            here = isinstance(dimension, Change) or has(spec, key)
-            if not here or not all(_holds(spec, path, value) for path, value in dimension.when.items()):
-                continue
-            values[key] = draw(key, dimension)
-            pending |= _changes(key, dimension, values[key])
-            changed, wrong = override(spec, pending)
-            problems = [f"{'.'.join(map(str, problem.path))}: {problem.text}" for problem in wrong]
-            if not wrong:
-                spec, pending = changed, {}
-        return Walked(values, None if problems else spec, "; ".join(problems) or None)
+        """Draw values in the space's order."""
+        return walk(self.base, self.space, draw)
 
     def spec(self, values: Mapping[str, Any]) -> tuple[TrainSpec | None, str | None]:
         """The spec with these values; where there is none, why."""
-        walked = self.walk(lambda key, _: values[key])
+        walked = self.walk(lambda key, *_: values[key])
         return walked.spec, walked.reason
+
+    def wrong_value(self, values: Mapping[str, Any]) -> str | None:
+        """Why these cannot be the values of a trial; None where they can: each in what is searched, none missing."""
+        wrong: list[str] = []
+
+        def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
+            if key in values and fits(dimension, values[key]):
+                return values[key]
+            wrong.append(f"values.{key}: {'out of its range' if key in values else 'missing'}")
+            return LEFT_OUT
+
+        walked = self.walk(draw)
+        wrong += [f"values.{key}: not searched with the others" for key in values if key not in walked.values]
+        return wrong[0] if wrong else None
+
+    def drawn(self, values: Mapping[str, Any]) -> dict[str, Searched]:
+        """From which dimension each of a trial's values was drawn."""
+        return self.walk(lambda key, *_: values[key]).drawn
 
     def in_words(self, values: Mapping[str, Any]) -> str:
         """What a trial's values are: `head mixture; dropout.weight 0.31`."""
         return "; ".join(
             f"{key} {value if isinstance(value, str) else value_in_words(value)}" for key, value in values.items()
         )
-
-
-def _changes(key: str, dimension: Searched, value: Any) -> dict[str, Any]:
-    match dimension:
-        case Change():
-            return dimension.options[value]
-        case Choice():
-            return {key: dimension.options[value]}
-        case _:
-            return {key: value}
-
-
-def _as_drawn(dimension: Searched, value: Any) -> Any:
-    match dimension:
-        case Choice() | Change():
-            return "null" if value is None else str(value)
-        case Integer():
-            return int(value)
-        case _:
-            return float(value)
-
-
-def _holds(spec: TrainSpec, path: str, value: object) -> bool:
-    return has(spec, path) and value_at(spec, path) == value

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from lm.yaml_text import Place
 from orchestrator.nearest import nearest
 
-Path = tuple[str | int, ...]
+Path = Place
 """Keys and list positions from the top of the file."""
 
 SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
@@ -49,11 +50,6 @@ class SweepError(ValueError):
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
         super().__init__("\n".join(self.lines))
-
-
-def dotted(path: Path) -> str:
-    """A path as it is written in messages, with nothing in it that a terminal would obey."""
-    return ".".join(part if part.isprintable() else ascii(part) for part in map(str, path))
 
 
 def unknown_key(path: Path, valid: Iterable[str]) -> Problem:
@@ -136,7 +132,7 @@ def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Pat
             break
         elif isinstance(part, int):
             path.append(part)
-            here = object
+            here = _bare(get_args(here)[0]) if get_origin(here) is tuple else object
         elif isinstance(here, type) and issubclass(here, BaseModel):
             path.append(part)
             valid = list(here.model_fields)

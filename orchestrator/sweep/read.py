@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from lm.data import vocabulary_size_of
 from lm.spec import Part, TrainSpec, vocabulary_misfits
+from lm.yaml_text import Document, dotted, read_text, read_yaml
 from orchestrator.nearest import closest
 from orchestrator.published import check_reference
 from orchestrator.sweep.joint import group_problems, overlaps, within
-from orchestrator.sweep.lines import Document, read_lines, read_text
 from orchestrator.sweep.override import effective, override, value_at
-from orchestrator.sweep.problems import Path, Problem, SweepError, dotted, from_pydantic, shown, unknown_key
+from orchestrator.sweep.problems import Path, Problem, SweepError, from_pydantic, shown, unknown_key
 from orchestrator.sweep.search_problems import search_problems
 from orchestrator.sweep.types import PUBLISHED_SCALE, Change, ScaledSweep, Sweep
 
@@ -30,19 +30,20 @@ _STAND_IN: dict[str, Any] = {
 }
 
 
-def read_sweep(path: FilePath) -> Sweep:
+def read_sweep(path: FilePath | str) -> Sweep:
     """Read a sweep file and check every variant at every scale; SweepError holds all that is wrong, a line each.
 
     `published` refers to the folder `published` beside the file.
     """
+    path = FilePath(path)
     try:
         text = read_text(path)
     except OSError as error:
         raise SweepError([f"{path}: cannot be read: {error.strerror}{_meant(path, error)}"]) from error
     except ValueError as error:
         raise SweepError([f"{path}: {error}"]) from error
-    document = read_lines(text)
-    problems = list(document.problems)
+    document = read_yaml(text)
+    problems = [Problem(*fault) for fault in document.faults]
     sweep: Sweep | None = None
     if document.lines:
         sweep, wrong = check(document.data, path.parent / "published")
@@ -77,7 +78,7 @@ def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
     if problems:
-        raise SweepError(_placed(problems, read_lines(read_text(path)), path))
+        raise SweepError(_placed(problems, read_yaml(read_text(path)), path))
 
 
 def _placed(problems: Iterable[Problem], document: Document, path: FilePath) -> list[str]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from lm.spec import TrainSpec
 from orchestrator.nearest import nearest
+from orchestrator.sweep.options import combinations, trials_needed
 from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key
-from orchestrator.sweep.searches import Change, Choice, PopulationBased, Search, Searched, Searching, Tune
+from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.seeds import UntilDecided
+from orchestrator.sweep.space import Change, Choice, Integer, Searched, dimensions_of, fits
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep
+from orchestrator.sweep.walk import LEFT_OUT, as_drawn, changes_of, start_values, walk
 
 _NEVER = {
     "seed": "the seed is never searched over: replicates are listed under 'seeds'",
@@ -23,6 +27,7 @@ _NEVER = {
     "cache": "an adaptive model is not compared with others, so its cache is not searched over",
 }
 _BUDGET = ("epochs", "legs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats")
+_MOST_COMBINATIONS = 1000
 _CHANGING = ("optimizer", "dropout", "penalties")
 
 
@@ -75,7 +80,8 @@ def _at_scale(sweep: Sweep, scale_name: str, word: str) -> Iterator[Problem]:
             yield from (problem.under(word, "space", key) for problem in _dimension(searching, key, base))
         if isinstance(searching, Tune):
             yield from (problem.under(word, "variants") for problem in _own_ranges(sweep, scale_name, searching, base))
-        yield from (problem.under(word) for problem in _starts(searching))
+        wrong_starts = list(_starts(searching, base))
+        yield from (problem.under(word) for problem in wrong_starts or _least_trials(searching, base))
         if base.legs and isinstance(searching.scheduler, PopulationBased):
             yield Problem((word, "scheduler"), "a population makes legs of its own: the base must have none")
 
@@ -95,21 +101,27 @@ def _own_ranges(sweep: Sweep, scale_name: str, tune: Tune, base: TrainSpec) -> I
 
 
 def _dimension(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
-    """What is wrong with one searched value, found by giving it its ends, or each of its options."""
-    dimension = searching.space[key]
+    """What is wrong with what is searched at one place, found by giving it its ends, or each of its options."""
+    place = searching.space[key]
     if isinstance(searching.scheduler, PopulationBased):
         part, _, name = key.partition(".")
         if part not in _CHANGING or not name or key == "dropout.shared_mask":
             text = f"a population changes values in mid-training, where only those of {', '.join(_CHANGING)} can change"
             yield Problem((), text)
             return
-    for path in {path for changes in _examples(key, dimension).values() for path in changes}:
+    for path in {path for one in dimensions_of(place) for changes in _examples(key, one).values() for path in changes}:
         if (top := path.partition(".")[0]) in _NEVER:
             yield Problem((), _NEVER[top])
             return
         if isinstance(searching, Tune) and path in _BUDGET:
             yield Problem((), "tuning gives every trial the same budget: epochs are not tuned")
             return
+    for number, dimension in enumerate(dimensions_of(place)):
+        at = (number,) if isinstance(place, tuple) else ()
+        yield from (problem.under(*at) for problem in _one_dimension(searching, key, dimension, base))
+
+
+def _one_dimension(searching: Searching, key: str, dimension: Searched, base: TrainSpec) -> Iterator[Problem]:
     spec = base
     for path, value in dimension.when.items():
         found = _where(searching, key, path, value, spec)
@@ -142,12 +154,20 @@ def _examples(key: str, dimension: Searched) -> dict[Path, dict[str, Any]]:
 
 
 def _where(searching: Searching, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
-    """A spec at whose path the value stands: this one, or with an option of a choice that comes before the key."""
+    """A spec at whose path the value stands: this one, or with an option of a choice that comes before the key.
+
+    Where the path is that of a choice, the value may be the name of one of its options.
+    """
+    before = list(itertools.takewhile(lambda other: other != key, searching.space))
+    choice = searching.space.get(path)
+    if isinstance(choice, Choice | Change) and path in before and isinstance(value, str) and value in choice.options:
+        changed, wrong = override(spec, changes_of(path, choice, value))
+        return None if wrong else changed
     if _holds(spec, path, value):
         return spec
-    before = itertools.takewhile(lambda other: other != key, searching.space)
     for other in before:
-        for changes in _examples(other, searching.space[other]).values():
+        examples = (_examples(other, one) for one in dimensions_of(searching.space[other]))
+        for changes in itertools.chain.from_iterable(example.values() for example in examples):
             changed, wrong = override(spec, changes)
             if not wrong and _holds(changed, path, value):
                 return changed
@@ -158,26 +178,76 @@ def _holds(spec: TrainSpec, path: str, value: object) -> bool:
     return has(spec, path) and value_at(spec, path) == value
 
 
-def _starts(searching: Searching) -> Iterator[Problem]:
+def _starts(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     for i, start in enumerate(searching.start):
+        problems = []
         for key, value in start.items():
             if key not in searching.space:
-                yield unknown_key(("start", i, key), searching.space)
+                problems.append(unknown_key((key,), searching.space))
             elif (text := _outside(searching, key, value)) is not None:
-                yield Problem(("start", i, key), text)
+                problems.append(Problem((key,), text))
+        yield from (problem.under("start", i) for problem in problems or _of_another_range(searching, start, base))
+
+
+def _of_another_range(searching: Searching, start: Mapping[str, Any], base: TrainSpec) -> Iterator[Problem]:
+    """Values that lie in a range of their path, but not in the one that holds for this start."""
+
+    def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
+        return as_drawn(dimension, start[key]) if key in start else LEFT_OUT
+
+    for key, dimension in walk(base, searching.space, draw).drawn.items():
+        if not fits(dimension, as_drawn(dimension, start[key])):
+            where = " and ".join(f"{path} is {shown(value)}" for path, value in dimension.when.items())
+            yield Problem((key,), f"{_rule([dimension])} where {where}, got {shown(start[key])}")
 
 
 def _outside(searching: Searching, key: str, value: Any) -> str | None:
     """Why a value is none of those that are searched; of a choice its name stands for it."""
-    dimension = searching.space[key]
-    if isinstance(dimension, Choice | Change):
-        names: Mapping[str, Any] = dimension.options
+    dimensions = dimensions_of(searching.space[key])
+    choice = dimensions[0]
+    if isinstance(choice, Choice | Change):
+        names: Mapping[str, Any] = choice.options
         name = "null" if value is None else str(value)
         return (
             None if name in names else f"should be one of {', '.join(names)}, got {shown(value)}{nearest(name, names)}"
         )
-    if isinstance(value, bool) or not isinstance(value, int | float) or not dimension.low <= value <= dimension.high:
-        return f"should be a number from {dimension.low:g} to {dimension.high:g}, got {shown(value)}"
-    if dimension.kind == "integer" and value != int(value):
+    if any(fits(dimension, value) for dimension in dimensions):
+        return None
+    whole = [dimension for dimension in dimensions if isinstance(dimension, Integer)]
+    if isinstance(value, float) and any(dimension.low <= value <= dimension.high for dimension in whole):
         return f"should be a whole number, got {shown(value)}"
-    return None
+    return f"{_rule(dimensions)}, got {shown(value)}"
+
+
+def _rule(dimensions: Sequence[Searched]) -> str:
+    ranges = [f"from {one.low:g} to {one.high:g}" for one in dimensions if not isinstance(one, Choice | Change)]
+    return f"should be a number {' or '.join(ranges)}"
+
+
+def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
+    """What is wrong with the least numbers of trials: no choice, an option that nothing leads to, too few trials."""
+    least, space = searching.min_trials_per_option, searching.space
+    choices = {key: place for key, place in space.items() if isinstance(place, Choice | Change)}
+    place = "min_trials_per_option"
+    if wrong := [key for key in least if key not in choices]:
+        yield from (
+            Problem((place, key), f"should name a choice or change of the space, got {key!r}{nearest(key, choices)}")
+            for key in wrong
+        )
+        return
+    size = math.prod(len(choices[key].options) for key in least)
+    if size > _MOST_COMBINATIONS:
+        yield Problem((place,), f"should name choices of at most {_MOST_COMBINATIONS} combinations, got {size}")
+        return
+    combined = combinations(base, space, least)
+    for key in least:
+        for option in choices[key].options:
+            if not any(options.get(key) == option for options in combined):
+                text = f"no trial has the option {option!r} while all else is as the base has it: name the choice that"
+                yield Problem((place, key), f"{text} leads to it, too")
+    rest_of_base = searching.start_rest == "base"
+    starts = [start_values(base, space, start, rest_of_base=rest_of_base) for start in searching.start]
+    needed = trials_needed(combined, least, starts) if least else 0
+    if searching.trials is not None and searching.trials < needed:
+        text = f"should be at least {needed}, for the starts and the least number of trials of every option"
+        yield Problem(("trials",), f"{text}, got {searching.trials}")

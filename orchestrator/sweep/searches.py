@@ -4,105 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from lm.spec import Part
-from orchestrator.sweep.problems import NAME
+from orchestrator.sweep.space import Name, Space
 
-Name = Annotated[str, Field(pattern=NAME, max_length=80)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Scalar = StrictBool | StrictInt | StrictFloat | StrictStr | None
 Objective = Literal["validation", "parameters", "decoder_parameters", "seconds"]
-
-
-def _ordered(low: float, high: float) -> None:
-    if not low < high:
-        raise ValueError(f"low must be below high, got {low:g} and {high:g}")
-
-
-class Dimension(Part):
-    """One searched value. `when` names values, by dotted path, that the trial must have for it to be searched."""
-
-    when: dict[str, Scalar] = Field(default={}, description="such as {head.kind: mixture}; all of them must hold")
-
-
-class Uniform(Dimension):
-    """A number between two ends, all alike likely."""
-
-    kind: Literal["uniform"]
-    low: Finite
-    high: Finite
-
-    @model_validator(mode="after")
-    def _ends(self) -> Self:
-        _ordered(self.low, self.high)
-        return self
-
-
-class LogUniform(Dimension):
-    """A positive number between two ends, its logarithm alike likely everywhere."""
-
-    kind: Literal["log_uniform"]
-    low: Annotated[Finite, Field(gt=0.0)]
-    high: Finite
-
-    @model_validator(mode="after")
-    def _ends(self) -> Self:
-        _ordered(self.low, self.high)
-        return self
-
-
-class Integer(Dimension):
-    """A whole number between two ends, both included; `log` makes its logarithm alike likely everywhere."""
-
-    kind: Literal["integer"]
-    low: int
-    high: int
-    log: bool = Field(default=False)
-
-    @model_validator(mode="after")
-    def _ends(self) -> Self:
-        _ordered(self.low, self.high)
-        if self.log and self.low < 1:
-            raise ValueError(f"low must be at least 1 on a log scale, got {self.low}")
-        return self
-
-
-class Choice(Dimension):
-    """One of several values: a list of plain ones, or named ones, which may be whole parts."""
-
-    kind: Literal["choice"]
-    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Every value by its name."""
-        if isinstance(self.among, dict):
-            return self.among
-        return {"null" if value is None else str(value): value for value in self.among}
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        if len(self.options) < len(self.among):
-            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
-        return self
-
-
-class Change(Dimension):
-    """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
-
-    kind: Literal["change"]
-    among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)]
-
-    @property
-    def options(self) -> dict[str, dict[str, Any]]:
-        """Every change by its name."""
-        return self.among
-
-
-Searched = Uniform | LogUniform | Integer | Choice | Change
-Space = Annotated[dict[str, Annotated[Searched, Field(discriminator="kind")]], Field(min_length=1)]
-"""Dotted paths into the base and what may stand there, applied in the file's order: a part before what is in it."""
 
 
 class RandomSampler(Part):
@@ -199,14 +106,30 @@ class Searching(Part):
     space: Space
     sampler: Sampler = Field(default=TpeSampler(kind="tpe"))
     scheduler: Scheduler | None = Field(
-        default=Asha(kind="asha"), description="what stops trials early; null trains each to its end"
+        default=None, description="what stops trials early; null trains each to its end, so that none is merely slow"
     )
     trials: int | None = Field(default=None, ge=1, description="so many, however they end")
     sampler_seed: int = Field(default=0, ge=0)
     training_seed: int = Field(default=0, ge=0, lt=2**63, description="of every trial; none of `seeds`")
     start: tuple[dict[str, Any], ...] = Field(
-        default=(), description="values by dotted path to try first; what they leave out is sampled"
+        default=(), description="values by dotted path to try first, such as a sensible point for each output layer"
     )
+    start_rest: Literal["sampled", "base"] = Field(
+        default="sampled", description="what a start leaves out: sampled, or as the base has it where its range allows"
+    )
+    min_trials_per_option: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        default={},
+        description="for a choice or change of the space, how many trials each of its options gets at least, however "
+        "they end: these come after the starts, before the sampler chooses freely",
+    )
+
+    @model_validator(mode="after")
+    def _options_are_drawn(self) -> Self:
+        if self.min_trials_per_option and self.sampler.kind == "grid":
+            raise ValueError("min_trials_per_option does not go with sampler grid, which tries every combination once")
+        if self.min_trials_per_option and isinstance(self.scheduler, PopulationBased):
+            raise ValueError("min_trials_per_option does not go with a population, where the best go on")
+        return self
 
 
 def _objectives(names: tuple[Objective, ...]) -> tuple[Objective, ...]:

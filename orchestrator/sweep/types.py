@@ -13,8 +13,9 @@ from orchestrator.nearest import nearest
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.sweep.override import override
 from orchestrator.sweep.problems import SLUG, Path, SweepError
-from orchestrator.sweep.searches import Name, Search, Tune
+from orchestrator.sweep.searches import Search, Tune
 from orchestrator.sweep.seeds import SomeSeeds, UntilDecided
+from orchestrator.sweep.space import Name
 
 PUBLISHED_SCALE = "paper"
 

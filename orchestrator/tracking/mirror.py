@@ -1,4 +1,7 @@
-"""A sweep at one scale in MLflow: one parent run, and below it a run for each trial that has something to show."""
+"""A sweep at one scale in MLflow: one parent run, and below it a run for each trial that has something to show.
+
+Runs whose trials are no longer planned move below a second parent, because they are none of what the first one says.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,14 @@ from lm.record import Evaluation, Record
 from orchestrator.records import Records
 from orchestrator.redact import redacted
 from orchestrator.tracking import contents
+from orchestrator.tracking.planned import SUPERSEDED, Planned
 from orchestrator.tracking.store import Run, Store
 from orchestrator.trial import Trial
 
 _log = logging.getLogger(__name__)
+
+_PARENT = "mlflow.parentRunId"
+_EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Mirror:
         self._parent: Run | None = None
         self._runs: dict[tuple[str, str], Run] = {}
         self._strays: list[Run] = []
+        self._earlier: Run | None = None
         self._touched: set[tuple[str, str]] = set()
         self._unreadable: set[tuple[str, str]] = set()
 
@@ -58,6 +66,7 @@ class Mirror:
             points = [*self._curve(trial), *points]
         curve = {point.epoch: point for point in points}
         run = self._runs.get(name) or self._create(parent, trial, status, record)
+        self._bring_back(run)
         if run.steps is None:
             run.steps = self._store.steps(run)
         fresh = [point for epoch, point in curve.items() if epoch not in run.steps]
@@ -94,13 +103,20 @@ class Mirror:
         if record is not None or (final and (run is not None or curve)):
             self.write(trial, status, (), record)
 
-    def close(self, outcome: str, report: Path | None, findings: Mapping[str, str]) -> None:
-        """Upload the report, tag what it found and end the parent, with every run that is still RUNNING."""
+    def close(
+        self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None = None
+    ) -> None:
+        """Upload the report, tag what it found and end the parent, with every run that is still RUNNING.
+
+        Runs whose trials are not `planned` move out of the parent; None moves none.
+        """
         parent = self._connected()
         for run in (*self._runs.values(), *self._strays):
             if run.status == "RUNNING":
                 self._store.log(run, (), {}, {"status": "stopped"})
                 self._set_status(run, "stopped")
+        if planned is not None:
+            self._sort_out(planned)
         tags = self._parent_tags(outcome)
         if report is not None:
             tags["report"] = _digest(report)
@@ -116,12 +132,14 @@ class Mirror:
             return self._parent
         title = self._title
         self._experiment = self._store.experiment(title.sweep)
-        self._runs, self._strays, self._touched = {}, [], set()
+        self._runs, self._strays, self._touched, self._earlier = {}, [], set(), None
         parents: list[Run] = []
         for run in self._store.runs(self._experiment, title.scale):
             name = _run_name(run)
             if run.tags.get("role") == "sweep":
                 parents.append(run)
+            elif run.tags.get("role") == SUPERSEDED:
+                self._earlier = run
             elif name in self._trials and name not in self._runs:
                 self._runs[name] = run
             elif run.tags.get("role") == "trial":
@@ -142,8 +160,31 @@ class Mirror:
                 self._strays.remove(own)
                 self._runs[name] = own
 
+    def _sort_out(self, planned: Planned) -> None:
+        """Tag what is no longer planned and move it out of the parent; take back what is planned again."""
+        for run in (*self._runs.values(), *self._strays):
+            if planned.has(run.tags) or _run_name(run) in self._touched:
+                self._bring_back(run)
+            elif (instead := planned.instead(run.tags)) is not None:
+                tags = {SUPERSEDED: instead, _PARENT: self._parent_of_earlier().id}
+                self._store.log(run, (), {}, _news(tags, run))
+
+    def _bring_back(self, run: Run) -> None:
+        if SUPERSEDED in run.tags:
+            self._store.log(run, (), {}, _news({_PARENT: self._connected().id}, run))
+            self._store.untag(run, SUPERSEDED)
+
+    def _parent_of_earlier(self) -> Run:
+        if self._earlier is None:
+            title = self._title
+            tags = {"role": SUPERSEDED, "sweep": title.sweep, "scale": title.scale, "mlflow.note.content": _EARLIER}
+            name = f"{title.sweep} {title.scale}, superseded"
+            self._earlier = self._store.create(self._experiment, name, tags)
+        self._set_status(self._earlier, "stopped")
+        return self._earlier
+
     def _create(self, parent: Run, trial: Trial, status: str, record: Record | None) -> Run:
-        tags = self._tags(trial, status) | {"mlflow.parentRunId": parent.id}
+        tags = self._tags(trial, status) | {_PARENT: parent.id}
         began = None if record is None else contents.finished_milliseconds(record) - int(1000 * record.seconds)
         run = self._store.create(self._experiment, trial.title, tags, began)
         self._runs[_name(trial)] = run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from filelock import FileLock
+
+from orchestrator.tracking.unusable import OUT_OF_DATE, UpgradeError, sqlite_file
 
 RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
@@ -52,16 +55,20 @@ class Run:
     steps: set[int] | None
 
 
+def tracking_uri(uri: str | None = None) -> str:
+    """This one, or else `MLFLOW_TRACKING_URI`, or else what a plain `mlflow ui` in the working directory opens."""
+    return uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+
+
 class Store:
     """One tracking store. Creates or migrates a local database when built, under a lock.
 
-    Without `uri` it is `MLFLOW_TRACKING_URI`, else `mlflow.db` in the working directory, which is what a plain
-    `mlflow ui` opens there. Every method raises what MLflow raises.
+    Every method raises what MLflow raises; building it also UpgradeError.
     """
 
     def __init__(self, uri: str | None = None) -> None:
-        self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
-        database = _sqlite_file(self.uri)
+        self.uri = tracking_uri(uri)
+        database = sqlite_file(self.uri)
         remote = self.uri.startswith(("http://", "https://"))
         home = Path.cwd() if database is None else database.parent
         self._artifacts = None if remote else home / "mlartifacts"
@@ -117,6 +124,11 @@ class Store:
         run.params |= params.keys()
         run.tags |= tags
 
+    def untag(self, run: Run, tag: str) -> None:
+        """Take a tag that the run has away."""
+        self._client.delete_tag(run.id, tag)
+        del run.tags[tag]
+
     def set_status(self, run: Run, status: RunStatus, ended: int | None = None) -> None:
         """Say where a run stands; `ended` in milliseconds, now by default."""
         if status == "RUNNING":
@@ -135,14 +147,20 @@ def _chunks(items: list[Any], size: int) -> list[list[Any]]:
 
 
 def _client(uri: str) -> Any:
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    _set_up()
     from mlflow import MlflowClient
 
-    # MLflow sets its loggers up when it is imported, and tells of every table that it creates.
-    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     return MlflowClient(tracking_uri=uri)
+
+
+def _set_up() -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import mlflow  # noqa: F401
+
+    # MLflow sets its loggers up when it is imported, and logs every table that it creates. An error it also raises.
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _client_of_file(uri: str, database: Path) -> Any:
@@ -150,17 +168,32 @@ def _client_of_file(uri: str, database: Path) -> Any:
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):
         try:
+            _prepare(uri, database.parent)
             return _client(uri)
         except Exception as error:
-            if "out-of-date database schema" not in str(error):
+            if OUT_OF_DATE not in str(error):
                 raise
-        shutil.copy2(database, database.with_name(f"{database.name}.before-upgrade"))
+        before = database.with_name(f"{database.name}.before-upgrade")
+        shutil.copy2(database, before)
         upgrade = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
-        subprocess.run(upgrade, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        ran = subprocess.run(upgrade, check=False, capture_output=True, stdin=subprocess.DEVNULL, text=True)
+        if ran.returncode:
+            before.replace(database)  # as it was: a part of the steps may have been taken
+            raise UpgradeError(_reason(ran.stderr) or f"exit code {ran.returncode}")
         return _client(uri)
 
 
-def _sqlite_file(uri: str) -> Path | None:
-    if not uri.startswith("sqlite:///"):
-        return None
-    return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
+def _reason(stderr: str) -> str:
+    """The line of a traceback that names the exception, without the exception's type."""
+    named = [line for line in stderr.splitlines() if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return named[-1].partition(": ")[2][:200] if named else ""
+
+
+def _prepare(uri: str, home: Path) -> None:
+    """Create the database where the folder's path would break MLflow's own SQL, which quotes it as Python does."""
+    if home.as_uri() == f"file://{home}":
+        return
+    _set_up()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(uri, (home / "mlartifacts").as_uri())  # type: ignore[no-untyped-call]

@@ -18,7 +18,9 @@ from orchestrator.records import Records
 from orchestrator.redact import redacted
 from orchestrator.tracking.contents import findings
 from orchestrator.tracking.mirror import Mirror, Title
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.planned import Planned
+from orchestrator.tracking.store import Store, tracking_uri
+from orchestrator.tracking.unusable import what_to_do
 from orchestrator.trial import Trial
 
 _log = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ class _Finish:
     report: Path | None
     outcome: str
     findings: Mapping[str, str]
+    planned: Planned | None
 
 
 class Tracker:
@@ -77,9 +80,10 @@ class Tracker:
         self._quiet_until = 0.0
         self._progress = 0.0
         self._give_up = threading.Event()
+        self._uri = tracking_uri(uri)
         self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
         try:
-            self._mirror = Mirror(Store(uri), Title(sweep, question, scale, commit), trials, records)
+            self._mirror = Mirror(Store(self._uri), Title(sweep, question, scale, commit), trials, records)
         except Exception as error:
             self._warn(error)
         else:
@@ -99,14 +103,20 @@ class Tracker:
         self._queue.put(_Event(trial, stopped if record is None or trial.stopped_early else record))
 
     def finish(
-        self, report: Path | None, outcome: str, answer: str = "", verdicts: Mapping[str, str] | None = None
+        self,
+        report: Path | None,
+        outcome: str,
+        answer: str = "",
+        verdicts: Mapping[str, str] | None = None,
+        planned: Planned | None = None,
     ) -> None:
         """Fill in what is missing, upload the report's folder, tag its answer and verdicts, and end the parent run.
 
-        `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Waits for as long as
-        MLflow takes writes, at most a minute; a few seconds where it does not answer.
+        `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
+        `planned` are tagged `superseded` and leave the parent. Waits for as long as MLflow takes writes, at most a
+        minute; a few seconds where it does not answer.
         """
-        self._queue.put(_Finish(report, outcome, findings(answer, verdicts or {})))
+        self._queue.put(_Finish(report, outcome, findings(answer, verdicts or {}), planned))
         began = time.monotonic()
         while self._thread.is_alive():
             self._thread.join(0.1)
@@ -159,7 +169,7 @@ class Tracker:
         for trial in self._trials.values():
             if time.monotonic() < until:
                 self._attempt(self._mirror.catch_up, trial, final=True)
-        self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings)
+        self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings, finish.planned)
 
     def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         if self._give_up.is_set() or time.monotonic() < self._quiet_until:
@@ -179,7 +189,10 @@ class Tracker:
     def _warn(self, reason: object) -> None:
         told = traceback.format_exception(reason) if isinstance(reason, Exception) else [str(reason)]
         _log.debug("MLflow: %s", redacted("".join(told)))  # no exc_info: a tracking URI may hold a password
-        if not self._warned:
+        if isinstance(reason, Exception) and (mend := what_to_do(reason, self._uri)) is not None:
+            self._give_up.set()
+            _log.warning("MLflow's database %s. The sweep goes on without MLflow", redacted(mend))
+        elif not self._warned:
             self._warned = True
             first = redacted((str(reason).splitlines() or [repr(reason)])[0])[:300]
             _log.warning(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import resource
 import tempfile
 import time
@@ -21,15 +22,12 @@ from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
 from orchestrator.course import Planned
-from orchestrator.interrupt import Interrupt
 from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
-from orchestrator.quiet import quiet
 from orchestrator.records import Records
 from orchestrator.run import unsettled
-from orchestrator.schedule.bridge import Queue, as_result, unpack
-from orchestrator.schedule.execute import fit
-from orchestrator.schedule.session import session_folder, start_ray
+from orchestrator.schedule.folder import session_folder
+from orchestrator.schedule.supervise import ENVIRONMENT
 from orchestrator.sweep import Sweep
 from orchestrator.trial import Trial
 from orchestrator.work import Grant
@@ -48,7 +46,9 @@ def stub(at_once: int) -> Callable[[dict[str, Any]], None]:
     """
 
     def train(config: dict[str, Any]) -> None:
-        from ray import tune  # not before orchestrator.schedule, which sets what Ray reads when it loads
+        from ray import tune
+
+        from orchestrator.schedule.bridge import as_result, unpack
 
         trial, grant = unpack(config["trial"]), Grant(**config["grant"])
         curve = make_curve(trial.spec, 100.0, epochs=2)
@@ -97,7 +97,12 @@ def peak_bytes() -> int:
 
 def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[str, float]:
     """The driver's own cost of so many trials, whose records are left in `folder`."""
+    os.environ.update(ENVIRONMENT | os.environ)  # Ray reads it when it loads
     import ray
+
+    from orchestrator.schedule.bridge import Queue
+    from orchestrator.schedule.execute import fit
+    from orchestrator.schedule.session import start_ray
 
     processor, clock = time.process_time, time.perf_counter
     sweep = Sweep(name="driver", question="?", base=FULL, seeds=tuple(range(trials))).at("paper")
@@ -108,10 +113,10 @@ def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[s
     cpu_planned = processor()
     # A small share of a CPU, so that `at_once` workers fit any machine.
     grant = Grant(folder, cpus=0.01, gpus=0.0, checkpoint_seconds=600.0)
-    with Progress(planned) as progress, session_folder() as session, quiet(False):
+    with Progress(planned) as progress, session_folder() as session:
         start_ray(session, None, False)
         queue = Queue(Planned(missing), grant, Listeners(progress, Meter(every)))
-        fit(queue, stub(at_once), Interrupt(), session=session, at_once=at_once)
+        fit(queue, stub(at_once), session=session, at_once=at_once)
         ray.shutdown()
     counts = progress.counts()
     assert counts["done"] == trials, counts

@@ -26,10 +26,7 @@ from orchestrator.sweep.designs import Ablation
 from orchestrator.trial import Trial
 from tests.factories import FULL, make_curve, make_record, make_trial
 
-# Who draws is started before all else.
-_AS_THE_COMMAND = (
-    "from orchestrator import pictures; pictures.prepare(); from tests.benchmarks import report; report.main()"
-)
+_AS_THE_COMMAND = "from tests.benchmarks import report; report.main()"
 
 
 def trials_of(variants: int, seeds: int, epochs: int) -> list[Trial]:

@@ -27,7 +27,8 @@ from orchestrator.inline import run_inline
 from orchestrator.interrupt import Interrupt
 from orchestrator.records import Records
 from orchestrator.search.course import SearchCourse
-from orchestrator.search.ledger import Found, ledger_path, read_found
+from orchestrator.search.events import Found
+from orchestrator.search.ledger import ledger_path, read_found
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.searches import RandomSampler, Search

@@ -151,14 +151,36 @@ def test_a_wrong_spec_exits_with_2_and_what_is_wrong(tmp_path: Path, text: str, 
             "{corpus: {name: ptb}, optimizer: {kind: sgd, learning_rate: 1.0, epocs: 1}}",
             ["epochs: missing key", "optimizer.epocs: unknown key (did you mean 'epochs'?)"],
         ),
+        (
+            "{corpus: {name: ptb}, epochs: 1, optimizer: {kind: sdg, learning_rate: 1.0}}",
+            ["optimizer: unknown kind 'sdg' (did you mean 'sgd'?)"],
+        ),
+        (
+            "{corpus: {name: ptb}, epochs: on, optimizer: {learning_rate: 1.0}}",
+            [
+                "epochs: Input should be a valid integer, got 'on'",
+                "optimizer: missing key 'kind', got {'learning_rate': 1.0}",
+            ],
+        ),
+        ("", ["a spec is a mapping: corpus, optimizer, epochs, ..., got None"]),
+        ("[1]", ["a spec is a mapping: corpus, optimizer, epochs, ..., got [1]"]),
     ],
 )
 def test_a_misspelt_key_is_told_once_and_a_missing_one_in_short(tmp_path: Path, text: str, said: list[str]) -> None:
     spec_file = tmp_path / "spec.yaml"
     spec_file.write_text(text)
     result = invoke("train", spec_file, "--out", tmp_path / "run")
-    assert result.exit_code == 2
+    assert result.exit_code == 2 and not (tmp_path / "run").exists()
     assert sorted(result.stderr.splitlines()) == [f"{spec_file}: {line}" for line in said]
+
+
+@pytest.mark.parametrize("command", ["train", "measure"])
+def test_every_command_reads_a_spec_through_the_same_reader(tmp_path: Path, command: str) -> None:
+    spec_file = tmp_path / "spec.yaml"
+    spec_file.write_text("corpus: {name: ptb}\nepochs: 1\nepochs: 2\n")
+    result = invoke(command, spec_file)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [f"{spec_file}:3: epochs: duplicate key 'epochs' (first at line 2)"]
 
 
 def test_a_wrong_command_line_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:

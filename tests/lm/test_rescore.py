@@ -33,7 +33,7 @@ def test_scores_are_those_of_the_record(corpus_folder: Path, tmp_path: Path, hea
     chosen = cached.cache
     assert chosen is not None
     name = f"cache window {chosen.window} weight {chosen.weight:g} flatness {chosen.flatness:g}"
-    assert rescore(record, tmp_path, device="cpu", cache=spec.cache) == {
+    assert rescore(record, str(tmp_path), device="cpu", cache=spec.cache) == {
         "valid": trained.valid,
         "test": trained.test,
         "valid, one column": chosen.plain_valid,

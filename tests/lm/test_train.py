@@ -405,6 +405,16 @@ def test_divergence_in_fine_tuning_leaves_what_ended_before(corpus_folder: Path,
     assert settled(tmp_path / "bare").status == "complete"
 
 
+def test_folders_may_be_text(corpus_folder: Path, tmp_path: Path) -> None:
+    short, longer = tiny_spec(corpus_folder, epochs=1), tiny_spec(corpus_folder, epochs=1, finetune={"epochs": 1})
+    for spec, options in ((short, {"shared_stages": ".stages"}), (longer, {"resume_from": "short"})):
+        name = "short" if spec is short else "longer"
+        run(spec, tmp_path / name, **{key: tmp_path / folder for key, folder in options.items()})
+        text = {key: f"{tmp_path}/text/{folder}" for key, folder in options.items()}
+        list(train(spec, out=f"{tmp_path}/text/{name}", device="cpu", **text))
+        assert_same(tmp_path / "text" / name, tmp_path / name)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_validation_loss_that_is_not_finite_ends_the_trial(scripted_run: Run, tmp_path: Path, value: float) -> None:
     curve = scripted_run([3.0, value, 2.0])

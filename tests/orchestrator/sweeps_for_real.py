@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 SWEEP = """
@@ -113,6 +113,23 @@ def workers(driver: int, command: bytes = b"ray::ImplicitFunc") -> list[int]:
         except OSError:
             continue
     return found
+
+
+def sessions(temporary: Path) -> list[Path]:
+    """What is left of Ray's folders."""
+    return [path for path in temporary.iterdir() if path.name.lstrip(".").startswith("orch-")]
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Those that are not dead, nor dead and not yet waited for."""
+
+    def runs(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    return [pid for pid in pids if runs(pid)]
 
 
 def wait_for(

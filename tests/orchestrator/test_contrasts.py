@@ -113,6 +113,28 @@ def test_intervals_cover_all_true_contrasts_together(design: Design) -> None:
     assert missed > 0
 
 
+EVEN = np.array([-0.01, 0.0, 0.01])
+"""Three seeds: alike in every variant, which pairs nothing, since it is too good to be relied on."""
+
+
+@pytest.mark.parametrize(
+    ("design", "name", "wider", "scale"),
+    [
+        ("factorial", "main effect no A", stats.t.isf((1 - 0.95 ** (1 / 3)) / 2, 8), 0.5),
+        ("pairs", "interaction A × B", stats.t.isf(0.025, 4), 1.0),
+    ],
+)
+def test_degrees_of_freedom_are_no_more_than_the_seeds_have_and_alone_half_of_them(
+    design: Design, name: str, wider: float, scale: float
+) -> None:
+    """Four variants of three seeds: eight degrees of freedom together, four for a lone contrast of all four."""
+    ablation = Ablation(design, ("A", "B"))
+    _, result = judged(ablation, {away: k + EVEN for k, away in enumerate((Factors(), *ablation.removals))})
+    ends = result.found[name].interval
+    assert ends is not None
+    assert (ends.high - ends.low) / 2 == pytest.approx(wider * scale * 0.01 * math.sqrt(4 / 3))
+
+
 def test_reasons_where_nothing_can_be_said() -> None:
     groups = {name: seeded(nats) for name, nats in (("a", [1.0, 2.0]), ("b", [1.0, 2.5]), ("one", [3.0]))}
     groups["twin"] = groups["a"]
@@ -144,3 +166,12 @@ def test_groups_that_are_equal_in_every_seed_are_one_measurement() -> None:
     twin = contrasts({"full": full, "a": a, "b": full, "ab": both}, {"x": weights})
     plain = contrasts({"a": a, "ab": both}, {"x": {"ab": 1.0, "a": -1.0}})
     assert twin.found["x"] == plain.found["x"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_groups_are_equal_if_they_are_in_every_seed_that_both_have(order: int) -> None:
+    sizes = {"two": seeded([1.0, 1.1]), "three": seeded([1.0, 1.1, 1.3])}
+    groups = dict(list(sizes.items())[::order])
+    assert contrasts(groups, {"x": {"two": 1.0, "three": -1.0}}).found["x"].reason == NO_DIFFERENCE
+    groups["three"] = seeded([1.0, 1.2, 1.3])
+    assert contrasts(groups, {"x": {"two": 1.0, "three": -1.0}}).found["x"].reason is None

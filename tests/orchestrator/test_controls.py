@@ -1,10 +1,11 @@
-"""Two changes whose effect is known beforehand, trained for real: what the report says of them."""
+"""Three changes whose effect is known beforehand, trained for real: what the report says of them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from tests.lm.tiny import write_corpus
 from tests.orchestrator.sweeps_for_real import finish, furnish, start
 
 SWEEP = """
@@ -14,22 +15,27 @@ base:
   corpus: {name: corpus}
   model: {layers: 1, embedding_size: 16, hidden_size: 16}
   penalties: {activation: 1.0e-3}
-  optimizer: {kind: sgd, learning_rate: 5.0, clip: 0.25}
-  batch_size: 8
-  epochs: 2
+  bptt: {kind: fixed, length: 10}
+  optimizer: {kind: sgd, learning_rate: 10.0, clip: 0.25}
+  batch_size: 4
+  epochs: 3
 variants:
   wired to nothing: {penalties.activation: 1.001e-3}
-  ruinous: {optimizer.learning_rate: 1.0e-4}
+  narrow: {model.hidden_size: 1, model.tied: false}
+  ruinous: {optimizer.learning_rate: 300.0}
 seeds: [1, 2, 3]
 """
 
 
-def test_a_component_wired_to_nothing_and_a_ruinous_one(tmp_path: Path) -> None:
-    furnish(tmp_path, SWEEP, train_lines=300)
+def test_a_component_wired_to_nothing_a_narrow_one_and_a_ruinous_one(tmp_path: Path) -> None:
+    furnish(tmp_path, SWEEP)
+    write_corpus(tmp_path / "corpus", tokens=(6000, 1500, 1500))  # from which more can be learnt than frequencies
     code, output = finish(start(tmp_path, "--executor", "inline"))
     assert code == 0, output
     summary = json.loads((tmp_path / "reports/tiny/paper/summary.json").read_text())
-    assert summary["verdicts"]["ruinous"] == "hurts"
+    assert summary["verdicts"]["narrow"] == "hurts"
+    assert summary["verdicts"]["ruinous"] == "no verdict"
+    assert "there is no verdict on “ruinous”, which did not train" in summary["answer"]
     assert summary["verdicts"]["wired to nothing"] in ("no effect larger than 0.5%", "not decided")
     page = (tmp_path / "reports/tiny/paper/report.md").read_text()
     assert "that of another test text" in page, "the noise of the text is in the intervals"

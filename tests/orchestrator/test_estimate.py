@@ -21,6 +21,7 @@ from orchestrator.estimate.reckoning import (
     checkpoint_bytes,
     disk_bytes,
     makespan,
+    packing_of,
     trial_seconds,
 )
 from orchestrator.noise import text_variance
@@ -92,6 +93,20 @@ def test_bytes_on_disk() -> None:
     assert checkpoint_bytes(FULL, MEASURED) == 2 * 3 * 4_000_000
     adam = changed(optimizer=Adam(kind="adam", learning_rate=1e-3), finetune=None)
     assert checkpoint_bytes(adam, MEASURED) == 2 * 4 * 4_000_000
+
+
+@pytest.mark.parametrize(("memory", "fit"), [(8.0, 4), (5.7, 3), (5.6, 2), (2.6, 1), (2.5, 0), (0.5, 0)])
+def test_the_memory_of_a_machine_is_shared_after_the_drivers_share(
+    monkeypatch: pytest.MonkeyPatch, memory: float, fit: int
+) -> None:
+    """1.0 GiB for the driver, and 1.15 times the largest peak for each trial."""
+    reckoning = "orchestrator.estimate.reckoning"
+    monkeypatch.setattr(f"{reckoning}.memory_bytes", lambda: int(memory * 2**30))
+    monkeypatch.setattr(f"{reckoning}.cpu_count", lambda: 3)
+    sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,)).at("paper")
+    small, large = (MEASURED.model_copy(update={"peak_memory_bytes": int(size * 2**30)}) for size in (0.2, 1.35))
+    packing = packing_of(sweep, [small, large])
+    assert (packing.by_cpus, packing.by_memory, packing.by_gpus) == (3, fit, None)
 
 
 def test_the_longest_start_first() -> None:

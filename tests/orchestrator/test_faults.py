@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,14 @@ from filelock import FileLock
 from lm.record import Record, read_record
 from tests.orchestrator.sweeps_for_real import (
     SWEEP,
+    alive,
     checkpoints,
+    descendants,
     finish,
     furnish,
     kill_within,
     report,
+    sessions,
     start,
     wait_for,
     workers,
@@ -106,6 +110,14 @@ def completes(place: Path, calm: Path, *options: str) -> str:
     return output
 
 
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A temporary directory of the sweep's, with a path that is short enough for Ray."""
+    folder = Path(tempfile.mkdtemp(prefix="faults-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
 def being_written(place: Path, pattern: str) -> Callable[[], set[Path]]:
     return lambda: set(place.glob(f"runs/*/{pattern}"))
 
@@ -155,9 +167,12 @@ def test_the_driver_killed(place: Path, calm: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("options", [("--jobs", "2"), ("--executor", "inline")])
-def test_interrupted_from_the_terminal(place: Path, calm: Path, options: tuple[str, ...], times: int) -> None:
-    process = start(place, *OFTEN, *options)
+def test_interrupted_from_the_terminal(
+    place: Path, calm: Path, temporary: Path, options: tuple[str, ...], times: int
+) -> None:
+    process = start(place, *OFTEN, *options, environment={"TMPDIR": str(temporary)})
     wait_for(lambda: checkpoints(place), process)
+    seen = set(descendants(process.pid))
     for _ in range(times):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.3)
@@ -165,7 +180,8 @@ def test_interrupted_from_the_terminal(place: Path, calm: Path, options: tuple[s
     assert code == 130, output
     assert "To go on:\n  python -m orchestrator sweep tiny.yaml" in output
     assert "Traceback" not in output
-    assert not list(Path("/tmp").glob(f"orch-{os.getuid()}-{process.pid}-*"))
+    assert not alive(seen)
+    assert not sessions(temporary)
     completes(place, calm, *OFTEN, *options)
 
 

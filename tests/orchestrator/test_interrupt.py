@@ -45,7 +45,7 @@ def test_a_second_interrupt_that_something_makes_another_error_of(
         raise error("numpy failed to import") from second
 
     with mock.patch.object(run, "_run", interrupted):
-        assert run.run_sweep(prepared) == 130
+        assert run.run_sweep(prepared) == (130, None)
     assert "nothing finished is lost. To go on:\n  python -m orchestrator sweep" in capsys.readouterr().out
 
 

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
-from orchestrator.noise import BLOCKS, WAVES, Losses
-from orchestrator.power import MOST_FURTHER
+from orchestrator.noise import BLOCKS, WAVES, Deviation, Errors, Losses
+from orchestrator.power import MOST_FURTHER, WANTED, further_seeds
 from orchestrator.statistics import MARGIN, Effect, compare
 from tests.factories import seeded
 
@@ -59,6 +59,23 @@ def test_more_seeds_than_anyone_has_are_not_counted() -> None:
     noisy = {name: seeded(4.6 + 0.2 * np.array([-1.0, 0.0, 1.0])) for name in ("a", "base")}
     further = compare(noisy["base"], {"a": seeded(noisy["a"].nats + 0.001)}).effects["a"].further
     assert further is not None and further.seeds is None and further.text == "long enough", MOST_FURTHER
+
+
+@pytest.mark.parametrize(("known", "intervals"), [(1.5, 1), (1.5, 6), (40.0, 1)])
+def test_further_seeds_are_those_whose_power_is_enough(known: float, intervals: int) -> None:
+    """By hand, for two groups of two seeds: borrowed degrees of freedom grow by a seed each, those alone are n - 1."""
+    deviation, each = 0.01, 1 - 0.95 ** (1 / intervals)
+
+    def power(nats: float, more: int) -> float:
+        error = deviation * math.sqrt(2 / (2 + more))
+        borrowed, alone = stats.t.isf(each / 2, 2 * (known + more)), stats.t.isf(0.025, 2 + more - 1)
+        reach = error * max(borrowed, alone)
+        return float(stats.norm.sf((reach - nats) / error) + stats.norm.sf((reach + nats) / error))
+
+    for nats in (0.03, 0.02, 0.012, 0.008):
+        parts = [(weight, Deviation(deviation, deviation, known), 2) for weight in (1.0, -1.0)]
+        found = further_seeds(nats, parts, (0.0, 0.0), Errors.of(0.95, intervals), 0.0)
+        assert found.seeds == next(more for more in range(1, 101) if power(nats, more) >= WANTED)
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.5, "short"), (0.95, "perhaps short")])

@@ -166,10 +166,15 @@ def test_a_number_of_another_cell_is_no_number_of_ours(tmp_path: Path) -> None:
         assert {name: numbers.test and numbers.test.perplexity for name, numbers in found.items()} == expected
 
 
-@pytest.mark.parametrize("text", ["a: 1", "- {paper: p}", "- [", "- 1"])
+@pytest.mark.parametrize("text", ["a: 1", "- {paper: p}", "- 1"])
 def test_a_file_that_is_no_list_of_numbers_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers"):
         published_numbers(["p.table1"], "ptb", {}, write(tmp_path, text))
+
+
+def test_a_file_that_is_no_yaml_is_named_with_the_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"p\.yaml:2: not YAML: "):
+        published_numbers(["p.table1"], "ptb", {}, write(tmp_path, "- 1\n- ["))
 
 
 def test_every_published_file_reads() -> None:

@@ -36,9 +36,9 @@ def test_the_papers_numbers_stand_in_only_where_they_are_said_to_be_of_another_s
     file.write_text(text.replace("    seeds: [7]", f"    published: {published}"))
     sweep = read_sweep(file).at("tiny")
     records = Records(tmp_path / "runs")
-    page = report_sweep(sweep, file, known(sweep, records), records, tmp_path / "reports").page.read_text(
-        encoding="utf-8"
-    )
+    page = report_sweep(
+        sweep, file, known(sweep, records), records, tmp_path / "reports", if_fuller="refuse"
+    ).page.read_text(encoding="utf-8")
     assert [number for number in ("61.25", "62.25") if number in page] == ([] if shown is None else [shown])
     assert (ELSEWHERE in page) is elsewhere
     assert "| base net | the base itself |" in page

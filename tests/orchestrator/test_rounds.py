@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api import select, to_train
+from orchestrator.api import _set_aside, select, to_train
+from orchestrator.estimate.reckoning import _most_trials
 from orchestrator.facts import Facts
 from orchestrator.machine import CannotStartError
+from orchestrator.plan import plan, state_of
 from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, Known, course, known, search_tasks
-from orchestrator.run import _outcome
+from orchestrator.rounds import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left
+from orchestrator.run import Options, _outcome, prepare
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
+from tests.factories import settle
 from tests.orchestrator.sweep_texts import read_text
 
 BASE = """\
@@ -63,10 +66,15 @@ def at_paper(folder: Path, text: str) -> ScaledSweep:
     return read_text(folder, text).at("paper")
 
 
+def within(task: SearchTask, share: float = 0.5) -> dict[str, float]:
+    """A value in the range of everything that is searched, at this share of it."""
+    return {key: one.low + share * (one.high - one.low) for key, one in task.space.items()}  # type: ignore[union-attr]
+
+
 def find(records: Records, task: SearchTask, *found: tuple[dict[str, float], float | None]) -> None:
     """Trials with these values ended at these validation losses; None is a trial that was stopped early."""
     fingerprint = Facts().fingerprint(task.base.corpus)
-    ledger = Ledger(ledger_path(records.root, task.key(fingerprint)), task.explain(fingerprint))
+    ledger = Ledger(ledger_path(records.root, task.key(fingerprint)), task, fingerprint)
     for number, (values, nats) in enumerate(found):
         state = "stopped" if nats is None else "complete"
         ledger.append({"asked": number, "values": values, "key": f"{number:016x}"})
@@ -132,14 +140,13 @@ def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, record
     sweep = at_paper(tmp_path, TUNE)
     for i, task in enumerate(search_tasks(sweep)):
         assert known(sweep, records).searching
-        values = {
-            key: {"optimizer.learning_rate": 0.5 + i, "dropout.weight": 0.1, "penalties.activation": 1.0}[key]
-            for key in task.space
-        }
+        rate = 0.002 if task.variant == "Adam" else 0.5 + i
+        wanted = {"optimizer.learning_rate": rate, "dropout.weight": 0.1, "penalties.activation": 1.0}
+        values = {key: wanted[key] for key in task.space}
         find(records, task, (values, 4.0), (values, None))
     trials = {trial.variant: trial for trial in known(sweep, records).trials if trial.seed == 1}
     assert {name: trial.spec.optimizer.learning_rate for name, trial in trials.items()} == {
-        "full": 0.5, "no weight-dropping": 1.5, "no AR": 2.5, "Adam": 3.5,
+        "full": 0.5, "no weight-dropping": 1.5, "no AR": 2.5, "Adam": 0.002,
     }  # fmt: skip
     assert {name: trial.spec.dropout.weight for name, trial in trials.items()} == {
         "full": 0.1, "no weight-dropping": 0.0, "no AR": 0.1, "Adam": 0.1,
@@ -202,3 +209,87 @@ def test_a_grid_that_ends_sooner_for_one_variant_is_refused(tmp_path: Path) -> N
     with pytest.raises(CannotStartError, match=r"the grid of 'no .*' ends after 4 .* get 6;"):
         search_tasks(read_text(tmp_path, text).at("paper"))
     assert len(search_tasks(read_text(tmp_path, text.replace("trials: 6", "trials: 4")).at("paper"))) == 4
+
+
+def test_what_is_left_counts_search_trials_and_then_those_of_the_table(tmp_path: Path, records: Records) -> None:
+    """Four variants with two trials of tuning each, then two seeds each; none is trained with the file's values."""
+    sweep = at_paper(tmp_path, TUNE)
+    now = known(sweep, records)
+    assert now.trials and not now.table
+    assert what_is_left(sweep, now, records) == Left(8, 8, 8)
+    full, *others = search_tasks(sweep)
+    find(records, full, (within(full), 4.0))
+    assert what_is_left(sweep, known(sweep, records), records) == Left(7, 8, 8)
+    for task in others:
+        find(records, task, (within(task), 4.0), (within(task, 0.7), None))
+    assert what_is_left(sweep, known(sweep, records), records) == Left(1, 8, 8)
+
+
+def test_what_is_left_of_a_finished_tuning_is_nothing(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    for task in search_tasks(sweep):
+        find(records, task, (within(task), 4.0), (within(task, 0.7), None))
+    now = known(sweep, records)
+    assert what_is_left(sweep, now, records) == Left(0, 8, 8)
+    for trial in now.trials:
+        settle(records.root, trial, 100.0)
+    left = what_is_left(sweep, known(sweep, records), records)
+    assert left == Left(0, 0, 0) and left.nothing
+
+
+def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH)
+    assert what_is_left(sweep, known(sweep, records), records) == Left(2, 4, 4)
+    settle(records.root, known(sweep, records).table[0], 100.0)
+    assert what_is_left(sweep, known(sweep, records), records) == Left(2, 3, 3)
+    until = at_paper(tmp_path, SEARCH.replace("seeds: [1, 2]", "seeds: {min: 2, max: 5, until: decided}"))
+    assert what_is_left(until, known(until, records), records) == Left(2, 3, 9)
+    hours = at_paper(tmp_path, SEARCH.replace("trials: 2", "training_hours: 1.0"))
+    assert what_is_left(hours, known(hours, records), records).search_trials is None
+    grid = at_paper(
+        tmp_path, SEARCH.replace("trials: 2", "start: [{optimizer.learning_rate: 2.0}]").replace("random", "grid")
+    )
+    assert what_is_left(grid, known(grid, records), records).search_trials == 1 + 3
+
+
+def test_a_variant_that_is_being_tuned_is_estimated_as_new(tmp_path: Path, records: Records) -> None:
+    """Records with the values of the file, as another sweep may have left, do not count for the tuned ones."""
+    sweep = at_paper(tmp_path, TUNE)
+    for trial in plan(sweep):
+        settle(records.root, trial, 100.0)
+    trials = _most_trials(sweep, known(sweep, records))
+    assert len(trials) == 8 + 8
+    assert {state_of(trial, records) for trial in trials} == {"new"}
+
+
+def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, TUNE)
+    placeholder = known(sweep, records).trials[0]
+    settle(records.root, placeholder, 100.0)
+    options = Options(tmp_path / "toy.yaml", runs=records.root, reports=tmp_path / "reports", executor="inline")
+    _set_aside(prepare(sweep, options, fresh=True))
+    assert records.find(placeholder) is not None
+
+
+def test_a_trial_that_failed_is_not_tried_again_by_the_same_command(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, f"{BASE}seeds: [1, 2]\n")
+    running = course(sweep, records)
+    for _ in range(2):
+        trial = running.next()
+        assert trial is not None
+        settle(records.root, trial, 100.0, status="failed")
+        running.settled(trial, records.find(trial))
+    assert running.next() is None and running.ended()
+    assert course(sweep, records).next() is not None, "the next command tries it again"
+
+
+def test_a_search_whose_trial_left_no_record_ends_the_command(tmp_path: Path, records: Records) -> None:
+    """As where a worker was lost: the next command tries it again, and this one does not begin the table without it."""
+    sweep = at_paper(tmp_path, SEARCH)
+    running = course(sweep, records)
+    for _ in range(2):
+        trial = running.next()
+        assert trial is not None and trial.number is not None
+        running.settled(trial, None)
+    assert running.next() is None and running.ended()
+    assert known(sweep, records).searching

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.comparison import compare_variants
+from orchestrator.outcomes import read_outcomes
 from orchestrator.records import Records
 from orchestrator.sequential import trials_by_look
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.seeds import UntilDecided
 from orchestrator.trial import Trial
-from tests.factories import settle
+from tests.factories import CORPUS, settle
 from tests.orchestrator.sweep_texts import read_text
 
 TEXT = """\
@@ -97,6 +99,43 @@ def test_another_budget_gets_no_verdict_and_so_no_more_seeds(tmp_path: Path) -> 
     shorter = read_text(tmp_path, TEXT.replace("seeds:", "variants: {shorter: {epochs: 3}}\nseeds:")).at("paper")
     got = run(tmp_path / "runs", shorter, ONE_CLOSE | {"shorter": 100.0})
     assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6, "shorter": 2}
+
+
+def test_a_round_begins_that_makes_no_more_than_the_total(tmp_path: Path) -> None:
+    enough = read_text(tmp_path, TEXT.replace("until: decided", "until: decided, total: 14")).at("paper")
+    assert sum(run(tmp_path / "runs", enough, ONE_CLOSE).values()) == 14
+
+
+def test_every_look_has_its_share_of_the_error(toy: ScaledSweep, tmp_path: Path) -> None:
+    """Two seeds of a difference that one look of four does not decide, and that one look alone would."""
+    runs = tmp_path / "runs"
+    trials = trials_by_look(toy, Records(runs))
+    means = {"full": 100.0, "no weight-dropping": 101.05, "no input dropout": 150.0}
+    for trial in trials:
+        settle(runs, trial, means[trial.variant] + 0.1 * trial.seed)
+    outcomes = read_outcomes(trials, Records(runs))
+    once, share = (compare_variants(outcomes, "full", looks, toy.margin) for looks in (1, 4))
+    assert once is not None and share is not None and (once.level, share.level) == (0.95, 1 - 0.05 / 4)
+    verdicts = [found.effects["no weight-dropping"].verdict for found in (once, share)]
+    assert verdicts == ["hurts", "not decided"]
+    assert Counter(trial.variant for trial in trials_by_look(toy, Records(runs)))["no weight-dropping"] == 3
+
+
+def test_a_variant_that_did_not_train_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
+    got = run(tmp_path / "runs", toy, ONE_CLOSE | {"no weight-dropping": 6_100.0})
+    assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6}
+    failed = run(tmp_path / "failed", toy, dict.fromkeys(FAR, 100.0) | {"full": 6_100.0})
+    assert failed == {"full": 2, "no weight-dropping": 2, "no input dropout": 2}
+
+
+def test_a_variant_scored_on_another_text_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    trials = trials_by_look(toy, Records(runs))
+    finish(runs, trials, ONE_CLOSE, set(), {})
+    for trial in trials:
+        if trial.variant == "no input dropout":
+            settle(runs, trial, 100.0 + trial.seed / 10, corpus=CORPUS.model_copy(update={"fingerprint": "f" * 64}))
+    assert trials_by_look(toy, Records(runs)) == trials
 
 
 def test_a_round_under_way_is_not_judged(toy: ScaledSweep, tmp_path: Path) -> None:

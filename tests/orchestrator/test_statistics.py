@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.noise import BLOCKS, WAVES, Losses, correlation, deviations, interaction_variance, text_variance
+from orchestrator.noise import (
+    BLOCKS,
+    WAVES,
+    Errors,
+    Losses,
+    correlation,
+    deviations,
+    interaction_variance,
+    squared_seed_reach,
+    squared_text_reach,
+    text_variance,
+)
+from orchestrator.power import further_seeds
 from orchestrator.statistics import (
     IDENTICAL,
     NO_NOISE,
@@ -82,6 +95,16 @@ def test_the_noise_of_a_text_is_that_of_its_slow_waves() -> None:
     assert text_variance(wave) == pytest.approx(0.5 / WAVES)
 
 
+def test_both_noises_have_the_share_of_the_error_that_one_of_several_intervals_gets() -> None:
+    errors, each = Errors.of(0.95, 3), 1 - 0.95 ** (1 / 3)
+    assert squared_text_reach(4.0, errors) == pytest.approx(4.0 * stats.t.isf(each / 2, WAVES) ** 2)
+    borrowed, alone = (
+        squared_seed_reach(*pair, errors) for pair in (((4.0, 9.0), (0.0, 1.0)), ((0.0, 9.0), (4.0, 2.0)))
+    )
+    assert borrowed == pytest.approx(4.0 * stats.t.isf(each / 2, 9.0) ** 2)
+    assert alone == pytest.approx(4.0 * stats.t.isf(0.025, 2.0) ** 2)
+
+
 def test_the_text_adds_its_noise_in_quadrature() -> None:
     rng = np.random.default_rng(1)
     texts = rng.normal(0.0, 0.02, (2, BLOCKS))
@@ -128,6 +151,8 @@ def test_the_correlation_of_seeds_is_the_intraclass_one() -> None:
     assert correlation({"0": judges["0"]}, alike) is None
     later = {name: Losses(tuple(range(9, 15)), losses.nats) for name, losses in judges.items() if name != "0"}
     assert correlation(later | {"0": judges["0"]}, alike) is None, "no seed in common"
+    last = {name: Losses(tuple(range(6, 12)), losses.nats) for name, losses in later.items()}
+    assert correlation(last | {"0": judges["0"]}, alike) is None, "one seed in common"
 
 
 def test_seeds_that_go_together_narrow_the_interval_and_others_do_not() -> None:
@@ -143,6 +168,54 @@ def test_seeds_that_go_together_narrow_the_interval_and_others_do_not() -> None:
         assert interval is not None and ((interval.high - interval.low) / 2 < 0.03) is narrow
 
 
+def test_pairing_narrows_only_by_what_surely_holds_in_every_contrast() -> None:
+    """All together go together, and one of them with the baseline does not: the least of it all is used."""
+    rng = np.random.default_rng(3)
+    common, own = rng.normal(0, 0.02, 6), rng.normal(0, 0.002, (6, 6))
+    alike = {str(k): seeded(4.0 + common + own[k]) for k in range(5)}
+    alone = {"alone": seeded(4.0 + 0.02 * rng.normal(size=6))}
+
+    def used(names: Iterable[str]) -> float:
+        some = {name: losses for name, losses in (alike | alone).items() if name in names}
+        found = correlation(some, deviations({name: losses.nats for name, losses in (alike | alone).items()}) or {})
+        assert found is not None
+        return found.used
+
+    every = {*alike, *alone}
+    pairs = [used({"0", other}) for other in every - {"0"}]
+    comparison = compare(alike["0"], {name: losses for name, losses in (alike | alone).items() if name != "0"})
+    assert comparison.noise is not None and comparison.noise.correlation is not None
+    assert used(every) > 0.3 and used({"0", "1"}) > used(every), "each is more than the least of all"
+    assert comparison.noise.correlation.used == pytest.approx(min(used(every), *pairs)) == 0.0
+    without = compare(alike["0"], {name: losses for name, losses in alike.items() if name != "0"})
+    assert without.noise is not None and without.noise.correlation is not None
+    assert without.noise.correlation.used > 0.5
+
+
+def test_only_the_seeds_that_both_have_are_paired() -> None:
+    rng = np.random.default_rng(5)
+    common = rng.normal(0, 0.02, 8)
+    base, some = (4.0 + common[:size] + rng.normal(0, 0.002, size) for size in (8, 5))
+    comparison = compare(seeded(base), {"a": seeded(some)})
+    assert comparison.noise is not None and comparison.noise.correlation is not None
+    one, other = (comparison.noise.deviations[name].used for name in ("", "variant a"))
+    together = comparison.noise.correlation.used
+    assert together > 0.5
+    variance = one**2 / 8 + other**2 / 5 - 2 * together * one * other * 5 / (8 * 5)
+    assert comparison.effects["a"].seed_error == pytest.approx(math.sqrt(variance))
+
+
+def test_the_text_is_in_the_intervals_if_every_group_has_its_losses_by_token() -> None:
+    rng = np.random.default_rng(0)
+    blocks = {name: rng.normal(4.0, 0.1, (3, BLOCKS)) for name in "abc"}
+    every = {name: Losses((1, 2, 3), found.mean(axis=1), found) for name, found in blocks.items()}
+    one_without = every | {"c": Losses((1, 2, 3), blocks["c"].mean(axis=1))}
+    for groups, has_text in ((every, True), (one_without, False)):
+        comparison = compare(groups["a"], {name: groups[name] for name in "bc"})
+        assert comparison.noise is not None and comparison.noise.has_text is has_text
+        assert [(effect.text_error is not None) for effect in comparison.effects.values()] == [has_text] * 2
+
+
 def test_verdicts_read_the_interval_alone() -> None:
     rng = np.random.default_rng(0)
     close = {"same": seeded(4.0 + 1e-4 * rng.normal(size=8)), "close": seeded(4.0 + 1e-4 * rng.normal(size=8) + 0.0006)}
@@ -155,6 +228,36 @@ def test_verdicts_read_the_interval_alone() -> None:
     assert found == {"worse": "hurts", "better": "helps", "open": "not decided"}
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_an_interval_that_lies_within_the_margin_on_one_side_alone_decides_nothing(side: int) -> None:
+    margin, base, spread = 0.005, seeded([4.0, 4.01, 3.99]), np.array([-0.01, 0.012, 0.0])
+    (wide,) = compare(base, {"a": seeded(4.0 + spread)}).effects.values()
+    assert wide.interval is not None
+    reach = (wide.interval.high - wide.interval.low) / 2
+    (effect,) = compare(base, {"a": seeded(4.0 + spread - wide.nats + side * (reach - margin / 2))}).effects.values()
+    assert effect.interval is not None and (effect.interval.low < 0 < effect.interval.high) and reach > margin
+    assert min(abs(effect.interval.low), abs(effect.interval.high)) == pytest.approx(margin / 2)
+    assert effect.verdict == "not decided"
+
+
+def test_further_seeds_may_decide_that_an_effect_lies_within_the_margin() -> None:
+    base, alike = seeded([4.0, 4.01, 3.99]), groups(a=[4.011, 3.99, 4.0])
+    few, none = (compare(base, alike, margin=margin).effects["a"].further for margin in (0.02, 1e-6))
+    assert few is not None and few.seeds is not None and few.seeds < 20
+    assert none is not None and none.seeds is None
+
+
+def test_further_seeds_count_from_those_that_each_group_has() -> None:
+    rng = np.random.default_rng(2)
+    base, some = seeded(rng.normal(4.0, 0.01, 9)), seeded(rng.normal(4.004, 0.01, 5))
+    comparison = compare(base, {"a": some})
+    (effect,), noise = comparison.effects.values(), comparison.noise
+    assert noise is not None and noise.correlation is not None and noise.correlation.used == 0.0
+    parts = [(1.0, noise.deviations["variant a"], 5), (-1.0, noise.deviations[""], 9)]
+    expected = further_seeds(effect.nats, parts, (0.0, 0.0), Errors.of(0.95, 1), math.log1p(comparison.margin))
+    assert effect.further == expected and expected.seeds is not None
+
+
 @pytest.mark.parametrize(("base", "variant"), [([4.0], [4.2]), ([4.0, 4.1], [4.2]), ([4.0], [4.2, 4.3])])
 def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> None:
     comparison = compare(seeded(base), groups(change=variant))
@@ -165,7 +268,9 @@ def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> No
 
 
 def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
-    effect = compare(seeded([4.1, 4.1]), groups(change=[4.3, 4.3])).effects["change"]
+    still = [4.1] * 6
+    assert np.ptp(still) == 0 and np.std(still) > 0, "rounding alone"
+    effect = compare(seeded(still), groups(change=[4.3] * 6)).effects["change"]
     assert (effect.interval, effect.verdict, effect.reason) == (None, "no verdict", NO_NOISE)
 
 
@@ -176,6 +281,7 @@ def test_a_component_that_does_nothing_is_named_and_adds_no_certainty() -> None:
     effect = beside.effects["nothing"]
     assert (effect.nats, effect.interval, effect.verdict, effect.reason) == (0.0, None, "no verdict", IDENTICAL)
     assert beside.effects["other"] == alone.effects["other"]
+    assert beside.noise is not None and "variant nothing" in beside.noise.deviations
 
 
 def test_no_variants_is_no_comparison() -> None:

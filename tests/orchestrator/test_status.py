@@ -69,8 +69,9 @@ def test_plan_as_json_has_its_keys(place: Path) -> None:
     how = "as this sweep would train one: python -m lm train specs/KEY.yaml --threads 1"
     assert (code, err) == (0, f"3 specs written to specs; {how}\n")
     data = json.loads(out)
-    assert set(data) == {"sweep", "scale", "question", "counts", "trials", "searches"}
+    assert set(data) == {"sweep", "scale", "question", "counts", "trials", "searches", "left"}
     assert set(data["trials"][0]) == {
         "variant", "change", "seed", "key", "parameters", "reads_from", "starts_from", "state",
     }  # fmt: skip
     assert data["counts"] == {"done": 2, "new": 2}
+    assert data["left"] == {"search_trials": 0, "table_trials_fewest": 2, "table_trials_most": 2}

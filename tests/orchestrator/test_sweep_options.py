@@ -16,7 +16,9 @@ from orchestrator import load_records, load_sweep
 from orchestrator.api import select
 from orchestrator.hold import holding
 from orchestrator.records import Records
-from orchestrator.sweep import SweepError
+from orchestrator.report_sweep import report_sweep
+from orchestrator.rounds import known
+from orchestrator.sweep import SweepError, read_sweep
 from tests.orchestrator.places import SWEEP, command, make_place, process, settle, start, trials
 
 
@@ -39,6 +41,12 @@ assert part.counts == {"done": 2}, part
 assert len(load_records("runs")) == 2
 fresh = run_sweep("toy.yaml", scale="paper", only=["full"], fresh=True, executor="inline")
 assert fresh.counts == {"done": 1}, fresh
+for path in (str, Path):  # the second reads what the first left in the storage
+    places = {name: path(f"{path.__name__}/{name}") for name in ("runs", "reports")}
+    places |= {"storage": path(Path("kept").absolute()), "file": path("toy.yaml")}
+    paths = run_sweep(sweep, only=["full"], executor="inline", **places)
+    assert (paths.counts, list(load_records(places["runs"]))) == ({"done": 1}, list(load_records("kept"))), paths
+    assert paths.report == Path(path.__name__) / "reports/toy/paper/report.md" and paths.report.is_file()
 print(fresh.report)
 """
     done = process(place, "-c", code)
@@ -96,11 +104,13 @@ def test_a_bucket_that_is_not_reached_is_told_in_a_line(place: Path, monkeypatch
     assert (code, err) == (2, "storage s3://lab/trials: When resolving region for bucket 'lab': no network\n")
 
 
-@pytest.mark.parametrize("line", [("status", "toy.yaml", "--scale", "paper"), ("sweep", "toy.yaml")])
-def test_a_file_in_the_place_of_runs_is_told_in_a_line(place: Path, line: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("line", "exit_code"), [(("status", "toy.yaml", "--scale", "paper"), 2), (("sweep", "toy.yaml"), 5)]
+)
+def test_a_file_in_the_place_of_runs_is_told_in_a_line(place: Path, line: tuple[str, ...], exit_code: int) -> None:
     (place / "runs").write_text("")
     code, _, err = command(*line)
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (exit_code, 1)
     assert "runs" in err
 
 
@@ -170,6 +180,16 @@ def test_records_are_loaded_by_key_and_a_damaged_one_is_named(place: Path, caplo
     (place / "runs" / full.key / "record.json").write_text("{}")
     assert load_records("runs") == {}
     assert f"runs/{full.key}/record.json: not a record of this version" in caplog.text
+
+
+@pytest.mark.parametrize("path", [str, Path])
+def test_a_report_is_written_to_paths_of_either_type(place: Path, path: type[str] | type[Path]) -> None:
+    sweep, records = read_sweep(path("toy.yaml")).at("paper"), Records(path("runs"))
+    for trial in trials().values():
+        settle(trial)
+    report = report_sweep(sweep, path("toy.yaml"), known(sweep, records), records, path("pages"))
+    assert report.page == Path("pages/toy/paper/report.md")
+    assert (place / "pages/README.md").is_file()
 
 
 def test_a_watched_report_follows_the_records_until_interrupted(place: Path) -> None:

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lm.spec import TrainSpec
+from lm.yaml_text import read_yaml
 from orchestrator.sweep import SweepError, read_sweep
-from orchestrator.sweep.lines import read_lines
 from orchestrator.sweep.override import override
 from tests.orchestrator.sweep_texts import GOOD
 
@@ -125,5 +125,5 @@ def test_a_sweep_with_garbage_in_it_is_read_or_a_sweep_error(edits: list[tuple[t
 
 @given(st.text(max_size=60))
 def test_any_text_is_data_or_problems_with_a_line_of_it(text: str) -> None:
-    document = read_lines(text)
-    assert all(1 <= (problem.line or 0) <= len(text) + 1 for problem in document.problems)
+    document = read_yaml(text)
+    assert all(1 <= fault.line <= len(text) + 1 for fault in document.faults)

@@ -61,7 +61,7 @@ WRONG_SEARCHES = {
     "a start of no option": ("head: mixture,", "head: mixtur,", "23: search.start.0.head: should be one of softmax, mixture, got 'mixtur' (did you mean 'mixture'?)"),
     "a start of nothing": ("size: small}]", "sise: small}]", "23: search.start.0.sise: unknown key 'sise' (did you mean 'size'?)"),
     "no end": ("  trials: 4\n", "", "8: search.trials: trials or training_hours must say when the search ends"),
-    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n", "8: search.scheduler: scheduler must be null for several objectives: what is stopped early has no place on a front"),
+    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n  scheduler: {kind: asha}\n", "11: search.scheduler: scheduler must be null for several objectives: what is stopped early has no place on a front"),
     "an objective": ("  trials: 4\n", "  trials: 4\n  objectives: [test]\n", "10: search.objectives.0: should be"),
     "a training seed that judges": ("  trials: 4\n", "  trials: 4\n  training_seed: 2\n", "10: search.training_seed: should be none of 'seeds', on which what was found is judged, got 2"),
     "a scale": ("{trials: 2}", "{trials: 0}", "26: scales.tiny.search.trials: should be greater than or equal to 1, got 0"),
@@ -74,6 +74,43 @@ WRONG_SEARCHES = {
     "a small population": ("  trials: 4\n", "  scheduler: {kind: population, population: 3, interval_epochs: 1}\n", "9: search.scheduler.population: should be greater than or equal to 4, got 3"),
     "a population on a grid": ("  trials: 4\n", "  sampler: {kind: grid}\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.sampler: sampler grid does not go with a population: it draws a first generation, not all"),
     "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
+}  # fmt: skip
+RANGED = SEARCH.replace(
+    RATE
+    + """
+    head:
+      kind: choice
+      among:
+        softmax: {kind: softmax}
+        mixture: {kind: mixture, experts: [0, 2]}
+""",
+    """head: {kind: choice, among: {softmax: {kind: softmax}, mixture: {kind: mixture, experts: [0, 2]}}}
+    optimizer.learning_rate:
+      - {kind: log_uniform, low: 0.1, high: 2.0, when: {head.kind: mixture}}
+      - {kind: log_uniform, low: 5.0, high: 50.0, when: {head.kind: softmax}}
+""",
+).replace("trials: 4", "trials: 4\n  min_trials_per_option: {head: 1}")
+"""A range of rates for each head; the first of its ranges stands in line 14."""
+WRONG_RANGES = {
+    "the same condition": ("when: {head.kind: softmax}", "when: {head.kind: mixture}", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
+    "conditions on other paths": ("when: {head.kind: softmax}", "when: {model.tied: true}", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
+    "no condition": (", when: {head.kind: softmax}", "", "13: search.space.optimizer.learning_rate: range 2 needs a 'when': each of several ranges says for which trials it holds"),
+    "a condition that never holds": ("when: {head.kind: softmax}", "when: {head.kind: ecoc}", "15: search.space.optimizer.learning_rate.1.when.head.kind: never holds: nothing before 'optimizer.learning_rate' gives 'head.kind' the value 'ecoc'"),
+    "an option that the change does not have": ("when: {head.kind: softmax}", "when: {head.kind: softmax, size: small}", "15: search.space.optimizer.learning_rate.1.when.size: never holds: nothing before 'optimizer.learning_rate' gives 'size' the value 'small'"),
+    "ends": ("low: 5.0, high: 50.0", "low: 50.0, high: 5.0", "15: search.space.optimizer.learning_rate.1.low: low must be below high, got 50 and 5"),
+    "an end that no spec can have": ("log_uniform, low: 5.0", "uniform, low: -5.0", "15: search.space.optimizer.learning_rate.1.low: should be greater than 0, got -5.0"),
+    "a key": ("low: 5.0, high: 50.0", "low: 5.0, hihg: 50.0", "15: search.space.optimizer.learning_rate.1.hihg: unknown key 'hihg' (did you mean 'high'?)"),
+    "a kind that is no range": ("kind: log_uniform, low: 5.0, high: 50.0", "kind: choice, among: [1.0, 2.0]", "15: search.space.optimizer.learning_rate.1.kind: unknown kind 'choice'"),
+    "one range alone": ("      - {kind: log_uniform, low: 5.0, high: 50.0, when: {head.kind: softmax}}\n", "", "13: search.space.optimizer.learning_rate: should have at least 2 items"),
+    "whole numbers beside others": ("log_uniform, low: 5.0, high: 50.0", "integer, low: 5, high: 50", "13: search.space.optimizer.learning_rate: ranges of one path must be all of whole numbers (kind integer), or none of them"),
+    "a start in no range": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 3.0,", "22: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 2 or from 5 to 50, got 3.0"),
+    "a start in another's range": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 7.0,", "22: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 2 where head.kind is 'mixture', got 7.0"),
+    "a least number of a range": ("{head: 1}", "{head.dropout: 1}", "10: search.min_trials_per_option.head.dropout: should name a choice or change of the space, got 'head.dropout'"),
+    "a least number of nothing": ("{head: 1}", "{sise: 1}", "10: search.min_trials_per_option.sise: should name a choice or change of the space, got 'sise' (did you mean 'size'?)"),
+    "a least number of none": ("{head: 1}", "{head: 0}", "10: search.min_trials_per_option.head: should be greater than or equal to 1, got 0"),
+    "fewer trials than that": ("{head: 1}", "{head: 3}", "9: search.trials: should be at least 6, for the starts and the least number of trials of every option, got 4"),
+    "a least number on a grid": ("  trials: 4\n", "  trials: 4\n  sampler: {kind: grid}\n", "11: search.min_trials_per_option: min_trials_per_option does not go with sampler grid, which tries every combination once"),
+    "what a start leaves out": ("  trials: 4\n", "  trials: 4\n  start_rest: bass\n", "10: search.start_rest: should be 'sampled' or 'base', got 'bass' (did you mean 'base'?)"),
 }  # fmt: skip
 WRONG_TUNING = {
     "epochs": (RATE, "epochs: {kind: integer, low: 1, high: 9}", "11: tune.space.epochs: tuning gives every trial the same budget: epochs are not tuned"),
@@ -120,3 +157,44 @@ def test_a_scale_replaces_single_dimensions(tmp_path: Path) -> None:
 
 def test_tuning_is_read(tmp_path: Path) -> None:
     assert isinstance(read_text(tmp_path, TUNE).at("tiny").searching, Tune)
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), WRONG_RANGES.values(), ids=WRONG_RANGES)
+def test_wrong_ranges_are_told_with_line_and_path(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert old in RANGED
+    lines = errors_of(tmp_path, RANGED.replace(old, new, 1))
+    assert any(line.startswith(problem) for line in lines), lines
+
+
+def test_ranges_for_each_head_are_read(tmp_path: Path) -> None:
+    sweep = read_text(tmp_path, RANGED)
+    assert sweep.search is not None
+    ranges = sweep.search.space["optimizer.learning_rate"]
+    assert isinstance(ranges, tuple)
+    assert [dict(one.when) for one in ranges] == [{"head.kind": "mixture"}, {"head.kind": "softmax"}]
+    named = RANGED.replace("{head.kind: softmax}", "{head: softmax}").replace(
+        "when: {head.kind: mix", "when: {head: mix", 1
+    )
+    assert read_text(tmp_path, named).search is not None, "a condition may name the option"
+
+
+def test_a_choice_that_only_another_leads_to_needs_that_one_named_too(tmp_path: Path) -> None:
+    text = RANGED.replace(
+        "    size:\n",
+        "    head.mask: {kind: choice, among: [shared, independent], when: {head.kind: mixture}}\n    size:\n",
+    )
+    text = (
+        text.replace("trials: 4", "trials: 9")
+        .replace("{trials: 2}", "{trials: 9}")
+        .replace("{head: 1}", "{head.mask: 2}")
+    )
+    (first, second) = errors_of(tmp_path, text)
+    assert "no trial has the option 'shared' while all else is as the base has it: name the choice that leads" in first
+    assert "'independent'" in second
+    assert read_text(tmp_path, text.replace("{head.mask: 2}", "{head: 1, head.mask: 2}")).search is not None
+
+
+def test_no_trial_is_stopped_early_unless_the_file_asks_for_it(tmp_path: Path) -> None:
+    search, tune = read_text(tmp_path, SEARCH).search, read_text(tmp_path, TUNE).tune
+    assert search is not None and search.scheduler is None
+    assert tune is not None and tune.scheduler is None

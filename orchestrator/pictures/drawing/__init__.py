@@ -17,8 +17,8 @@ def draw(folder: Path, picture: Picture) -> str | None:
     match picture:
         case Forest(rows, margin_nats, baseline, level):
             return draw_forest(folder, rows, margin_nats, baseline, level)
-        case Overview(variants, published):
-            return draw_overview(folder, variants, published)
+        case Overview(variants, published, unigram):
+            return draw_overview(folder, variants, published, unigram)
         case Panels(variants):
             return draw_variants(folder, variants)
         case Frequency(rows, labels, shares, baseline):

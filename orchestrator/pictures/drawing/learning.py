@@ -36,25 +36,29 @@ MOST_COLOURED = 8
 _FEW = 4
 """Up to so many variants are drawn with every seed, not with the band alone."""
 _PALE = "#c4c4c4"
+_DOTS = (0, (1, 2))
 _LETTERS = "ABCDEFGH"
 _APART = 0.042
 """The height of a letter, as a share of the panel's."""
 
 
-def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: float | None) -> str | None:
+def draw_overview(
+    folder: Path, variants: Sequence[VariantCurves], published: float | None, unigram: float | None = None
+) -> str | None:
     """Write `overview.svg`, all variants in one picture, by epoch and by seconds.
 
-    `published` is a validation perplexity to draw as a line. Returns sentences on points above the picture's top, on
-    variants drawn in grey, and on those without a point; None where there are none. ValueError where nothing can be
-    drawn.
+    `published` and `unigram` are validation perplexities to draw as lines, the second one only within the range of the
+    curves. Returns sentences on points above the picture's top, on variants drawn in grey, and on those without a
+    point; None where there are none. ValueError where nothing can be drawn.
     """
     seen = drawable(variants)
     shown = window(seen, published)
+    levels = _levels(seen, shown, published, unigram)
     ordered = sorted(seen, key=lowest_perplexity, reverse=True)
     lines = _lines(variants, ordered, _told_apart(ordered, shown))
     size, unit = _unit(max(seed.seconds[-1] for variant in seen for seed in variant.seeds))
     with look():
-        keys, handles = _keys(ordered, published), _handles(ordered, lines)
+        keys, handles = [*_keys(ordered), *levels.values()], _handles(ordered, lines)
         above, below = 0.1 + legend_height(keys, 5), 0.5 + legend_height(handles, 2, title=True)
         figure = Figure(figsize=(8.6, 2.9 + above + below))
         left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.06})
@@ -62,8 +66,8 @@ def draw_overview(folder: Path, variants: Sequence[VariantCurves], published: fl
         _draw_panel(left, ordered, lines, "epoch")
         _draw_panel(right, ordered, lines, "seconds")
         for axes in (left, right):
-            if published is not None:
-                axes.axhline(published, color="black", linewidth=1.0, linestyle=(0, (1, 2)))
+            for level, key in levels.items():
+                axes.axhline(level, color=key.get_color(), linewidth=1.0, linestyle=_DOTS)
             dress(axes, shown)
             axes.set_xlim(0, 1.08 * axes.dataLim.x1)
             _letter_ends(axes, ordered, lines, shown, "epoch" if axes is left else "seconds")
@@ -213,17 +217,27 @@ def _letter(name: str, lines: Mapping[str, Line]) -> str:
     return _LETTERS[[other for other, one in lines.items() if one.colour != "black"].index(name)]
 
 
-def _keys(variants: Sequence[VariantCurves], published: float | None) -> list[Line2D | Patch]:
+def _levels(
+    variants: Sequence[VariantCurves], shown: Window, published: float | None, unigram: float | None
+) -> dict[float, Line2D]:
+    """Perplexities to draw as lines, with their keys."""
+    found = {}
+    if published is not None:
+        name = next((plain(variant.name, 24) for variant in variants if variant.baseline), "baseline")
+        label = f"published, {name}: {published:g}"
+        found[published] = Line2D([], [], color="black", linewidth=1.0, linestyle=_DOTS, label=label)
+    if unigram is not None and shown.low < unigram < shown.high:
+        label = f"unigram model: {number(unigram)}"
+        found[unigram] = Line2D([], [], color=GREY, linewidth=1.0, linestyle=_DOTS, label=label)
+    return found
+
+
+def _keys(variants: Sequence[VariantCurves]) -> list[Line2D | Patch]:
     keys: list[Line2D | Patch] = []
     if any(len(variant.seeds) > 1 for variant in variants):
         keys.append(Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds"))
         keys.append(Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"))
-    keys += event_keys(variants)
-    if published is not None:
-        name = next((plain(variant.name, 24) for variant in variants if variant.baseline), "baseline")
-        label = f"published, {name}: {published:g}"
-        keys.append(Line2D([], [], color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label))
-    return keys
+    return keys + event_keys(variants)
 
 
 def _handles(ordered: Sequence[VariantCurves], lines: Mapping[str, Line]) -> list[Line2D]:

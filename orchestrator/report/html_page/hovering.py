@@ -19,7 +19,7 @@ from bokeh.plotting import figure
 from bokeh.resources import Resources
 from numpy.typing import NDArray
 
-from orchestrator.comparison import is_adaptive
+from orchestrator.comparable import is_adaptive
 from orchestrator.curve import curve_of
 from orchestrator.outcomes import Outcome
 from orchestrator.pictures.colours import DASHES, GREY, MOST_APART, looks

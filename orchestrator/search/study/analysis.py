@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import optuna
@@ -11,30 +13,35 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Found
-from orchestrator.search.study.dimensions import distribution
+from lm.files import WriteError, check_writable
+from orchestrator.search.events import Found
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
+from orchestrator.search.study.dimensions import distribution, parameter
 from orchestrator.search.study.quiet import quiet
 from orchestrator.search.study.states import STATES
 from orchestrator.search.task import SearchTask
 
 _EVALUATOR_SEEDS = range(5)
+_SQLITE = "sqlite:///"
 
 
 def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[float, float]] | None:
     """The share of the validation loss's variance that each value explains alone, largest first.
 
     fANOVA (Hutter et al. 2014) of a random forest over the complete trials: mean and standard deviation over seeds of
-    the forest. What was not searched in every one of them has no share. None for fewer than 20, and where all lost
-    the same.
+    the forest. What was not searched in every one of them, and in the same range, has no share. None for fewer than
+    20, and where all lost the same.
     """
     complete = [trial for trial in found if trial.state == "complete"]
-    losses = {trial.valid_nats for trial in complete}
-    shared = [key for key in task.space if all(key in trial.values for trial in complete)]
-    if len(complete) < FEWEST_FOR_IMPORTANCE or len(losses) == 1 or not shared:
+    if len(complete) < FEWEST_FOR_IMPORTANCE or len({trial.valid_nats for trial in complete}) == 1:
+        return None
+    frozen = [_frozen(task, trial, [trial.valid_nats or 0.0]) for trial in complete]
+    shared = [name for name in frozen[0].params if all(name in trial.params for trial in frozen)]
+    if not shared:
         return None
     with quiet():
         study = optuna.create_study(direction="minimize")
-        study.add_trials([_frozen(task, trial, [trial.valid_nats or 0.0]) for trial in complete])
+        study.add_trials(frozen)
         shares = [
             optuna.importance.get_param_importances(
                 study,
@@ -53,22 +60,32 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) 
     """Write studies by name into an Optuna storage, such as `sqlite:///optuna.db`, in the place of those of that name.
 
     A copy for reading, such as with optuna-dashboard: nothing here is ever read back. ValueError, which does not repeat
-    the URL and its password, where no storage can be opened there.
+    the URL and its password, where no storage can be opened there; WriteError where the database cannot be written.
     """
+    if url.startswith(_SQLITE) and (folder := Path(url.removeprefix(_SQLITE)).parent).is_dir():
+        check_writable(folder)
     with quiet():
         try:
             storage = optuna.storages.RDBStorage(url)
         except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
             rule = "should be the URL of a database that can be opened, such as sqlite:///optuna.db"
             raise ValueError(f"--optuna: {rule}; {_what_was_got(error)}") from error
-        for name, (task, found) in studies.items():
-            if name in optuna.get_all_study_names(storage):
-                optuna.delete_study(study_name=name, storage=storage)
-            directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
-            study = optuna.create_study(study_name=name, storage=storage, directions=directions)
-            study.set_metric_names([*task.objectives])
-            study.add_trials([_frozen(task, trial, trial.objectives) for trial in found])
-        storage.engine.dispose()
+        try:
+            for name, (task, found) in studies.items():
+                _write(storage, name, task, found)
+        except (SQLAlchemyError, StorageInternalError) as error:
+            raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
+        finally:
+            storage.engine.dispose()
+
+
+def _write(storage: optuna.storages.RDBStorage, name: str, task: SearchTask, found: Sequence[Found]) -> None:
+    if name in optuna.get_all_study_names(storage):
+        optuna.delete_study(study_name=name, storage=storage)
+    directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
+    study = optuna.create_study(study_name=name, storage=storage, directions=directions)
+    study.set_metric_names([*task.objectives])
+    study.add_trials([_frozen(task, trial, trial.objectives) for trial in found])
 
 
 def _what_was_got(error: Exception) -> str:
@@ -83,12 +100,15 @@ def _what_was_got(error: Exception) -> str:
 
 
 def _frozen(task: SearchTask, trial: Found, values: Sequence[float] | None) -> FrozenTrial:
+    drawn = {
+        key: (dimension, parameter(task.space, key, dimension)) for key, dimension in task.drawn(trial.values).items()
+    }
     about = {"variant": task.variant, "key": trial.key, "reason": trial.reason, "state": trial.state}
     return create_trial(
         state=STATES[trial.state],
         values=values,
-        params=dict(trial.values),
-        distributions={key: distribution(task.space[key]) for key in trial.values},
+        params={name: trial.values[key] for key, (_, name) in drawn.items()},
+        distributions={name: distribution(dimension) for dimension, name in drawn.values()},
         user_attrs={key: value for key, value in about.items() if value is not None},
         intermediate_values=dict(trial.curve),
     )

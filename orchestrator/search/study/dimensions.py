@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from orchestrator.search.task import Draw
-from orchestrator.sweep.searches import Change, Choice, Integer, LogUniform, Searched
+from lm.spec import TrainSpec
+from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched, dimensions_of, fits
+from orchestrator.sweep.walk import Draw, Places
+from orchestrator.values import value_in_words
 
 
-def suggesting(trial: optuna.trial.Trial) -> Draw:
+def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:
     """Draws what the trial's sampler suggests."""
 
-    def draw(key: str, dimension: Searched) -> Any:
+    def draw(path: str, dimension: Searched, _: TrainSpec) -> Any:
+        key = parameter(space, path, dimension)
         match dimension:
             case Choice() | Change():
                 return trial.suggest_categorical(key, list(dimension.options))
@@ -25,6 +29,23 @@ def suggesting(trial: optuna.trial.Trial) -> Draw:
                 return trial.suggest_float(key, dimension.low, dimension.high, log=log)
 
     return draw
+
+
+def parameter(space: Places, key: str, dimension: Searched) -> str:
+    """A dimension's name in a study: of several ranges of one path each is a parameter of its own."""
+    if dimension is space[key] or len(dimensions_of(space[key])) == 1:
+        return key
+    return f"{key} where {', '.join(f'{path} is {value_in_words(value)}' for path, value in dimension.when.items())}"
+
+
+def parameters(space: Places, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names of all parameters that could take them; a study asks for those of the ranges that hold."""
+    return {
+        parameter(space, key, dimension): value
+        for key, value in values.items()
+        for dimension in dimensions_of(space[key])
+        if not isinstance(space[key], tuple) or fits(dimension, value)
+    }
 
 
 def distribution(dimension: Searched) -> BaseDistribution:

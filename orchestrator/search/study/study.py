@@ -24,15 +24,17 @@ import optuna
 from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from lm.spec import TrainSpec
 from orchestrator.search.cube import drawing, random_point, sobol_point
+from orchestrator.search.events import State
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import State
-from orchestrator.search.study.dimensions import suggesting
+from orchestrator.search.study.dimensions import parameters, suggesting
 from orchestrator.search.study.policies import pruner, sampler_for
 from orchestrator.search.study.quiet import quiet
 from orchestrator.search.study.states import STATES
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import searches
+from orchestrator.sweep.space import Searched, fits
 
 
 class Study:
@@ -40,7 +42,9 @@ class Study:
 
     def __init__(self, task: SearchTask, most_epochs: int) -> None:
         self._task = task
+        self._space = task.space
         self._starts = task.starts()
+        self._combinations = task.option_combinations()
         self._pruner = pruner(task.searching.scheduler, most_epochs)
         # Under one name for every variant: Hyperband deals trials to its brackets by the name and the number.
         self._study = optuna.create_study(
@@ -50,6 +54,7 @@ class Study:
             pruner=optuna.pruners.NopPruner(),
         )
         self._trials: list[optuna.trial.Trial] = []
+        self._values: list[Mapping[str, Any]] = []
         self._diverged: set[int] = set()
         sampler = task.searching.sampler
         self._grid = enumerate(grid(task, sampler.points)) if isinstance(sampler, searches.GridSampler) else None
@@ -57,7 +62,7 @@ class Study:
     def next_values(self) -> dict[str, Any] | None:
         """What the next trial should try; None where every point of a grid was tried."""
         number = len(self._trials)
-        start = self._starts[number] if number < len(self._starts) else {}
+        start = self._fixed(number)
         match self._task.searching.sampler:
             case searches.GridSampler() if not start and self._grid is not None:
                 place = number - len(self._starts)
@@ -70,9 +75,19 @@ class Study:
                 with quiet():
                     study = self._copy()
                     study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, number)
-                    study.enqueue_trial(start)
-                    return self._task.walk(suggesting(study.ask())).values
-        return self._task.walk(lambda key, dimension: start[key] if key in start else draw(key, dimension)).values
+                    study.enqueue_trial(parameters(self._space, start))
+                    return self._task.walk(suggesting(study.ask(), self._space)).values
+
+        def fixed_or_drawn(key: str, dimension: Searched, spec: TrainSpec) -> Any:
+            return start[key] if key in start and fits(dimension, start[key]) else draw(key, dimension, spec)
+
+        return self._task.walk(fixed_or_drawn).values
+
+    def _fixed(self, number: int) -> Mapping[str, Any]:
+        """What of the next trial is not the sampler's: a start's values, or the options that still lack trials."""
+        if number < len(self._starts):
+            return self._starts[number]
+        return self._task.lacking(self._combinations, self._values)
 
     def asked(self, values: Mapping[str, Any]) -> None:
         """The next trial tries these values."""
@@ -80,10 +95,11 @@ class Study:
         with quiet():
             if isinstance(sampler, searches.CmaEsSampler):  # keeps its state in the study's trials as they are asked
                 self._study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, len(self._trials))
-            self._study.enqueue_trial(dict(values))
+            self._study.enqueue_trial(parameters(self._space, values))
             trial = self._study.ask()
-            self._task.walk(suggesting(trial))
+            self._task.walk(suggesting(trial, self._space))
         self._trials.append(trial)
+        self._values.append(values)
 
     def reported(self, number: int, epoch: int, best_nats: float | None) -> bool:
         """Whether a trial goes on whose best validation loss until this epoch is this; every epoch is told once."""

@@ -16,6 +16,7 @@ from toy_corpus import TOY, publish, write_texts
 
 from lm.data import PUBLISHED, CorpusError, fetch, load
 from lm.data.corpora import Archive
+from lm.files import WriteError
 from lm.spec import Corpus
 
 
@@ -106,12 +107,12 @@ def test_without_the_downloader_the_error_is_the_same(toy: str, monkeypatch: pyt
         load(Corpus(name=toy))
 
 
-def test_a_download_folder_that_cannot_be_made_is_the_same_error(
+def test_a_download_folder_that_cannot_be_made_is_a_write_error_that_says_the_same(
     site: Site, places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (places / "file").write_text("not a folder")
     monkeypatch.setenv("LM_CACHE", str(places / "file"))
-    with pytest.raises(CorpusError, match="By hand: save"):
+    with pytest.raises(WriteError, match="By hand: save"):
         fetch("toy")
     assert site.asked == []
 

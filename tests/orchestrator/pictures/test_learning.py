@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from lm.record import Evaluation, curve_table
 from orchestrator.curve import Curve, curve_of
@@ -70,6 +71,21 @@ def test_the_range_holds_every_end_and_a_published_line_but_no_ruin() -> None:
     assert window.low < 55.0
     assert 60.0 < window.high < 600.0
     assert window.cut == 8
+
+
+@pytest.mark.parametrize(("unigram", "seen"), [(62.0, True), (700.0, False), (20.0, False), (None, False)])
+def test_the_unigram_model_is_a_line_where_it_lies_among_the_curves(
+    tmp_path: Path, unigram: float | None, seen: bool
+) -> None:
+    low, high = (VariantCurves(f"{end}", end == 60.0, True, (flat(end),)) for end in (60.0, 65.0))
+    with (
+        mock.patch.object(Axes, "axhline", autospec=True, side_effect=Axes.axhline) as line,
+        mock.patch.object(Figure, "legend", autospec=True, side_effect=Figure.legend) as legend,
+    ):
+        draw_overview(tmp_path, [low, high], 61.0, unigram)
+    assert [call.args[1] for call in line.call_args_list] == [61.0, *[62.0] * seen] * 2
+    labels = [key.get_label() for call in legend.call_args_list for key in call.kwargs["handles"]]
+    assert ("unigram model: 62.00" in labels) == seen and "published, 60.0: 61" in labels
 
 
 def test_a_variant_that_is_never_seen_is_named(tmp_path: Path) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
 
 from orchestrator.sweep.designs import Ablation
-from tests.factories import CACHE, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import write
+from tests.factories import CACHE, CORPUS, make_trial, settle, write_tokens
+from tests.orchestrator.report.pages import NoArtist, write
 
 FOLDER = Path(__file__).parent / "golden"
+MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})
 FILES = ("report.md", "table.csv", "trials.csv", "table.tex", "summary.json")
 
 
-def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
+def make(place: Path, *, order: int = 1, pictures: bool = False, artist: NoArtist | None = None) -> Path:
     """Write the report of the golden sweep into a folder; `order` -1 settles and plans its seeds backwards."""
     tests = {
         "full": (60.0, 60.2, 60.1),
@@ -29,7 +31,7 @@ def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
         for seed, test in list(enumerate(perplexities, 1))[::order]:
             trial = make_trial(variant, seed, batch_size=20 + k, change=f"change {k} | of `all`")
             status = {"status": "complete"} if test else {"status": "diverged", "reason": "the loss is not finite"}
-            settle(place / "runs", trial, test or 61.0, **status)
+            settle(place / "runs", trial, test or 61.0, corpus=MEASURED, **status)
             if test:
                 write_tokens(place / "runs", trial, harder=0.2 * (variant == "no A"))
             trials.append(trial)
@@ -41,6 +43,7 @@ def make(place: Path, *, order: int = 1, pictures: bool = False) -> Path:
         ablation=Ablation("pairs", ("A", "B")),
         published_scale=True,
         pictures=pictures,
+        artist=artist,
         folder=place / "report",
     )
     return place / "report"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from orchestrator.pictures.shown import Picture
 from orchestrator.records import Records
@@ -29,11 +28,9 @@ class NoArtist:
         self.asked: list[Picture] = []
         self._says = says
 
-    def draw(self, folder: Path, picture: Picture) -> Future[str | None]:
+    def draw(self, folder: Path, picture: Picture) -> str | None:
         self.asked.append(picture)
-        drawn: Future[str | None] = Future()
-        drawn.set_result(f"Said of {type(picture).__name__}." if self._says else None)
-        return drawn
+        return f"Said of {type(picture).__name__}." if self._says else None
 
 
 def write(
@@ -55,18 +52,45 @@ def write(
         "command": "python -m orchestrator report sweeps/awd_ablation.yaml",
         **how,
     }
-    nobody = mock.patch("orchestrator.pictures.artist._artist", return_value=artist or NoArtist())
-    with contextlib.nullcontext() if pictures else nobody:
-        path = write_report(**settings).page  # type: ignore[arg-type]
+    if not pictures:
+        settings["draw"] = (artist or NoArtist()).draw
+    path = write_report(**settings).page  # type: ignore[arg-type]
     assert path == settings["folder"] / "report.md"  # type: ignore[operator]
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\bnan\b|\bNone\b|Undefined", text)
+    assert misread(text) == []
     return text
 
 
 def answer(text: str) -> str:
     """The bold sentence below the question."""
     return text.split("\n\n")[2].strip("*")
+
+
+def misread(text: str) -> list[str]:
+    """What a Markdown reader with tables, as GitHub's is, does not see as it is meant, of any page.
+
+    A line below a table that an empty line does not part from it is a row to the reader, with one cell; a table line
+    below text is text; a heading with nothing below it is a section that lost its text.
+    """
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    wrong, lines = [], text.splitlines()
+    for place, token in enumerate(tokens):
+        first = lines[token.map[0]] if token.map else ""
+        match token.type:
+            case "tr_open" if not first.startswith("|"):
+                wrong.append(f"a row of a table: {first}")
+            case "paragraph_open" if any(line.startswith("|") for line in lines[slice(*token.map or ())]):
+                wrong.append(f"a paragraph: {first}")
+            case "heading_close" if _is_empty(tokens[place + 1 :], int(token.tag[1:])):
+                wrong.append(f"an empty section: {tokens[place - 1].content}")
+    return wrong
+
+
+def _is_empty(following: Sequence[Token], level: int) -> bool:
+    """Whether a section ends with its heading; it may begin with a section of a lower level."""
+    after = next(iter(following), None)
+    return after is None or (after.type == "heading_open" and int(after.tag[1:]) <= level)
 
 
 @dataclass

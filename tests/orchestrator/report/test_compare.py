@@ -13,7 +13,7 @@ from orchestrator.report.compare import compare_reports
 from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.places import command
 from tests.orchestrator.report import golden
-from tests.orchestrator.report.pages import HOSTILE, render, write
+from tests.orchestrator.report.pages import HOSTILE, misread, render, write
 
 FILES = ("report.md", "summary.json", "table.csv", "trials.csv")
 A = {
@@ -56,11 +56,27 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return report(place / "a", A), report(place / "b", B, batch=60, name="other", scale="mini", question="And here?")
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0)])
+def test_the_page_is_read_as_it_is_meant(two: tuple[Path, Path], order: tuple[int, int]) -> None:
+    assert misread(compare_reports(*(str(two[k]) for k in order))) == []
+
+
 def table(page: str) -> dict[str, list[str]]:
     """The cells of the table by variant."""
     lines = page[page.index("| Variant |") :].partition("\n\n")[0].splitlines()[2:]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return {row[0]: row[1:] for row in rows}
+
+
+def test_a_table_without_references_is_read_as_before(two: tuple[Path, Path]) -> None:
+    page = compare_reports(*map(str, two))
+    path = two[0] / "table.csv"
+    whole = path.read_text(encoding="utf-8")
+    lines = [line.rpartition(",")[0] for line in whole.splitlines() if not line.endswith(",True")]
+    assert len(lines) == len(whole.splitlines()) - 1 == 1 + len(A), "the uniform model's line is gone"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert compare_reports(*map(str, two)) == page
+    path.write_text(whole, encoding="utf-8")
 
 
 def test_variants_of_both_are_set_side_by_side_with_what_each_report_decides(two: tuple[Path, Path]) -> None:

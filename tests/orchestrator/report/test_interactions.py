@@ -127,8 +127,8 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
     once = write(tmp_path, trials, ablation=ablation)
     twice = write(tmp_path, trials, ablation=ablation, looks=(2, 4))
-    assert "The brackets are a 95% interval," in once
-    assert "The brackets are a 97.5% interval," in twice
+    assert "The brackets are a 95% interval, apart" in once
+    assert "The brackets are a 97.5% interval, apart" in twice
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

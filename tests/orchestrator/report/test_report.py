@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,6 +45,10 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
     assert "lower with c (−10.00, with 1.9 times the parameters) than" in answer(write(tmp_path, trials))
     assert "higher with b (+10.00) and" in answer(write(tmp_path, trials))
+    sizes = {"full": 1_000_000, "b": 1_110_000, "c": 905_000}
+    trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
+    assert "higher with b (+10.00, with 1.1 times the parameters) and" in answer(write(tmp_path, trials))
+    assert "lower with c (−10.00) than" in answer(write(tmp_path, trials))
 
 
 def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path: Path, sweep: Sweep) -> None:
@@ -65,6 +70,16 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
     assert told in without(*every[3:])
 
 
+def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    points = [replace(point, averaging=point.stage != "train") for point in make_curve(FULL, 60.0)]
+    write_curve(tmp_path / "runs" / trials[0].key, points)
+    cached = make_trial("neural cache", 1, cache=CACHE)
+    settle(tmp_path / "runs", cached, 40.0)
+    text = write(tmp_path, [*trials, cached])
+    assert "in 1 of 2 trials** before fine-tuning: in 1 of 2 seeds of full." in text
+
+
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert answer(write(tmp_path, trials)) == (
@@ -79,6 +94,40 @@ def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
         "At scale laptop, 2 seeds decide no difference to full: the 95% simultaneous intervals of 6 changes contain "
         "zero."
     )
+
+
+def test_three_undecided_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
+    close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdef")}
+    three = dict(list(close.items())[:3])
+    for variants, said in ((three, "“c”, “d” and “e”"), (close, "4 other changes")):
+        found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **variants)))
+        assert found.endswith(f"; 2 seeds do not decide about {said}.")
+
+
+def test_three_incomplete_changes_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
+    tests: dict[str, list[float | None]] = {"full": [60.0, 60.3], **{name: [70.0, None] for name in "bcde"}}
+    assert answer(write(tmp_path, sweep(**tests))) == (
+        "At scale laptop, 4 changes have seeds that are not complete and no verdict."
+    )
+    del tests["e"]
+    assert "“d” (1 of 2 seeds missing)" in answer(write(tmp_path, sweep(**tests)))
+
+
+def test_one_trial_that_was_stopped_makes_an_interim_page(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3])
+    assert "An interim page" not in write(tmp_path, trials)
+    stopped = make_trial("full", 3)
+    begin(tmp_path / "runs", stopped, 60.0, epochs=4)
+    assert "1 unfinished. An interim page: it changes as trials end." in write(tmp_path, [*trials, stopped])
+
+
+@pytest.mark.parametrize(("times", "named"), [(9.0, False), (11.0, True)])
+def test_a_variant_of_more_than_ten_times_the_middle_deviation_is_named(
+    tmp_path: Path, sweep: Sweep, times: float, named: bool
+) -> None:
+    quiet = {name: [60.0, 60.06] for name in ("full", "b", "c", "d")}
+    loud = [60.0 * math.exp(sign * times * math.log(60.06 / 60.0) / 2) for sign in (-1, 1)]
+    assert ("that of loud, is more than 10 times" in write(tmp_path, sweep(**quiet, loud=loud))) == named
 
 
 def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:

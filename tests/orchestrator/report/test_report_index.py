@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lm.record import Evaluation, read_curve
+from lm.spec import TrainSpec
 from orchestrator.report.index import write_index
 from tests.factories import CACHE, begin, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, render, write
@@ -36,6 +37,8 @@ def report(tmp_path: Path, place: str, **how: object) -> Path:
 def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
     folder = report(tmp_path, "s/laptop")
     found = json.loads((folder / "summary.json").read_text())
+    assert TrainSpec.model_validate(found.pop("base") | {"seed": 1}) == make_trial("full", 1, batch_size=20).spec
+    assert found.pop("files") == sorted(path.name for path in folder.iterdir())
     assert found == {
         "name": "awd_ablation",
         "question": "Which parts carry the perplexity?",
@@ -48,6 +51,7 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
         "complete": 4,
         "planned": 4,
         "verdicts": {"b": "hurts"},
+        "searches": {},
     }
 
 

@@ -12,11 +12,12 @@ from orchestrator.records import Records
 from orchestrator.report.search_section import trials_of_tuning
 from orchestrator.report.search_tables import not_searched, search_row
 from orchestrator.rounds import Searched, known, search_tasks
-from orchestrator.search.ledger import Found
+from orchestrator.search.events import Found
 from orchestrator.search.task import SearchTask
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import answer, render, write
-from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find
+from tests.orchestrator.search.test_population import Trainer, population
+from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
 
 
 def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> Found:
@@ -25,7 +26,7 @@ def found(number: int, perplexity: float | None, rate: float = 1.0, **how: objec
     objectives = None if nats is None else (nats,)
     values = {"optimizer.learning_rate": rate}
     made = {"state": state, "epochs": 4, "seconds": 30.0, "valid_nats": nats, "objectives": objectives, "reason": None}
-    return Found(number=number, values=values, key=f"{number:016x}", **made | how)  # type: ignore[arg-type]
+    return Found(number=number, key=f"{number:016x}", **{"values": values} | made | how)  # type: ignore[arg-type]
 
 
 def page(tmp_path: Path, *searches: Searched) -> str:
@@ -53,6 +54,7 @@ def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Pa
     best = text[text.index("The best by validation") :]
     assert best.index("| 2 | 110.00 |") < best.index("| 0 | 120.00 |")
     assert "The importance of the values is not shown: 2 complete trials, fewer than the 20" in text
+    assert "\n\nAll trials, in full digits: [searches.csv](searches.csv).\n\n" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
 
 
@@ -98,8 +100,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     sweep = at_paper(tmp_path, TUNE)
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
-        values = {"optimizer.learning_rate": 0.005, "dropout.weight": 0.1, "penalties.activation": 1.0}
-        find(records, task, ({key: values[key] for key in task.space}, 4.0), (dict.fromkeys(task.space, 1.0), None))
+        find(records, task, (within(task), 4.0), (within(task, 0.7), None))
     searches = known(sweep, records).searches
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
@@ -123,7 +124,7 @@ def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
         second = None if task.variant == "Adam" else 4.1
-        find(records, task, (dict.fromkeys(task.space, 0.005), 4.0), (dict.fromkeys(task.space, 0.006), second))
+        find(records, task, (within(task), 4.0), (within(task, 0.7), second))
     searches = known(sweep, records).searches
     assert "**Hardly chosen**: the values of Adam. Where" in page(tmp_path, *searches)
     assert trials_of_tuning(searches, ["full", "Adam"]) == [2, 2]
@@ -138,7 +139,67 @@ def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: P
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
         nats = None if task.variant == "no AR" else 4.0
-        find(records, task, (dict.fromkeys(task.space, 0.005), nats), (dict.fromkeys(task.space, 0.006), None))
+        find(records, task, (within(task), nats), (within(task, 0.7), None))
     now = known(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full", "no weight-dropping", "Adam"}
     assert "**Not tuned, since no trial was complete**: no AR." in page(tmp_path, *now.searches)
+
+
+CHOICES = SEARCH.replace(
+    "  space:\n",
+    "  min_trials_per_option: {layer: 1}\n  space:\n"
+    "    layer: {kind: change, among: {thin: {}, wide: {model.hidden_size: 9, model.embedding_size: 9}}}\n"
+    "    batch_size: {kind: choice, among: [4, 8]}\n",
+).replace(
+    "    optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 10.0}\n",
+    "    optimizer.learning_rate:\n"
+    "      - {kind: log_uniform, low: 0.1, high: 1.0, when: {layer: wide}}\n"
+    "      - {kind: uniform, low: 2.0, high: 10.0, when: {layer: thin}}\n",
+)
+
+
+def test_the_page_says_which_option_was_hardly_tried(tmp_path: Path) -> None:
+    task = search_tasks(at_paper(tmp_path, CHOICES))[0]
+    thin, wide = {"layer": "thin", "batch_size": "4"}, {"layer": "wide", "batch_size": "8"}
+    trials = [
+        *(found(n, 120.0 - n, values=thin | {"optimizer.learning_rate": 5.0}) for n in range(3)),
+        found(3, None, values=thin | {"optimizer.learning_rate": 3.0}),
+        found(4, None, values=thin | {"optimizer.learning_rate": 3.0}, state="failed"),
+        found(5, 130.0, values=wide | {"optimizer.learning_rate": 0.995}),
+    ]
+    text = page(tmp_path, Searched(task, tmp_path / "none", tuple(trials)))
+    assert "| `layer` | thin | 5 | 3 | 1 | 1 | 118.00 |" in text
+    assert "| `layer` | wide | 1 | 1 | 0 | 0 | 130.00 |" in text
+    assert "**Hardly tried**: wide of `layer` (1 of 1 complete) and 8 of `batch_size` (1 of 1 complete)." in text
+    assert "| `optimizer.learning_rate` | 0.1 to 1, on a log scale; where layer is wide |" in text
+    assert "| `optimizer.learning_rate` | 2 to 10; where layer is thin |" in text
+    assert "At the edge" not in text
+    assert all(len(set(rows)) == 1 for rows in render(text).tables)
+    lowest = replace(trials[5], valid_nats=math.log(90.0))
+    assert "**At the edge of its range**: best found (`optimizer.learning_rate`)" in page(
+        tmp_path, Searched(task, tmp_path / "none", (*trials[:5], lowest))
+    )
+    running = page(tmp_path, Searched(task, tmp_path / "none", (trials[0],)))
+    assert "Hardly tried" not in running, "it is not over"
+    many = [replace(trials[5], number=6 + n, valid_nats=math.log(110.0 + n)) for n in range(2)]
+    assert "Hardly tried" not in page(tmp_path, Searched(task, tmp_path / "none", (*trials, *many)))
+
+
+def test_fewer_complete_trials_than_the_file_asks_for_are_named(tmp_path: Path) -> None:
+    task = search_tasks(
+        at_paper(tmp_path, CHOICES.replace("{layer: 1}", "{layer: 4}").replace("trials: 2", "trials: 8"))
+    )[0]
+    searched = [
+        found(n, 120.0, values={"layer": layer, "batch_size": "4", "optimizer.learning_rate": rate})
+        for n, (layer, rate) in enumerate([("thin", 5.0)] * 3 + [("wide", 0.5)] * 5)
+    ]
+    text = page(tmp_path, Searched(task, tmp_path / "none", tuple(searched)))
+    assert "**Hardly tried**: thin of `layer` (3 of 3 complete) and 8 of `batch_size` (0 of 0 complete)." in text
+
+
+def test_a_population_has_a_section_of_its_own(tmp_path: Path) -> None:
+    one = population()
+    (trials,) = Trainer(tmp_path / "shelf").search(one)
+    text = page(tmp_path, Searched(one, tmp_path / "none", tuple(trials)))
+    assert "\n\nAll trials, in full digits: [searches.csv](searches.csv).\n\n" in text
+    assert "of earlier generations" in text

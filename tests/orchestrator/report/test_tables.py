@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lm.record import write_record
 from lm.spec import SgdHalving, stage_keys
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, read_outcomes
@@ -17,7 +18,7 @@ from orchestrator.records import Records
 from orchestrator.report.csv_tables import table_csv, trials_csv
 from orchestrator.report.tables import AblationRow, PublishedDifference, ablation_table, cache_table, stage_table
 from orchestrator.trial import Trial
-from tests.factories import CACHE, CORPUS, begin, make_trial, settle
+from tests.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,11 @@ class Paper:
     test: Number | None
 
 
-PAPERS = {"full": Paper(Number(60.0), Number(57.3)), "no weight drop": Paper(None, Number(68.9))}
+PAPERS = {
+    "full": Paper(Number(60.0), Number(57.3)),
+    "no weight drop": Paper(None, Number(68.9)),
+    "cache": Paper(None, Number(52.8)),
+}
 
 
 def read(runs: Path, trials: list[Trial]) -> tuple[dict[str, tuple[Outcome, ...]], dict[str, AblationRow]]:
@@ -124,6 +129,10 @@ def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) 
     rows = stage_table(outcomes)
     assert [(row.variant, row.stage) for row in rows] == [("full", "train"), ("full", "finetune-1")]
     assert [row.test.mean for row in rows] == [pytest.approx(61.2), pytest.approx(60.0)]
+    record = make_record(base, 60.0)
+    unopened = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
+    write_record(tmp_path / base.key, unopened)
+    assert stage_table(read_outcomes([base], Records(tmp_path))) == []
 
 
 def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path) -> None:
@@ -135,6 +144,7 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     comparison = compare_variants(outcomes, "full")
     assert comparison is not None and list(comparison.effects) == ["no weight drop"]
     assert rows["cache"].adaptive and rows["cache"].effect is None
+    assert rows["cache"].published_test is not None and rows["cache"].published_difference is None
     (row,) = cache_table(outcomes)
     assert (row.plain_test.mean, row.test.mean) == (pytest.approx(55.0), pytest.approx(50.0))
     assert row.settings == ((500, 0.1, 1.0),) * 2
@@ -171,3 +181,10 @@ def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None
     outcomes = read_outcomes(trials, Records(tmp_path))
     assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")]
     assert equal_variants(outcomes, "no NT-ASGD") == []
+    cached = [make_trial(name, seed, cache=CACHE, epochs=n) for name, n in (("c", 5), ("d", 6)) for seed in (1, 2)]
+    partial = [make_trial(name, seed, epochs=n) for name, n in (("e", 7), ("f", 8)) for seed in (1, 2)]
+    for trial in [*cached, *partial]:
+        if trial.seed == 1 or trial in cached:
+            settle(tmp_path, trial, 50.0)
+    outcomes = read_outcomes([*trials, *cached, *partial], Records(tmp_path))
+    assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")], "nor a cache, nor what lacks a seed"

@@ -12,7 +12,8 @@ from lm.record import Evaluation, Record
 from lm.spec import Corpus, Dropout, Model, Penalties, Sgd, TrainSpec
 from orchestrator.records import Records
 from orchestrator.search.course import SearchCourse
-from orchestrator.search.ledger import Found, ledger_path, read_found
+from orchestrator.search.events import Found
+from orchestrator.search.ledger import ledger_path, read_found
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
@@ -73,7 +74,12 @@ class Shelf(Records):
 
 
 def task(variant: str = "full", base: TrainSpec = BASE, fixed: tuple[str, ...] = (), **update: Any) -> SearchTask:
-    described = {"space": SPACE, "sampler": {"kind": "tpe", "startup_trials": 3}, "trials": 12} | update
+    described = {
+        "space": SPACE,
+        "sampler": {"kind": "tpe", "startup_trials": 3},
+        "scheduler": {"kind": "asha"},
+        "trials": 12,
+    } | update
     return SearchTask(variant, base, Search.model_validate(described), fixed)
 
 

@@ -15,7 +15,8 @@ from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
 from orchestrator.report.search_tables import search_row
 from orchestrator.search.course import SearchCourse
-from orchestrator.search.ledger import Found, best, ended
+from orchestrator.search.events import Found
+from orchestrator.search.ledger import best, ended
 from orchestrator.search.population import history, next_member, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.trial import Trial

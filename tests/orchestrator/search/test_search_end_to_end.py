@@ -131,6 +131,23 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
     assert without_times(other) == without_times(ledger)
 
 
+def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, ledger, _ = searched(place / "runs")
+    undisturbed = read_found(ledger)
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([*lines[:1], b"no JSON\n", *lines[1:-1]])  # and the end of the last trial is lost
+    ledger.write_bytes(damaged)
+    result = CliRunner().invoke(app, ["sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline"])
+    assert result.exit_code == 0, result.output
+    assert caplog.messages[0].startswith(f"{ledger}:2: damaged JSON: ")
+    kept = place / "runs" / ".old" / f"{ledger.name}-1"
+    assert caplog.messages[-1].endswith(f"the damaged ledger is kept as {kept}")
+    assert kept.read_bytes() == damaged
+    assert [(found.key, found.state) for found in read_found(ledger)] == [(one.key, one.state) for one in undisturbed]
+    text = (place / "reports" / "tiny" / "paper" / "report.md").read_text()
+    assert "| best found | 6 |" in text and "**The search is not over yet.**" not in text
+
+
 def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs", search=POPULATION)
     found = read_found(ledger)
@@ -171,6 +188,32 @@ def test_a_schedule_is_trained_anew_and_compared_at_an_equal_budget(
     assert fresh.exit_code == 0, fresh.output
     assert "20 trial folders moved" in fresh.output
     assert not caplog.records
+
+
+def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path) -> None:
+    tune = SEARCH.replace("search:", "tune:").replace("trials: 6", "trials: 2").replace("scheduler", "# scheduler")
+    rest = "components: {clip: {off: {optimizer.clip: null}}}\n" + tune
+    (place / "tuned.yaml").write_text(
+        SWEEP.replace("epochs: 4", "epochs: 1").replace("seeds: [1]", "seeds: [1, 2, 3]") + rest
+    )
+    arguments = ["tuned.yaml", "--scale", "paper"]
+    before = CliRunner().invoke(app, ["plan", *arguments])
+    words = "to train: up to 4 search trials, then 6 of the table, with the values that the searches find"
+    assert before.output.splitlines()[1:] == [
+        "search for full: 0 of 2 trials",
+        "search for no clip: 0 of 2 trials",
+        words,
+    ]
+    data = json.loads(CliRunner().invoke(app, ["plan", *arguments, "--json"]).output)
+    assert (data["trials"], data["counts"]) == ([], {})
+    assert data["left"] == {"search_trials": 4, "table_trials_fewest": 6, "table_trials_most": 6}
+    assert "0 trials" in CliRunner().invoke(app, ["status", *arguments]).output
+    ran = CliRunner().invoke(app, ["sweep", *arguments, "--executor", "inline"])
+    assert ran.exit_code == 0, ran.output
+    assert "10 done" in ran.stderr.splitlines()[-1] and "waiting" not in ran.stderr.splitlines()[-1]
+    after = CliRunner().invoke(app, ["plan", *arguments])
+    assert "6 trials (2 variants x 3 seeds); 0 to train" in after.output
+    assert after.output.splitlines()[-1] == "nothing is left to train"
 
 
 def test_export_writes_what_a_search_found(place: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import logging
+import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,18 +156,128 @@ def test_a_record_that_cannot_be_read_is_told_and_left_out(records: Records, cap
     assert warning.getMessage().startswith(f"{records.folder(FULL.key)}/record.json: not a record of this version")
 
 
-def test_a_store_that_cannot_be_opened_stops_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def warned(caplog: pytest.LogCaptureFixture) -> str:
+    """The one warning."""
+    [warning] = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    return warning.getMessage()
+
+
+def sql(*statements: str) -> Callable[[Path], object]:
+    def change(file: Path) -> None:
+        with contextlib.closing(sqlite3.connect(file)) as database, database:
+            for statement in statements:
+                database.execute(statement)
+
+    return change
+
+
+NEXT_COMMAND = """
+from pathlib import Path
+from orchestrator.records import Records
+from tests.orchestrator.tracking.seen import FULL
+from tests.tracking_factories import tracker
+tracker([FULL], Records(Path("runs"))).finish(None, "complete")
+"""
+AGAIN = "the next command makes a new one from the records"
+DAMAGED = f"MLflow's database mlflow.db is damaged (WHY): move it away; {AGAIN}. The sweep goes on without MLflow"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda file: file.write_text("no database"), "file is not a database"),
+        (lambda file: os.truncate(file, 40 * 4096), "database disk image is malformed"),
+        (sql("DROP TABLE runs"), "no such column: runs.deleted_time"),
+    ],
+    ids=["text", "cut off", "without a table"],
+)
+def test_a_damaged_database_is_named_with_what_to_do(
+    records: Records, caplog: pytest.LogCaptureFixture, change: Callable[[Path], object], why: str
 ) -> None:
-    broken = tmp_path / "mlflow.db"
-    broken.write_text("no database")
-    monkeypatch.chdir(tmp_path)
-    mirror = tracker([FULL], Records(tmp_path / "runs"), uri=f"sqlite:///{broken}")
+    database = Path("mlflow.db")
+    change(database)
+    leave(records, FULL, record(FULL))
+    mirror = tracker([FULL, BARE], records)
+    mirror.started(BARE)
+    mirror.evaluated(BARE, point(1))
+    mirror.finish(None, "complete")
+    assert warned(caplog) == DAMAGED.replace("WHY", why)
+    database.rename("away.db")
+    following = subprocess.run(  # in this process MLflow keeps its connections to the file that was moved
+        [sys.executable, "-c", NEXT_COMMAND], env=process_environment(), check=True, capture_output=True, text=True
+    )
+    assert following.stderr == ""
+    assert Seen(f"sqlite:///{Path.cwd()}/./mlflow.db").history(("full", 1)) == expected(curve(FULL))
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(records: Records) -> None:
+    Path("mlflow.db").write_text("no database")
+    tracker([FULL], records).finish(None, "complete")
+    assert Path("mlflow.db").read_text() == "no database"
+
+
+def test_a_database_damaged_in_mid_sweep_is_named_once(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    mirror = tracker([FULL], records)
     mirror.started(FULL)
     mirror.evaluated(FULL, point(1))
+    eventually(lambda: Seen().nested and Seen().history(("full", 1)))
+    with Path("mlflow.db").open("r+b") as file:
+        file.write(b"no database" * 4096)
+    for epoch in (2, 3):
+        mirror.evaluated(FULL, point(epoch))
+        time.sleep(0.1)
+    mirror.settled(FULL, leave(records, FULL, record(FULL)))
+    began = time.monotonic()
     mirror.finish(None, "complete")
-    assert "MLflow" in caplog.text
-    assert broken.read_text() == "no database"
+    assert time.monotonic() - began < 2
+    assert warned(caplog).startswith("MLflow's database mlflow.db is damaged (")
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (
+            "ffffffffffff",
+            "a newer MLflow (Can't locate revision identified by 'ffffffffffff'): install that version",
+        ),
+        ("OLDER", "keep a copy and run `mlflow db upgrade sqlite:///mlflow.db`"),
+    ],
+)
+def test_a_database_of_another_schema_is_named_with_what_to_do_and_left_as_it_was(
+    records: Records, caplog: pytest.LogCaptureFixture, version: str, said: str
+) -> None:
+    from alembic.script import ScriptDirectory
+    from mlflow.store.db.utils import _get_alembic_config
+
+    revisions = list(ScriptDirectory.from_config(_get_alembic_config("sqlite://")).walk_revisions())
+    older = revisions[-3].revision  # its upgrade fails, since the tables have what it adds
+    sql(f"UPDATE alembic_version SET version_num = '{version.replace('OLDER', older)}'")(Path("mlflow.db"))
+    before = Path("mlflow.db").read_bytes()
+    tracker([FULL], records).finish(None, "complete")
+    assert warned(caplog).startswith("MLflow's database mlflow.db has the schema of a") and said in warned(caplog)
+    assert warned(caplog).endswith(f"move the file away: {AGAIN}. The sweep goes on without MLflow")
+    assert Path("mlflow.db").read_bytes() == before
+
+
+def test_a_server_that_answers_with_an_error_is_behind_and_nobodys_file_is_named(
+    records: Records, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refuses(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(400, explain="(sqlite3.DatabaseError) file is not a database")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            mirror = tracker([FULL], records, uri=f"http://127.0.0.1:{server.server_port}")
+            mirror.finish(None, "complete")
+        finally:
+            server.shutdown()
+    assert warned(caplog).startswith("MLflow is behind (")
+    assert warned(caplog).endswith("the next command fills in what is missing")
 
 
 def test_the_writer_rests_for_most_of_the_time(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:

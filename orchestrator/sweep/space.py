@@ -1,0 +1,168 @@
+"""A search's space: which values may stand where, and for which trials."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+
+from lm.spec import Part
+from orchestrator.sweep.problems import NAME
+
+Name = Annotated[str, Field(pattern=NAME, max_length=80)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Scalar = StrictBool | StrictInt | StrictFloat | StrictStr | None
+
+
+def _ordered(low: float, high: float) -> None:
+    if not low < high:
+        raise ValueError(f"low must be below high, got {low:g} and {high:g}")
+
+
+class Dimension(Part):
+    """One searched value. `when` names what a trial must have for it to be searched.
+
+    That is a value by its dotted path, or the option of a choice or change that comes before it in the space, such as
+    {output layer: codes}.
+    """
+
+    when: dict[str, Scalar] = Field(
+        default={}, description="such as {head.kind: mixture} or {output layer: codes}; all of them must hold"
+    )
+
+
+class Uniform(Dimension):
+    """A number between two ends, all alike likely."""
+
+    kind: Literal["uniform"]
+    low: Finite
+    high: Finite
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        _ordered(self.low, self.high)
+        return self
+
+
+class LogUniform(Dimension):
+    """A positive number between two ends, its logarithm alike likely everywhere."""
+
+    kind: Literal["log_uniform"]
+    low: Annotated[Finite, Field(gt=0.0)]
+    high: Finite
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        _ordered(self.low, self.high)
+        return self
+
+
+class Integer(Dimension):
+    """A whole number between two ends, both included; `log` makes its logarithm alike likely everywhere."""
+
+    kind: Literal["integer"]
+    low: int
+    high: int
+    log: bool = Field(default=False)
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        _ordered(self.low, self.high)
+        if self.log and self.low < 1:
+            raise ValueError(f"low must be at least 1 on a log scale, got {self.low}")
+        return self
+
+
+class Choice(Dimension):
+    """One of several values: a list of plain ones, or named ones, which may be whole parts."""
+
+    kind: Literal["choice"]
+    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every value by its name."""
+        if isinstance(self.among, dict):
+            return self.among
+        return {"null" if value is None else str(value): value for value in self.among}
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len(self.options) < len(self.among):
+            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
+        return self
+
+
+class Change(Dimension):
+    """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
+
+    kind: Literal["change"]
+    among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)]
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """Every change by its name."""
+        return self.among
+
+
+Searched = Uniform | LogUniform | Integer | Choice | Change
+Range = Uniform | LogUniform | Integer
+
+
+def _apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """No two of these ranges of one path may hold in the same trial, as can be read off their conditions alone."""
+    for number, searched in enumerate(ranges, 1):
+        if not searched.when:
+            raise ValueError(f"range {number} needs a 'when': each of several ranges says for which trials it holds")
+    for (first, a), (second, b) in itertools.combinations(enumerate(ranges, 1), 2):
+        if not any(a.when[path] != b.when[path] for path in a.when.keys() & b.when.keys()):
+            raise ValueError(
+                f"ranges {first} and {second} may hold for the same trial: their 'when' must give one path two values"
+            )
+    if len({isinstance(searched, Integer) for searched in ranges}) > 1:
+        raise ValueError("ranges of one path must be all of whole numbers (kind integer), or none of them")
+    return ranges
+
+
+def _form(value: object) -> str:
+    return "ranges" if isinstance(value, list | tuple) else "one value"
+
+
+Ranges = Annotated[
+    tuple[Annotated[Range, Field(discriminator="kind")], ...], Field(min_length=2), AfterValidator(_apart)
+]
+"""Ranges of one path for different trials, such as a learning rate for each output layer."""
+Dimensions = (
+    Annotated[Annotated[Searched, Field(discriminator="kind")], Tag("one value")] | Annotated[Ranges, Tag("ranges")]
+)
+Space = Annotated[dict[str, Annotated[Dimensions, Discriminator(_form)]], Field(min_length=1)]
+"""Dotted paths into the base and what may stand there, applied in the file's order: a part before what is in it.
+
+Where none of a path's conditions holds, the path keeps the value that the trial has there without it.
+"""
+
+
+def dimensions_of(place: Searched | Sequence[Range]) -> Sequence[Searched]:
+    """What may be searched at one place of a space: a single dimension, or each of its ranges."""
+    return place if isinstance(place, Sequence) else (place,)
+
+
+def fits(dimension: Searched, value: object) -> bool:
+    """Whether a value, of a choice the name of an option, is one that the dimension can give."""
+    if isinstance(dimension, Choice | Change):
+        return isinstance(value, str) and value in dimension.options
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return dimension.low <= value <= dimension.high and (not isinstance(dimension, Integer) or value == int(value))

@@ -1,0 +1,103 @@
+"""How the driver replaces the process that speaks to Ray; without Ray, which `test_ray_lost` kills for real."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.course import Planned
+from orchestrator.interrupt import Interrupt
+from orchestrator.machine import CannotStartError
+from orchestrator.ray_lost import RayLostError
+from orchestrator.schedule import run_on_ray, supervise
+from orchestrator.work import Grant
+from tests.orchestrator.test_schedule import Heard, trial
+
+# Takes all trials that it can get, notes their keys, and then does as it is told.
+STAND_IN = """
+import os, sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from orchestrator.machine import CannotStartError
+from orchestrator.schedule.talk import Line, RemoteCourse, RemoteListener
+line, notes = Line(Connection(int(sys.argv[1]))), Path(sys.argv[2])
+session = line.order().session
+assert session.is_dir()
+course, listener = RemoteCourse(line), RemoteListener(line)
+times = len(notes.read_text().splitlines()) if notes.exists() else 0
+taken = list(iter(course.next, None))
+with notes.open("a") as file:
+    print(*[trial.key for trial in taken], file=file)
+for trial in taken:
+    listener.started(trial)
+match sys.argv[3].split(",")[times]:
+    case "settle one and die":
+        listener.settled(taken[0], None)
+        course.settled(taken[0], None)
+        os._exit(9)
+    case "lose":
+        line.tell("lost", "its raylet ended")
+    case "refuse":
+        line.fail(CannotStartError("no room"))
+    case "fail":
+        line.fail(KeyError("a mistake"))
+    case "end":
+        line.tell("ended")
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, does: str, address: str | None = None) -> tuple[Heard, str]:
+    """What the listener heard, and the keys that were given out, a line each time."""
+
+    def start(end: int, *, verbose: bool) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-c", STAND_IN, str(end), str(folder / "notes"), does]
+        return subprocess.Popen(line, pass_fds=[end], start_new_session=True)
+
+    monkeypatch.setattr(supervise, "_start", start)
+    heard, grant = Heard(), Grant(folder, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    course = Planned([trial("a"), trial("b"), trial("c")])
+    run_on_ray(course, grant, heard, Interrupt(), address=address)
+    return heard, (folder / "notes").read_text()
+
+
+def test_what_was_under_way_is_given_out_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard, given = run(monkeypatch, tmp_path, "settle one and die,end")
+    assert given == "a b c\nb c\n"
+    started = [f"{key} started" for key in "abc"]
+    assert heard.words == [*started, "a stopped", *started[1:], "b stopped", "c stopped"]
+    assert caplog.text.count("Ray was lost (the process that speaks to Ray ended); it is started again") == 1
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("lose,lose", "Ray was lost: its raylet ended; nothing finished is lost, and the same command goes on"),
+        ("lose,refuse", "Ray was lost: its raylet ended; it could not be started again: no room; nothing finished"),
+    ],
+)
+def test_the_second_loss_is_an_error_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, said: str
+) -> None:
+    with pytest.raises(RayLostError) as error:
+        run(monkeypatch, tmp_path, does)
+    assert str(error.value).startswith(said) and len(str(error.value).splitlines()) == 1
+
+
+def test_a_cluster_is_not_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(RayLostError, match=r"^--address host:6379: the cluster was lost: its raylet ended;"):
+        run(monkeypatch, tmp_path, "lose", address="host:6379")
+    assert (tmp_path / "notes").read_text() == "a b c\n"
+
+
+@pytest.mark.parametrize(("does", "kind"), [("refuse", CannotStartError), ("fail", KeyError)])
+def test_what_goes_wrong_there_is_raised_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as error:
+        run(monkeypatch, tmp_path, does)
+    assert kind.__name__ in "".join(error.value.__notes__)  # its traceback there

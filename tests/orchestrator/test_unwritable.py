@@ -1,0 +1,199 @@
+"""A full disk, folders that cannot be written, names that are not UTF-8: one line and the exit code, no half a page."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from lm.__main__ import app as lm_app
+from lm.files import WriteError, cannot_write, check_writable, in_a_line
+from tests.orchestrator.places import command, make_place, process, settle, trials
+
+SEARCH = """
+search:
+  trials: 2
+  training_seed: 9
+  space: {optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 5.0}}
+"""
+INLINE = ("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
+REPORT = ("report", "toy.yaml", "--scale", "paper")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a sweep, a spec, a search, and one settled trial."""
+    monkeypatch.chdir(make_place(tmp_path))
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    text = (tmp_path / "toy.yaml").read_text(encoding="utf-8")
+    (tmp_path / "search.yaml").write_text(text.partition("components:")[0] + "seeds: [1]" + SEARCH, encoding="utf-8")
+    spec = trials()["full"].spec.model_dump(mode="json")
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+    settle(trials()["full"])
+    return tmp_path
+
+
+@pytest.fixture
+def full(place: Path) -> Iterator[None]:
+    """No file may grow, which is to a writer as a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.fixture
+def small_disk(place: Path) -> Iterator[Path]:
+    """A disk with 40 KiB left."""
+    folder = place / "disk"
+    folder.mkdir()
+    line = ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(folder)]
+    mounted = subprocess.run(line, check=False, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"mounting a tmpfs is not permitted here ({mounted.stderr.strip()})")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+@pytest.mark.usefixtures("full")
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (REPORT, "reports/toy/paper/"),
+        (("plan", "toy.yaml", "--scale", "paper", "--write-specs", "specs"), "specs/"),
+        (("export", "search.yaml", "--scale", "paper", "--optuna", "sqlite:///o.db"), "."),
+        (INLINE, "runs"),
+    ],
+    ids=lambda line: line[0],
+)
+def test_on_a_full_disk_a_command_ends_with_one_line(place: Path, line: tuple[str, ...], named: str) -> None:
+    before = contents(place)
+    code, _, err = command(*line)
+    assert (code, err.count("\n")) == (5, 1)
+    assert err.startswith(named) and err.endswith(": File too large\n")
+    assert contents(place) == before
+
+
+@pytest.mark.usefixtures("full")
+def test_a_trial_of_its_own_ends_with_one_line_on_a_full_disk(place: Path) -> None:
+    result = CliRunner().invoke(lm_app, ["train", "spec.yaml", "--out", "out"])
+    assert result.exit_code == 5 and isinstance(result.exception, SystemExit), result.exception
+    assert result.stderr.count("\n") == 1 and result.stderr.endswith(" File too large\n")
+    assert not (place / "out/record.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("runs2", (*INLINE, "--runs", "runs2")),
+        ("reports", INLINE),
+        ("reports", REPORT),
+        ("specs", ("plan", "toy.yaml", "--scale", "paper", "--write-specs", "specs")),
+    ],
+)
+def test_a_file_in_the_place_of_a_folder_is_one_line(place: Path, file: str, line: tuple[str, ...]) -> None:
+    (place / file).write_text("")
+    code, _, err = command(*line)
+    assert (code, err.count("\n")) == (5, 1)
+    assert file in err
+
+
+def test_no_temporary_directory_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = trials()["full"].key
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/dev/null/none"])
+    code, _, err = command("reproduce", key)
+    assert code == 5
+    assert err.splitlines()[-1] == "No usable temporary directory found in ['/dev/null/none']"
+
+
+def test_a_folder_that_cannot_be_cleared_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", denied)
+    code, _, err = command("runs", "gc")
+    assert (code, err.count("\n")) == (5, 1)
+    assert err.endswith("/weights: Permission denied\n")
+
+
+def test_what_a_reader_is_denied_is_not_what_a_writer_is() -> None:
+    denied = PermissionError(13, "Permission denied", "runs/x/record.json")
+    assert not cannot_write(denied) and cannot_write(denied, broadly=True)
+    assert cannot_write(WriteError(13, "Permission denied", "runs"))
+    assert cannot_write(OSError(28, "No space left on device"))
+    assert not cannot_write(FileNotFoundError(2, "No such file or directory"), broadly=True)
+    assert not cannot_write(ValueError("28"))
+    assert in_a_line(OSError("network\n down")) == "network down"
+
+
+def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
+    check_writable(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(WriteError) as error:
+        check_writable(tmp_path / "none")
+    assert in_a_line(error.value) == f"{tmp_path / 'none'}: No such file or directory"
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_in_training_is_the_reason_and_the_exit_code(place: Path, small_disk: Path) -> None:
+    done = process(place, "-m", "orchestrator", *INLINE, "--runs", "disk/runs")
+    assert done.returncode == 5, done.stderr
+    assert "failed" in done.stderr and "No space left on device: '" in done.stderr
+    assert done.stdout.endswith("reports/toy/paper/report.md\n")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith(": No space left on device")
+
+
+@pytest.mark.slow
+def test_no_room_for_the_page_after_training_leaves_the_trials_and_no_half_a_page(
+    place: Path, small_disk: Path
+) -> None:
+    done = process(place, "-m", "orchestrator", *INLINE, "--reports", "disk/reports")
+    assert done.returncode == 5, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("disk/reports/toy/paper/")
+    assert done.stderr.splitlines()[-1].endswith(": No space left on device")
+    assert list((small_disk / "reports/toy/paper").iterdir()) == []
+    for trial in trials().values():
+        assert (place / "runs" / (trial.reads_from or trial.key) / "record.json").exists()
+
+
+@pytest.mark.slow
+def test_a_sweep_needs_no_home(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, "/dev/null")
+    done = process(place, "-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (place / "reports/toy/paper/overview.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "line"),
+    [
+        (b".", [b"orchestrator", b"plan", b"caf\xe9.yaml"]),
+        (b".", [b"lm", b"train", b"caf\xe9.yaml"]),
+        (b"caf\xe9", [b"orchestrator", b"sweep", b"../toy.yaml"]),
+        (b"caf\xe9", [b"lm", b"corpus", b"list"]),
+    ],
+)
+def test_a_name_that_is_not_utf8_is_one_line(tmp_path: Path, folder: bytes, line: list[bytes]) -> None:
+    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + folder))
+    place.mkdir(exist_ok=True)
+    done = subprocess.run([sys.executable, "-m", *line], cwd=place, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "expected a name in UTF-8, got " in done.stderr and r"caf\udce9" in done.stderr
