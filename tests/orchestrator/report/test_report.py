@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lm.record import read_record, write_curve, write_record
+from lm.record import Evaluation, read_record, write_curve, write_record
 from lm.spec import Leg
 from orchestrator.pictures import Forest, Overview
 from orchestrator.trial import Trial
@@ -51,16 +51,21 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     assert "lower with c (−10.00) than" in answer(write(tmp_path, trials))
 
 
+def _replace_curve(folder: Path, points: list[Evaluation]) -> None:
+    """Another curve of a settled trial, which its record speaks for."""
+    settled = read_record(folder)
+    assert settled is not None
+    write_curve(folder, points)
+    write_record(folder, settled)
+
+
 def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path: Path, sweep: Sweep) -> None:
     def without(*places: tuple[str, int]) -> str:
         trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
         for trial in trials:
             if (trial.variant, trial.seed) in places:
-                folder, points = tmp_path / "runs" / trial.key, make_curve(trial.spec, 60.0)
-                settled = read_record(folder)
-                assert settled is not None
-                write_curve(folder, [replace(point, averaging=False) for point in points])
-                write_record(folder, settled)
+                points = make_curve(trial.spec, 60.0)
+                _replace_curve(tmp_path / "runs" / trial.key, [replace(point, averaging=False) for point in points])
         return write(tmp_path, trials)
 
     every = [(variant, seed) for variant in ("full", "b", "c") for seed in (1, 2)]
@@ -73,7 +78,7 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
 def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3])
     points = [replace(point, averaging=point.stage != "train") for point in make_curve(FULL, 60.0)]
-    write_curve(tmp_path / "runs" / trials[0].key, points)
+    _replace_curve(tmp_path / "runs" / trials[0].key, points)
     cached = make_trial("neural cache", 1, cache=CACHE)
     settle(tmp_path / "runs", cached, 40.0)
     text = write(tmp_path, [*trials, cached])
