@@ -129,7 +129,7 @@ def test_what_cannot_be_trained_is_told_before_anything_starts(place: Path, chan
 def test_a_file_in_a_folders_place_is_told(place: Path) -> None:
     (place / "runs").write_text("")
     code, output = finish(start(place))
-    assert code == 2, output
+    assert code == 5, output
     assert "Traceback" not in output
 
 
