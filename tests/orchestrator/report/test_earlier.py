@@ -125,7 +125,8 @@ def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:
     trials, better = sweep("full"), sweep("full", epochs=9)
     task = search_tasks(at_paper(tmp_path, TUNE))[0]
     assert task.variant == "full"
-    found = Found(0, {}, "0" * 16, "complete", 4, 30.0, math.log(60.0), (math.log(60.0),), None)
+    values = {"optimizer.learning_rate": 1.0, "dropout.weight": 0.1, "penalties.activation": 1.0}
+    found = Found(0, values, "0" * 16, "complete", 4, 30.0, math.log(60.0), (math.log(60.0),), None)
     searched = Searched(task, tmp_path / "runs/.searches/0123.jsonl", (found,))
     report(tmp_path, trials, searches=(searched,))
     report(tmp_path, better, searches=(searched,))
