@@ -21,6 +21,7 @@ _WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
 }
+_MOST_SAID = 300
 _OBJECT_STORE_BYTES = 100 * 2**20
 
 
@@ -38,7 +39,7 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
         try:
             ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
-            raise CannotStartError(f"--address {address}: {' '.join(str(error).split())}") from error
+            raise CannotStartError(f"--address {address}: {_last_line(error)}") from error
         return
     token_for_this_machine()
     try:
@@ -53,7 +54,13 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
             _temp_dir=str(session),
         )
     except Exception as error:  # of whatever type, when one of its processes dies meanwhile
-        raise RayLostError(f"it did not start: {(str(error).strip().splitlines() or [repr(error)])[0]}") from error
+        raise RayLostError(f"it did not start: {_last_line(error)}") from error
+
+
+def _last_line(error: Exception) -> str:
+    """The end of what Ray says: its first words are that it failed, and why comes last, often in the error's cause."""
+    said = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
+    return said[-1][:_MOST_SAID]
 
 
 def dead_process() -> str | None:
