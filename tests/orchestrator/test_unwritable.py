@@ -122,10 +122,11 @@ def test_a_folder_that_cannot_be_cleared_is_one_line(place: Path, monkeypatch: p
     def denied(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
+    (place / "runs" / ".old" / "0123456789abcdef-1").mkdir(parents=True)
     monkeypatch.setattr("shutil.rmtree", denied)
     code, _, err = command("runs", "gc")
     assert (code, err.count("\n")) == (5, 1)
-    assert err.endswith("/weights: Permission denied\n")
+    assert err.endswith("/.old/0123456789abcdef-1: Permission denied\n")
 
 
 def test_what_a_reader_is_denied_is_not_what_a_writer_is() -> None:
