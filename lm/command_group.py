@@ -48,7 +48,12 @@ def _check_names() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name may also come from a folder that is listed
-    for what, name in (("working directory", str(Path.cwd())), *(("argument", word) for word in sys.argv[1:])):
+    try:
+        here = str(Path.cwd())
+    except OSError as error:
+        typer.echo(f"working directory: {error.strerror}", err=True)
+        raise typer.Exit(2) from None
+    for what, name in (("working directory", here), *(("argument", word) for word in sys.argv[1:])):
         shown = name.encode(errors="backslashreplace").decode()
         if shown != name:
             typer.echo(f"{what}: expected a name in UTF-8, got {shown}", err=True)

@@ -53,6 +53,8 @@ class TokenNats:
 @torch.inference_mode()
 def fit_head(model: LanguageModel, text_RB: Tensor) -> dict[str, float]:
     """Let the head choose what it leaves to validation, on the first rows of each column; what it chose, by name."""
+    if not model.head.needs_fit:
+        return {}
     rows = min(-(-FIT_TARGETS // text_RB.shape[1]), len(text_RB) - 1)
     outputs, _ = model(text_RB[:rows], model.initial_state(text_RB.shape[1]))
     return model.head.fit(outputs, text_RB[1 : rows + 1])

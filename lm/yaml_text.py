@@ -1,7 +1,8 @@
 """The one reader of YAML: sweep files, specs and published numbers are all read by the same rules, with line numbers.
 
 Scalars follow YAML 1.2's core schema: `1e-3` is a number, `012` is 12, `0x1F` is 31; `no`, `1_000` and `12:30` are
-text, unlike in YAML 1.1. Keys stay text. Aliases are refused, because a small file could grow without bound by them.
+text, unlike in YAML 1.1. Keys stay text. Aliases of lists and mappings are refused, because a small
+file could grow without bound by them.
 """
 
 from __future__ import annotations
@@ -133,7 +134,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that either version of YAML would take for something else."""
+    """Quotes text that either version of YAML would take for something else, and writes no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 _Loader.yaml_implicit_resolvers = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm.files import cannot_write, in_a_line
+from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
@@ -106,7 +107,7 @@ def run_sweep(
         prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
-            raise
+            raise WriteError(error.errno or errno.EIO, error.strerror or str(error), error.filename) from error
         raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error

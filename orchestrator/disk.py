@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -67,11 +68,14 @@ def free_place(path: Path, runs: Path) -> Path:
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
     """Move a trial's folder aside if a file of it is not what the trial wrote there, which is said in a line.
 
-    `weights` are read only if asked for. Waits for whoever works there; then nothing may be left to mend.
+    `weights` are read only if asked for. Waits for whoever works there; then nothing may be left to mend. A file that
+    cannot be read is given a moment: the error may pass.
     """
     try:
         check_trial(folder, weights=weights)
-    except DamagedError:
+    except DamagedError as error:
+        if isinstance(error.__cause__, OSError):
+            time.sleep(_LONGEST_WAIT_SECONDS)
         with FileLock(folder / ".lock") if folder.is_dir() else nullcontext():
             try:
                 check_trial(folder, weights=weights)

@@ -59,7 +59,11 @@ def damage_in_a_line(error: ValueError) -> str:
 
 def _state(folder: Path) -> list[tuple[str, tuple[int, ...] | None]]:
     """What changes when a file that reports read is changed, or another takes its place."""
-    paths = [folder, folder / RECORD, folder / CURVE, *sorted((folder / TOKENS).glob("*"))]
+    try:
+        tokens = sorted((folder / TOKENS).glob("*"))
+    except OSError:  # as each of its files will say
+        tokens = []
+    paths = [folder, folder / RECORD, folder / CURVE, *tokens]
     return [(path.name, _stat(path)) for path in paths]
 
 
@@ -134,7 +138,7 @@ class Records:
         if trial.starts_from is None:
             return None
         own = self.folder(trial.starts_from)
-        holder = self._inner_stages.get(trial.starts_from)
+        holder, _ = self._inner(trial.starts_from)
         return own if holder is None or self.read(trial.starts_from) is not None else self.folder(holder)
 
     def of_other_numerics(self, trial: Trial) -> Record | None:
@@ -149,9 +153,14 @@ class Records:
             if key is not None and record is not None:
                 return key, record
             damaged = damaged or harmed
-        holder = None if damaged else self._inner_stages.get(trial.key)
-        record = None if holder is None else self.read(holder)
-        return (None, None) if holder is None or record is None else (holder, record)
+        return (None, None) if damaged else self._inner(trial.key)
+
+    def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
+        """The first whole trial that went through the stages of the trial with this key, and its record."""
+        for holder in self._inner_stages.get(key, ()):
+            if (record := self.read(holder)) is not None:
+                return holder, record
+        return None, None
 
     def _look(self, key: str) -> tuple[Record | None, bool]:
         """The record in a trial's folder, and whether a file there is damaged, which is said."""
@@ -163,6 +172,8 @@ class Records:
             found = check_trial(folder), False
         except DamagedError as error:
             say_once(damage_in_a_line(error))
+            if isinstance(error.__cause__, OSError):  # it could not be read, which may pass
+                return None, True
             found = None, True
         self._seen[key] = state, found
         return found
@@ -172,12 +183,12 @@ class Records:
         return {record.spec: record for record in self._readable() if record.numerics_version != NUMERICS_VERSION}
 
     @cached_property
-    def _inner_stages(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def _inner_stages(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
         for record in () if self._own_only else self._readable():
             if record.status != "failed":
                 for stage in record.stages:
-                    found.setdefault(stage.key, record.key)
+                    found.setdefault(stage.key, []).append(record.key)
         return found
 
     def _readable(self) -> Iterator[Record]:

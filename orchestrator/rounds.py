@@ -171,9 +171,11 @@ def search_trials_left(searched: Searched) -> int | None:
         return 0
     task, sampler = searched.task, searched.task.searching.sampler
     most = task.trials
-    if most is None and isinstance(sampler, GridSampler):
+    if isinstance(sampler, GridSampler):
         size = sum(1 for _ in islice(grid(task, sampler.points), _MOST_COUNTED + 1))
-        most = len(task.searching.start) + size if size <= _MOST_COUNTED else None
+        if size <= _MOST_COUNTED:
+            whole = len(task.searching.start) + size
+            most = whole if most is None else min(most, whole)
     return None if most is None else most - sum(found.state != "running" for found in searched.found)
 
 

@@ -11,9 +11,3 @@ def log_unigram(counts_V: NDArray[np.int64]) -> NDArray[np.float64]:
     more_V = counts_V + 1.0
     result: NDArray[np.float64] = np.log(more_V / more_V.sum())
     return result
-
-
-def unigram_nats(train: NDArray[np.int32], text: NDArray[np.int32], vocabulary_size: int) -> float:
-    """Mean loss per token of a text under the training text's unigram model, natural logarithm."""
-    log_V = log_unigram(np.bincount(train, minlength=vocabulary_size))
-    return -float(log_V[text].mean())

@@ -50,6 +50,9 @@ class OutputHead(nn.Module, ABC):
     Perplexity always comes from the `scorer`; whatever else a head measures has a name of its own.
     """
 
+    needs_fit = False
+    """Whether something of the distribution is left to validation."""
+
     term_names: tuple[str, ...] = ()
     """The names of the training loss's extra terms, known beforehand so that an epoch can sum them on the device."""
 

@@ -47,7 +47,7 @@ class Ecoc(OutputHead):
             needs = "probability span" if self.by_span else f"loss {spec.loss.kind}"
             raise ValueError(f"{needs} needs a codebook with spans")
         self.loss = spec.loss
-        self.fits_temperature = spec.temperature == "fit" and not self.by_span
+        self.needs_fit = spec.temperature == "fit" and not self.by_span
         self.trained_temperature = 1.0 if spec.temperature == "fit" else spec.temperature
         self.temperature = self.trained_temperature
         self.codes = Codes(book)
@@ -95,7 +95,7 @@ class Ecoc(OutputHead):
 
     def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:
         """Choose the temperature on these targets of validation, if the spec leaves it to them."""
-        if not self.fits_temperature:
+        if not self.needs_fit:
             return {}
         hidden_NH = outputs.dropped[-1].flatten(0, 1)
         self.temperature = fit_temperature(hidden_NH, *self._folded_exactly(), self.word_bias_V, targets_TB.flatten())

@@ -120,7 +120,6 @@ def gc(
     scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep
     everything.
     """
-    from lm.files import writing
     from orchestrator.disk import collect
 
     if weights != (file is not None):
@@ -134,7 +133,7 @@ def gc(
             typer.echo("nothing was removed")
             return
     freed = 0
-    with refused(ValueError), writing(runs):
+    with refused(ValueError):
         for gone in collect(runs.resolve(), weights=chosen, dry=dry_run):
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")
@@ -176,14 +175,14 @@ def _is_terminal() -> bool:
 
 
 def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dict[str, str]:
-    """What the sweep calls its trials, those of its searches included, by key."""
+    """What the sweep calls its trials, those of its searches included, by key; no trial of another sweep."""
     from orchestrator.records import Records
     from orchestrator.rounds import known
 
     with refused(ValueError, OSError):
         now = known(opened(file, scale, silent=silent), Records(runs))
     searched = {found.key: f"{s.task.variant}, trial {found.number}" for s in now.searches for found in s.found}
-    return {key: name for key, name in searched.items() if key} | {trial.key: trial.title for trial in now.trials}
+    return {key: name for key, name in searched.items() if key} | {trial.key: trial.title for trial in now.table}
 
 
 def _row(record: Record, size: int, variant: str | None) -> dict[str, Any]:

@@ -97,10 +97,11 @@ def estimate(
     """
     trials = _most_trials(sweep, now)
     states = {trial.key: state_of(trial, records) for trial in trials}
-    missing = [trial for trial in trials if states[trial.key] in ("new", "to resume", "failed")]
+    missing = [trial for trial in trials if states[trial.key] in ("new", "to resume", "failed", "damaged")]
     specs = {trial.key: trial.spec for trial in trials}
     found = {trial.key: measuring.of(trial.spec) for trial in missing}
-    facts = {trial.key: load(trial.spec.corpus).facts for trial in missing}
+    of_corpus = {corpus: load(corpus).facts for corpus in {trial.spec.corpus for trial in missing}}
+    facts = {trial.key: of_corpus[trial.spec.corpus] for trial in missing}
     seconds = {
         trial.key: trial_seconds(trial, found[trial.key], facts[trial.key], specs, _epochs_done(trial, records))
         for trial in missing

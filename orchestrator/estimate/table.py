@@ -39,7 +39,7 @@ def in_bytes(count: float) -> str:
 def _lines(found: Estimate) -> Iterator[str]:
     states = found.states
     cached = states.get("done", 0) + states.get("diverged", 0) + states.get("read", 0)
-    new = states.get("new", 0) + states.get("failed", 0)
+    new = states.get("new", 0) + states.get("failed", 0) + states.get("damaged", 0)
     yield f"trials: {new} new, {cached} cached, {states.get('to resume', 0)} to resume"
     if found.packing is not None:
         yield (

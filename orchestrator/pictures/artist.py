@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from lm.files import WriteError
 from orchestrator.pictures.shown import Picture
 from orchestrator.wording import Markdown, escape
 
@@ -42,14 +43,14 @@ class Pictures:
         return Markdown(f"**{file} is missing**: it could not be drawn ({escape(self.lost[file])}). {alt}.")
 
     def draw(self, cell: str, picture: Picture) -> None:
-        """Draw a picture; what the page says of it belongs into this cell. OSError if it cannot be written.
+        """Draw a picture; what the page says of it belongs into this cell. WriteError if it cannot be written.
 
         Any other error loses this picture alone: the page, which may stand for hours of training, says so.
         """
         self.sentences[cell] = None
         try:
             self.sentences[cell] = self._draw(self._folder, picture)
-        except OSError:
+        except WriteError:
             raise
         except Exception as error:
             why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -74,10 +74,17 @@ class OptionRow:
 
 
 def option_rows(searches: Sequence[tuple[SearchTask, Sequence[Found]]]) -> list[OptionRow]:
-    """A row for every option of every choice, over the searches of all variants."""
-    tasks = [task for task, _ in searches]
-    choices = {key: one for task in tasks for key, one in task.space.items() if isinstance(one, Choice | Change)}
-    return [_option_row(searches, key, option) for key, one in choices.items() for option in one.options]
+    """A row for every option of every choice, over the searches of all variants.
+
+    None of a population, whose members go on from each other: an option that dies out was tried all the same.
+    """
+    searches = [(task, found) for task, found in searches if not task.population]
+    options: dict[str, dict[str, None]] = {}
+    for task, _ in searches:
+        for key, one in task.space.items():
+            if isinstance(one, Choice | Change):
+                options.setdefault(key, {}).update(dict.fromkeys(one.options))
+    return [_option_row(searches, key, option) for key, among in options.items() for option in among]
 
 
 def _option_row(searches: Sequence[tuple[SearchTask, Sequence[Found]]], key: str, option: str) -> OptionRow:

@@ -55,7 +55,6 @@ class Queue(Searcher):
         self.course, self.grant, self.listener = course, grant, listener
         self.records = Records(grant.runs)
         self.running: dict[str, Trial] = {}
-        self.begun: set[str] = set()
         self.stopped_early: set[str] = set()
         self.deaths: dict[str, str] = {}
         self._again: list[Trial] = []
@@ -124,7 +123,6 @@ class Queue(Searcher):
             record = settled_record(trial, self.grant)
         self.course.settled(trial, record)
         if record is not None or trial_id in self.stopped_early or filled is not None:
-            self.begun.discard(trial.key)
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
 
     def set_search_properties(
@@ -178,7 +176,6 @@ class Events(TrialProgressCallback):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """A worker took it up."""
         if (ours := self.queue.running.get(trial.trial_id)) is not None:
-            self.queue.begun.add(ours.key)
             self.queue.listener.started(ours)
 
     def on_trial_result(

@@ -33,9 +33,13 @@ def session_folder() -> Iterator[Path]:
     root, made = _make()
     lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Other drivers only look at folders with such a name, and it has that name only now that it is locked.
-        session = made.rename(root / f"orch-{secrets.token_hex(4)}")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Other drivers only look at folders with such a name, and it has that name only now that it is locked.
+            session = made.rename(root / f"orch-{secrets.token_hex(4)}")
+        except BaseException:
+            made.rmdir()
+            raise
         try:
             _remove_left_over(root)
             yield session

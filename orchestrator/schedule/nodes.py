@@ -22,6 +22,7 @@ from lm.checkout import COMMIT_VARIABLE, commit
 from lm.data import CorpusError, fingerprint_of
 from lm.spec import Corpus
 from orchestrator.machine import CannotStartError
+from orchestrator.schedule.session import last_line
 from orchestrator.storage import Storage
 from orchestrator.work import Grant
 
@@ -88,7 +89,7 @@ def check_nodes(grant: Grant, corpora: Collection[Corpus], nodes: Sequence[Mappi
             try:
                 there = ray.get(answer, timeout=_SECONDS)
             except Exception as error:
-                raise CannotStartError(f"node {name} cannot be checked: {_first_line(error)}") from error
+                raise CannotStartError(f"node {name} cannot be checked: {last_line(error)}") from error
             if problem := compared(here, there):
                 raise CannotStartError(f"node {name}: {problem}")
 
@@ -153,7 +154,3 @@ def _digest() -> str:
         for path in sorted(path for path in root.rglob("*.py") if _is_utf8(str(path.relative_to(root)))):
             digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [repr(error)])[-1][:300]

@@ -39,7 +39,7 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
         try:
             ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
         except Exception as error:
-            raise CannotStartError(f"--address {address}: {_last_line(error)}") from error
+            raise CannotStartError(f"--address {address}: {last_line(error)}") from error
         return
     token_for_this_machine()
     try:
@@ -54,10 +54,10 @@ def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mappin
             _temp_dir=str(session),
         )
     except Exception as error:  # of whatever type, when one of its processes dies meanwhile
-        raise RayLostError(f"it did not start: {_last_line(error)}") from error
+        raise RayLostError(f"it did not start: {last_line(error)}") from error
 
 
-def _last_line(error: Exception) -> str:
+def last_line(error: Exception) -> str:
     """The end of what Ray says: its first words are that it failed, and why comes last, often in the error's cause."""
     said = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
     return said[-1][:_MOST_SAID]

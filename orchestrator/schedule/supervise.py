@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -130,8 +130,7 @@ def _start(end: int, *, verbose: bool) -> subprocess.Popen[bytes]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the process and its descendants, who share its session; return once they are dead."""
     until = time.monotonic() + _KILL_SECONDS
-    signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
+    with _undisturbed():
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         while (left := _alive_in_session(process.pid)) and time.monotonic() < until:
@@ -140,8 +139,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
         process.wait()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A signal that arrives in the block takes effect at its end.
+
+    To block it would not do: another thread receives it then, and Python calls the handler in this one all the same.
+    """
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for received in came:
+            signal.raise_signal(received)
 
 
 def _alive_in_session(session: int) -> list[int]:

@@ -129,7 +129,7 @@ def serve(connection: Connection, course: Course, listener: Listener) -> str | N
         try:
             kind, *words = connection.recv()
         except (EOFError, OSError):
-            return "the process that speaks to Ray ended"
+            return "the process that speaks to Ray ended; --verbose shows what it said"
         match kind:
             case "course":
                 answer = getattr(course, words[0])(*words[1:])

@@ -189,9 +189,9 @@ class _Search:
         )
 
     def evaluated(self, number: int, trial: Trial, evaluation: Evaluation) -> bool:
-        """Whether the trial goes on; of an epoch trained again after a restart, as was said before."""
+        """Whether the trial goes on; one that was to stop does not, whatever it trained before it heard of that."""
         found = self.ledger.found[number]
-        if evaluation.epoch <= found.epochs:
+        if found.stopping or evaluation.epoch <= found.epochs:
             return not found.stopping
         nats = _lower(found.valid_nats, evaluation.valid_nats_per_token)
         is_last = evaluation.epoch >= sum(stage_epochs(trial.spec).values())

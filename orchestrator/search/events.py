@@ -1,7 +1,7 @@
 """The events of a search's ledger: which lines are whole, and what they say of its trials. Free of Optuna.
 
 A line is whole if it is one of the events below and fits the lines before it and the search's task. Others are left
-out, so that a damaged line costs no more than what it said.
+out. A damaged line that asked for a trial costs all that was asked for after it: each choice rests on those before.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _read(path: Path, task: SearchTask | None) -> _Read:
             tell(found, event)
         elif number > 1:
             wrong.append(f"{path}:{number}: {reason}")
-    damage = f"{wrong[0]}; {counted(len(wrong), 'damaged line')}, the others count" if wrong else None
+    damage = f"{wrong[0]}; {counted(len(wrong), 'line')} left out, damaged or resting on one that is" if wrong else None
     return _Read(events, len(whole), damage)
 
 

@@ -90,7 +90,8 @@ def _own_ranges(sweep: Sweep, scale_name: str, tune: Tune, base: TrainSpec) -> I
     """What is wrong with the ranges that single variants have instead of the space's."""
     specs = {sweep.baseline: base}
     for change in sweep.changes(scale_name):
-        specs[change.variant], _ = override(base, change.overrides)
+        if change.compared:
+            specs[change.variant], _ = override(base, change.overrides)
     for name, own in tune.variants.items():
         if name not in specs:
             yield unknown_key((name,), specs)

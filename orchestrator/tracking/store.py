@@ -176,10 +176,13 @@ def _client_of_file(uri: str, database: Path) -> Any:
         before = database.with_name(f"{database.name}.before-upgrade")
         shutil.copy2(database, before)
         upgrade = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
-        ran = subprocess.run(upgrade, check=False, capture_output=True, stdin=subprocess.DEVNULL, text=True)
-        if ran.returncode:
+        try:
+            ran = subprocess.run(upgrade, check=False, capture_output=True, stdin=subprocess.DEVNULL, text=True)
+            if ran.returncode:
+                raise UpgradeError(_reason(ran.stderr) or f"exit code {ran.returncode}")
+        except BaseException:  # an interrupt too
             before.replace(database)  # as it was: a part of the steps may have been taken
-            raise UpgradeError(_reason(ran.stderr) or f"exit code {ran.returncode}")
+            raise
         return _client(uri)
 
 

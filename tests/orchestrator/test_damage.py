@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import lm.hashes
 from lm.record import Evaluation, Record
 from lm.rescore import rescore
+from orchestrator.api import load_records
 from orchestrator.course import Planned
+from orchestrator.disk import set_aside_damaged
 from orchestrator.inline import run_inline
 from orchestrator.interrupt import Interrupt
 from orchestrator.plan import State, state_of
@@ -428,3 +432,38 @@ def test_a_sweep_says_one_line_of_each_and_completes(place: Path, whole: Path) -
         assert line.startswith(f"{folder / file}: ")
         assert_same(folder, whole / "runs" / folder.name)
     assert {path.name for path in (place / "runs/.old").iterdir()} >= {f"{full.name}-1", f"{other.name}-1"}
+
+
+def test_a_read_that_fails_once_is_no_damage(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with too many open files: the next look finds the trial whole, and nothing is set aside."""
+    full, trial, records = folders(place)[0], trials()["full"], Records(place / "runs")
+    fails = [OSError(errno.EMFILE, "Too many open files")] * 1
+    real = lm.hashes.sha256
+
+    def once(path: Path) -> str:
+        if fails:
+            raise fails.pop()
+        return real(path)
+
+    monkeypatch.setattr(lm.hashes, "sha256", once)
+    assert records.find(trial) is None
+    assert records.find(trial) is not None
+    fails.append(OSError(errno.EMFILE, "Too many open files"))
+    set_aside_damaged(full)
+    assert full.exists() and not (place / "runs" / ".old").exists()
+
+
+def test_another_trial_that_holds_the_same_stages_is_found_behind_a_damaged_one(place: Path) -> None:
+    """The stages of a trial without fine-tuning lie in every longer one of its seed."""
+    records = Records(place / "runs")
+    holders: dict[str, list[str]] = {}
+    for record in load_records(place / "runs").values():
+        for stage in record.stages:
+            holders.setdefault(stage.key, []).append(record.key)
+    stage, (first, second, *_) = next((s, keys) for s, keys in holders.items() if len(keys) > 1 and s not in keys)
+    with (place / "runs" / first / "curve.parquet").open("ab") as file:
+        file.write(b"x")
+    inner = replace(trials()["full"], key=stage, reads_from=None)
+    found = records.find(inner)
+    assert found is not None and found.key == stage
+    assert records.test_losses(inner).is_relative_to(place / "runs" / second)

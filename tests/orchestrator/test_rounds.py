@@ -250,6 +250,8 @@ def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path,
         tmp_path, SEARCH.replace("trials: 2", "start: [{optimizer.learning_rate: 2.0}]").replace("random", "grid")
     )
     assert what_is_left(grid, known(grid, records), records).search_trials == 1 + 3
+    more = at_paper(tmp_path, SEARCH.replace("trials: 2", "trials: 100").replace("random", "grid"))
+    assert what_is_left(more, known(more, records), records).search_trials == 3, "a grid has no more points"
 
 
 def test_a_variant_that_is_being_tuned_is_estimated_as_new(tmp_path: Path, records: Records) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -70,7 +74,12 @@ def test_what_was_under_way_is_given_out_again(
     assert given == "a b c\nb c\n"
     started = [f"{key} started" for key in "abc"]
     assert heard.words == [*started, "a stopped", *started[1:], "b stopped", "c stopped"]
-    assert caplog.text.count("Ray was lost (the process that speaks to Ray ended); it is started again") == 1
+    assert (
+        caplog.text.count(
+            "Ray was lost (the process that speaks to Ray ended; --verbose shows what it said); it is started again"
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,3 +110,16 @@ def test_what_goes_wrong_there_is_raised_here(
     with pytest.raises(kind) as error:
         run(monkeypatch, tmp_path, does)
     assert kind.__name__ in "".join(error.value.__notes__)  # its traceback there
+
+
+def test_a_signal_while_processes_are_killed_takes_effect_afterwards() -> None:
+    """Also with another thread, which a mask of the first one's signals would leave open to them."""
+    other = threading.Thread(target=time.sleep, args=(1.0,))
+    other.start()
+    done = False
+    with pytest.raises(KeyboardInterrupt), supervise._undisturbed():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        done = True
+    other.join()
+    assert done

@@ -39,12 +39,15 @@ def parameter(space: Places, key: str, dimension: Searched) -> str:
 
 
 def parameters(space: Places, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the names of all parameters that could take them; a study asks for those of the ranges that hold."""
+    """Values by the names of all parameters that could take them; a study asks for those of the ranges that hold.
+
+    A start that lies outside a variant's own range is not among them: Optuna would take it, with a warning.
+    """
     return {
         parameter(space, key, dimension): value
         for key, value in values.items()
         for dimension in dimensions_of(space[key])
-        if not isinstance(space[key], tuple) or fits(dimension, value)
+        if fits(dimension, value)
     }
 
 

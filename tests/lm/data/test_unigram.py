@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from lm.data import load
-from lm.data.unigram import log_unigram, unigram_nats
+from lm.data.unigram import log_unigram
 from lm.spec import Corpus
 
 
@@ -17,17 +15,11 @@ def test_every_count_is_raised_by_one_so_that_no_word_is_impossible() -> None:
     assert p_V.tolist() == pytest.approx([4 / 11, 1 / 11, 6 / 11])
 
 
-def test_the_loss_is_the_mean_over_the_texts_tokens() -> None:
-    train, text = np.array([0, 0, 2], dtype=np.int32), np.array([0, 1, 1, 2], dtype=np.int32)
-    expected = -(math.log(3 / 6) + 2 * math.log(1 / 6) + math.log(2 / 6)) / 4
-    assert unigram_nats(train, text, 3) == pytest.approx(expected)
-
-
 def test_a_corpus_is_guessed_from_the_training_text_that_is_left_of_it() -> None:
     """A cut text's own counts, whatever the whole text has; the uniform model is no better."""
     whole = load(Corpus(name="pydoc"))
     cut = load(Corpus(name="pydoc", train_tokens=2_000))
-    uniform = math.log(len(whole.vocabulary))
+    uniform = np.log(len(whole.vocabulary))
     nats = [corpus.facts.unigram_nats["test"] for corpus in (whole, cut)]
     assert nats[0] < nats[1] < uniform
     counts = np.bincount(whole.train[:2_000], minlength=len(whole.vocabulary)) + 1

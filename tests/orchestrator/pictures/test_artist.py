@@ -38,6 +38,15 @@ def test_a_picture_that_cannot_be_drawn_is_missing_alone(tmp_path: Path, caplog:
     assert "heads.svg could not be drawn, the report is written without it: ValueError" in caplog.text
 
 
+def test_a_font_that_is_gone_costs_the_picture_alone(tmp_path: Path) -> None:
+    def draw(folder: Path, picture: Picture) -> str | None:
+        raise FileNotFoundError(2, "No such file or directory", "/usr/share/fonts/gone.ttf")
+
+    pictures = Pictures(tmp_path, draw)
+    pictures.draw("forest", FOREST)
+    assert list(pictures.lost) == ["forest.svg"]
+
+
 def test_the_page_says_which_picture_is_missing(tmp_path: Path) -> None:
     text = (golden.make(tmp_path, artist=Tired()) / "report.md").read_text(encoding="utf-8")
     assert "**overview.svg is missing**: it could not be drawn (MemoryError)." in text

@@ -91,7 +91,9 @@ def test_an_event_that_cannot_be_is_named_and_left_out(
     before = path.read_bytes()
     trials = read_found(path, ONE)
     (said,) = caplog.messages
-    assert said.startswith(f"{path}:6: {reason}") and said.endswith("; 1 damaged line, the others count")
+    assert said.startswith(f"{path}:6: {reason}") and said.endswith(
+        "; 1 line left out, damaged or resting on one that is"
+    )
     assert "\n" not in said
     assert [trial.state for trial in trials] == ["complete", "running"]
     assert trials[1].epochs == 3, "the line after it counts"
@@ -123,7 +125,7 @@ def test_what_comes_after_a_trial_that_was_lost_is_left_out(tmp_path: Path, capl
     trials = read_found(path, ONE)
     assert len(trials) == 2 and trials[1].epochs == 3
     assert caplog.messages[0].startswith(f"{path}:6: damaged JSON")
-    assert caplog.messages[0].endswith("; 4 damaged lines, the others count")
+    assert caplog.messages[0].endswith("; 4 lines left out, damaged or resting on one that is")
 
 
 @pytest.mark.parametrize("first", [None, b"garbage\n"], ids=["missing", "damaged"])
@@ -151,7 +153,7 @@ def test_a_parent_of_another_generation_is_left_out(tmp_path: Path, caplog: pyte
     write(path, {"task": {}}, *asked, *ended, later[0] | {"parent": size}, *later, later[0] | {"asked": 2 * size})
     assert len(read_found(path, one)) == 2 * size
     assert caplog.messages[0].startswith(f"{path}:{2 * size + 2}: parent: trial {size} was never asked for")
-    assert caplog.messages[0].endswith("; 2 damaged lines, the others count")
+    assert caplog.messages[0].endswith("; 2 lines left out, damaged or resting on one that is")
 
 
 def test_a_search_goes_on_after_any_damage_to_the_same_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -234,5 +236,5 @@ def test_commands_that_read_name_the_line_and_go_on(
     caplog.set_level(logging.WARNING)
     result = CliRunner().invoke(app, [command, "toy.yaml", "--runs", "runs"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert any(f"{path.name}:6: state: field required; 2 damaged lines" in said for said in caplog.messages)
+    assert any(f"{path.name}:6: state: field required; 2 lines left out" in said for said in caplog.messages)
     assert path.read_bytes() == before and not (tmp_path / "runs/.old").exists()

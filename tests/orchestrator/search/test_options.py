@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,15 @@ def test_a_range_of_each_option_is_a_parameter_of_its_own_in_an_export(tmp_path:
     complete = [trial for trial in found(one, tmp_path) if trial.state == "complete"]
     assert len(complete) >= 20 and all(math.isfinite(trial.valid_nats or math.nan) for trial in complete)
     assert set(importance(one, trials) or {}) == {"layer", "dropout.input"}
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_a_start_outside_a_variants_own_range_is_drawn_instead(sampler: str, tmp_path: Path) -> None:
+    """A start suits the shared space; Optuna would take it for any variant, and the ledger refuse it for ever."""
+    space = {"optimizer.learning_rate": {"kind": "log_uniform", "low": 0.0003, "high": 0.01}}
+    one = task(space=space, sampler={"kind": sampler}, scheduler=None, trials=3)
+    start = ({"optimizer.learning_rate": 30.0},)
+    one = replace(one, searching=one.searching.model_copy(update={"start": start}))
+    (trials,) = search([one], Shelf(tmp_path))
+    assert len(trials) == 3
+    assert all(0.0003 <= trial.values["optimizer.learning_rate"] <= 0.01 for trial in trials)

@@ -12,12 +12,14 @@ from typing import Any
 import optuna
 import pytest
 
+from lm.record import Evaluation
 from lm.spec import Penalties
 from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
 from orchestrator.search.study import export, importance
+from orchestrator.trial import Trial
 from tests.orchestrator.search.searching import (
     BASE,
     CONDITIONAL,
@@ -463,3 +465,23 @@ def test_infinite_losses_never_reach_the_ledger(tmp_path: Path) -> None:
 def test_cma_es_takes_one_objective_alone() -> None:
     with pytest.raises(ValueError, match="sampler cma_es searches for one objective alone"):
         task(sampler={"kind": "cma_es"}, objectives=["validation", "parameters"], scheduler=None)
+
+
+def test_a_trial_that_was_to_stop_stops_even_if_it_trained_on_before_it_heard(tmp_path: Path) -> None:
+    """As after Ray was lost: its checkpoint is of the epoch after which it was to stop."""
+    space = {"optimizer.learning_rate": {"kind": "log_uniform", "low": 1.0, "high": 79.0}}
+    one = task(space=space, sampler=RANDOM, scheduler={"kind": "asha", "grace_epochs": 2}, trials=12)
+    shelf = Shelf(tmp_path)
+    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
+    stopped = []
+    while (trial := course.next()) is not None:
+
+        def goes_on(evaluation: Evaluation, trial: Trial = trial) -> bool:
+            if course.goes_on(trial, evaluation):
+                return True
+            stopped.append(course.goes_on(trial, point(trial.spec, evaluation.epoch + 1)))
+            return False
+
+        course.settled(trial, train(trial, shelf, goes_on))
+    assert stopped and not any(stopped)
+    assert {trial.state for trial in found(one, tmp_path)} == {"stopped", "complete"}
