@@ -15,6 +15,7 @@ from lm.data.batches import window_sampler
 from lm.evaluate import validation_nats
 from lm.losses import activation, temporal_activation
 from lm.optimizers import RunningAverage, decayed_rate, triggered
+from lm.precision import products_in
 from lm.record import Divergence, Evaluation, perplexity
 from lm.spec import Adam, NtAsgd, Sgd, SgdDecay, SgdHalving, SgdPlateau
 from lm.stage import DivergedError, Stage
@@ -42,7 +43,7 @@ def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], 
     while at.row < rows - 2:
         length, rate_factor = draw_window()
         targets_TB = train_RB[at.row + 1 : at.row + 1 + length]
-        _step(stage, train_RB[at.row : at.row + len(targets_TB)], targets_TB, at.learning_rate * rate_factor)
+        train_step(stage, train_RB[at.row : at.row + len(targets_TB)], targets_TB, at.learning_rate * rate_factor)
         at.row += length
         at.epoch_tokens += targets_TB.numel()
         if time.perf_counter() - saved > checkpoint_seconds:
@@ -54,23 +55,11 @@ def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], 
     at.epoch_seconds += time.perf_counter() - begun
 
 
-def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: float) -> None:
-    """One window: forward, backward, clip, update, normalise, average; nothing is read from the device."""
-    at, model, penalties = stage.at, stage.model, stage.spec.penalties
-    outputs, hidden = model(input_TB, stage.hidden, stage.noise)
-    stage.hidden = [tuple(part.detach() for part in layer) for layer in hidden]
-    trained = model.head.training_loss(outputs, targets_TB, stage.noise)
-    nats = trained.nats_TB.mean()
-    terms = [trained.terms[name] for name in model.head.term_names]
-    loss = sum(
-        (_reduced(term, stage.spec.loss_reduction) for term in terms),
-        _reduced(trained.nats_TB, stage.spec.loss_reduction),
-    )
-    if penalties is not None:
-        loss = loss + penalties.activation * activation(outputs.dropped[-1])
-        loss = loss + penalties.temporal_activation * temporal_activation(outputs.raw[-1])
-    stage.optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+def train_step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: float) -> None:
+    """One window: forward, backward, clip, update, normalise, average; nothing is read from a GPU."""
+    at, model = stage.at, stage.model
+    with products_in(stage.spec.precision):
+        nats, terms = _backward(stage, input_TB, targets_TB)
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), stage.spec.optimizer.clip or math.inf)
     for group in stage.optimizer.param_groups:
         group["lr"] = learning_rate
@@ -81,12 +70,27 @@ def _step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: flo
     at.epoch_steps += 1
     if stage.average is not None:
         stage.average.update(model.weights())
-    nats = nats.detach()
-    stage.sums += torch.stack((nats * targets_TB.numel(), norm, *(term.detach().mean() for term in terms)))
+    stage.sums += torch.stack((nats * targets_TB.numel(), norm, *terms))
     first_failure = (stage.failure[0] < 0) & ~(torch.isfinite(nats) & torch.isfinite(norm))
     stage.failure[0] = torch.where(first_failure, at.step, stage.failure[0])
     stage.failure[1] = torch.where(first_failure, learning_rate, stage.failure[1])
     stage.failure[2] = torch.where(first_failure, norm, stage.failure[2])
+
+
+def _backward(stage: Stage, input_TB: Tensor, targets_TB: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The gradients of a window's loss; its mean and that of each term are returned, without gradient."""
+    model, spec, penalties = stage.model, stage.spec, stage.spec.penalties
+    outputs, hidden = model(input_TB, stage.hidden, stage.noise)
+    stage.hidden = [tuple(part.detach() for part in layer) for layer in hidden]
+    trained = model.head.training_loss(outputs, targets_TB, stage.noise)
+    terms = [trained.terms[name] for name in model.head.term_names]
+    loss = sum((_reduced(term, spec.loss_reduction) for term in terms), _reduced(trained.nats_TB, spec.loss_reduction))
+    if penalties is not None:
+        loss = loss + penalties.activation * activation(outputs.dropped[-1])
+        loss = loss + penalties.temporal_activation * temporal_activation(outputs.raw[-1])
+    stage.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return trained.nats_TB.detach().mean(), [term.detach().mean() for term in terms]
 
 
 def _reduced(loss: Tensor, reduction: Literal["mean", "sum_over_time"]) -> Tensor:

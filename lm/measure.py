@@ -14,7 +14,7 @@ from torch import Tensor
 from lm import provenance
 from lm.data import load
 from lm.data.batches import columns, window_sampler
-from lm.epochs import _step
+from lm.epochs import train_step
 from lm.evaluate import validation_nats
 from lm.measured import Measured
 from lm.optimizers import RunningAverage
@@ -75,7 +75,7 @@ def _train_rate(stage: Stage, train_RB: Tensor, steps: int) -> float:
         row = 0 if row + 2 >= len(train_RB) else row
         targets_TB = train_RB[row + 1 : row + 1 + length]
         inputs_TB = train_RB[row : row + len(targets_TB)]
-        seconds = _seconds(lambda x=inputs_TB, y=targets_TB: _step(stage, x, y, 1e-6), train_RB)  # type: ignore[misc]
+        seconds = _seconds(lambda x=inputs_TB, y=targets_TB: train_step(stage, x, y, 1e-6), train_RB)  # type: ignore[misc]
         if number >= _WARM_UP:
             rates.append(targets_TB.numel() / seconds)
             if time.perf_counter() > until:

@@ -29,9 +29,10 @@ def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torc
                 betas=(spec.beta1, spec.beta2),
                 eps=spec.epsilon,
                 weight_decay=spec.weight_decay,
+                fused=True,
             )
         case Sgd() | SgdHalving() | SgdDecay() | SgdPlateau() | NtAsgd():
-            return torch.optim.SGD(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay)
+            return torch.optim.SGD(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True)
         case _:
             assert_never(spec)
 
@@ -71,8 +72,8 @@ class RunningAverage:
     def update(self, weights: dict[str, Tensor]) -> None:
         """Take the weights after one more step into the mean."""
         self.steps += 1
-        for name, mean in self.weights.items():
-            mean.lerp_(weights[name], 1.0 / self.steps)
+        means = list(self.weights.values())
+        torch._foreach_lerp_(means, [weights[name] for name in self.weights], 1.0 / self.steps)
 
 
 def triggered(rule: Trigger, earlier: Sequence[float], value: float, interval: int) -> bool:

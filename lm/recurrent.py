@@ -18,9 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.dropout import drop_weights
+from lm.lstm import lstm_steps
+from lm.precision import in_bfloat16
 
 State = tuple[Tensor, ...]
 """What a layer carries to the next window: (h, c) of an LSTM, (h,) of a GRU, each (1, B, H)."""
+
+_LARGE = 256
+"""An LSTM's size from which products in bfloat16 gain more than the fused kernel does: at 200 neither won."""
 
 # cuDNN copies weights that do not share one buffer, and says so at every call. Dropped weights are new tensors in each
 # window, so the copy is inherent; it costs microseconds beside the window's thousands of dependent steps.
@@ -63,7 +68,7 @@ class RecurrentLayer(nn.Module):
         (Gal & Ghahramani 2016; Inan et al. 2016, section 5).
         """
         recurrent_weight_GHH = drop_weights(self.recurrent_weight_GHH, self.weight_drop, noise)
-        if mask_BH is not None:
+        if self._goes_step_by_step(mask_BH):
             return self._step_by_step(input_TBI, state, recurrent_weight_GHH, mask_BH)
         weights = [self.input_weight_GHI, recurrent_weight_GHH, self.input_bias_GH, self.recurrent_bias_GH]
         # has_biases, num_layers, dropout, train, bidirectional, batch_first; cuDNN keeps what backward needs if train.
@@ -78,22 +83,25 @@ class RecurrentLayer(nn.Module):
             case _:
                 assert_never(self.cell)
 
+    def _goes_step_by_step(self, mask_BH: Tensor | None) -> bool:
+        """Where no fused kernel masks the state, and where one would not multiply large matrices in bfloat16."""
+        large = self.cell == "lstm" and self.size >= _LARGE and torch.is_grad_enabled() and in_bfloat16()
+        return mask_BH is not None or large
+
     def _step_by_step(
-        self, input_TBI: Tensor, state: State, recurrent_weight_GHH: Tensor, mask_BH: Tensor
+        self, input_TBI: Tensor, state: State, recurrent_weight_GHH: Tensor, mask_BH: Tensor | None
     ) -> tuple[Tensor, State]:
-        """The fused kernels' recurrence with the mask in it; the inputs of all steps are multiplied at once."""
-        weight_HGH, hidden_BH, outputs = recurrent_weight_GHH.t(), state[0][0], []
+        """The fused kernels' recurrence; the inputs of all steps are multiplied at once."""
+        hidden_BH = state[0][0]
         match self.cell:
             case "lstm":
-                memory_BH = state[1][0]
                 bias_GH = self.input_bias_GH + self.recurrent_bias_GH
-                for input_BGH in F.linear(input_TBI, self.input_weight_GHI, bias_GH):
-                    i, f, g, o = torch.addmm(input_BGH, hidden_BH * mask_BH, weight_HGH).chunk(4, dim=1)
-                    memory_BH = f.sigmoid() * memory_BH + i.sigmoid() * g.tanh()
-                    hidden_BH = o.sigmoid() * memory_BH.tanh()
-                    outputs.append(hidden_BH)
-                return torch.stack(outputs), (hidden_BH[None], memory_BH[None])
+                gates_TBG = F.linear(input_TBI, self.input_weight_GHI, bias_GH)
+                output_TBH, memory_BH = lstm_steps(gates_TBG, hidden_BH, state[1][0], recurrent_weight_GHH, mask_BH)
+                return output_TBH, (output_TBH[-1:], memory_BH[None])
             case "gru":
+                assert mask_BH is not None
+                weight_HGH, outputs = recurrent_weight_GHH.t(), []
                 for input_BGH in F.linear(input_TBI, self.input_weight_GHI, self.input_bias_GH):
                     recurrent_BGH = torch.addmm(self.recurrent_bias_GH, hidden_BH * mask_BH, weight_HGH)
                     (r_in, z_in, n_in), (r, z, n) = input_BGH.chunk(3, dim=1), recurrent_BGH.chunk(3, dim=1)

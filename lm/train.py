@@ -60,6 +60,8 @@ def train(
     shared_stages = None if shared_stages is None else Path(shared_stages)
     torch.set_num_threads(threads)
     chosen = choose_device(device)
+    if spec.precision == "bfloat16" and chosen.type == "cuda":
+        raise ValueError("precision bfloat16: CPUs alone know it here, got device cuda; take float32")
     for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):
         raise ValueError(problem)
     make_folder(out)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.costs import HeadCost
+from lm.heads.augmented import augmented_nats
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.cross_entropy import linear_nats_cost
 from lm.heads.linear_scorer import LinearScorer
@@ -63,16 +64,24 @@ class Softmax(OutputHead):
 
     def _both_losses(self, spec: AugmentedLoss, outputs: Outputs, targets_TB: Tensor) -> tuple[Tensor, Tensor]:
         """The exact loss and the KL (T, B) from one product of logits, both at least in float32."""
+        hidden_TBH = outputs.dropped[-1]
+        stops, includes = spec.target_gradient == "stop", self.bias_V is None or spec.bias == "include"
+        wide = torch.promote_types(hidden_TBH.dtype, torch.float32)
+        in_blocks = spec.kind == "added" and stops and includes and wide == hidden_TBH.dtype
+        if in_blocks and not hidden_TBH.is_cuda:
+            given = (hidden_TBH.flatten(0, 1), self.weight_VH, self.bias_V, self.embedding_VE)
+            nats_N, divergence_N = augmented_nats(*given, targets_TB.flatten(), spec.temperature)
+            if (nats_N + divergence_N).isfinite().all():
+                return nats_N.view_as(targets_TB), divergence_N.view_as(targets_TB)
         # A blended KL is scaled by temperature^2 x V, millions: the rounding of float32 would come out as whole nats.
-        embedding_VE = self.embedding_VE.detach() if spec.target_gradient == "stop" else self.embedding_VE
-        wide = torch.promote_types(self.weight_VH.dtype, torch.float32)
+        embedding_VE = self.embedding_VE.detach() if stops else self.embedding_VE
         precise = torch.float64 if spec.kind == "blended" else wide
         with torch.autocast(self.weight_VH.device.type, enabled=False):
             embedding_VE = embedding_VE.to(wide)
             likeness_TBV = F.linear(F.embedding(targets_TB, embedding_VE), embedding_VE)
-            scores_TBV = F.linear(outputs.dropped[-1].to(wide), self.weight_VH.to(wide))
+            scores_TBV = F.linear(hidden_TBH.to(wide), self.weight_VH.to(wide))
             logits_TBV = scores_TBV if self.bias_V is None else scores_TBV + self.bias_V.to(wide)
-            softened_TBV = logits_TBV if spec.bias == "include" else scores_TBV
+            softened_TBV = logits_TBV if includes else scores_TBV
             nats_N = F.cross_entropy(logits_TBV.flatten(0, 1), targets_TB.flatten(), reduction="none")
             return nats_N.view_as(targets_TB), soft_target(softened_TBV, likeness_TBV, spec.temperature, precise)
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from lm.spec.part import NonNegative, Part, Positive, PositiveInt, Probability
 
 Trigger = Literal["code", "literal", "monotonic"]
+Precision = Literal["float32", "bfloat16"]
 
 
 class Corpus(Part):

@@ -24,6 +24,7 @@ from lm.spec.training import (
     Model,
     Optimizer,
     Penalties,
+    Precision,
     Scoring,
 )
 
@@ -42,6 +43,10 @@ class TrainSpec(Part):
     bptt: Bptt = Field(default=FixedBptt(kind="fixed"))
     optimizer: Optimizer
     batch_size: PositiveInt = Field(default=20)
+    precision: Precision = Field(
+        default="float32",
+        description="of the factors of training's matrix products on a CPU; weights, sums and scores stay in float32",
+    )
     loss_reduction: Literal["mean", "sum_over_time"] = Field(
         default="mean", description="over a window's tokens, or summed over its steps (Zaremba et al. 2014)"
     )

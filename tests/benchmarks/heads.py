@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from lm.data import load
-from lm.epochs import _step
+from lm.epochs import train_step
 from lm.heads import Outputs
 from lm.spec import SoftmaxHead, TrainSpec
 from lm.stage import Position, begin_stage
@@ -60,7 +60,7 @@ class Timed:
         total.backward()
 
     def step(self) -> None:
-        _step(self.stage, self.input_TB, self.targets_TB, 0.0)
+        train_step(self.stage, self.input_TB, self.targets_TB, 0.0)
 
 
 def milliseconds(work: Callable[[], None]) -> float:

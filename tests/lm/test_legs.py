@@ -79,7 +79,7 @@ def test_a_leg_is_a_stage_by_hand(spec: TrainSpec, undisturbed: Path) -> None:
 @pytest.mark.parametrize("step", [40, 70, 80])
 def test_killed_within_a_leg(spec: TrainSpec, undisturbed: Path, tmp_path: Path, step: int) -> None:
     assert step < read_curve(undisturbed)[-1].step
-    killed(spec, tmp_path, "lm.epochs._step", step, checkpoint_seconds=EVERY_STEP)
+    killed(spec, tmp_path, "lm.epochs.train_step", step, checkpoint_seconds=EVERY_STEP)
     run(spec, tmp_path)
     assert_same(tmp_path, undisturbed)
 

@@ -127,7 +127,7 @@ def test_averaging_takes_in_every_step_since_the_switch(corpus_folder: Path, mon
     """The first step counts, the iterate that triggered does not; nothing restarts at an epoch's end."""
     spec = tiny_spec(corpus_folder, optimizer=AVERAGING, epochs=8)
     stage, sums, steps = begin(spec), dict[str, Tensor](), 0
-    step = lm.epochs._step
+    step = lm.epochs.train_step
 
     def watched(stage: Stage, *rest: Any) -> None:
         nonlocal steps
@@ -194,7 +194,7 @@ def test_a_step_written_out(corpus_folder: Path, clip: float | None, decay: floa
     norm = norm_of(gradients)
     assert norm > 0.25
     before = {name: weight.clone() for name, weight in stage.model.weights().items()}
-    lm.epochs._step(stage, input_TB, targets_TB, 2.0)
+    lm.epochs.train_step(stage, input_TB, targets_TB, 2.0)
     scale = 1.0 if clip is None or norm <= clip else clip / norm
     for name, weight in stage.model.weights().items():
         expected = before[name] - 2.0 * (scale * gradients[name] + decay * before[name])
@@ -214,7 +214,7 @@ def test_the_reported_loss_has_no_penalties(corpus_folder: Path) -> None:
     expected = F.cross_entropy(
         stage.model.head.scorer().logits(outputs).flatten(0, 1), targets_TB.flatten(), reduction="sum"
     )
-    lm.epochs._step(stage, input_TB, targets_TB, 1.0)
+    lm.epochs.train_step(stage, input_TB, targets_TB, 1.0)
     assert stage.sums[0].item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -224,8 +224,8 @@ def test_half_a_window_is_half_a_step(corpus_folder: Path, monkeypatch: pytest.M
     whole = begin(tiny_spec(corpus_folder, optimizer=sgd))
     half = copy.deepcopy(whole)
     start = {name: weight.clone() for name, weight in whole.model.weights().items()}
-    lm.epochs._step(whole, *window(whole.spec), 3.0)
-    lm.epochs._step(half, *window(whole.spec), 1.5)
+    lm.epochs.train_step(whole, *window(whole.spec), 3.0)
+    lm.epochs.train_step(half, *window(whole.spec), 1.5)
     for name, weight in start.items():
         moved = (stage.model.weights()[name] - weight for stage in (whole, half))
         torch.testing.assert_close(
@@ -272,11 +272,11 @@ def test_a_step_reads_nothing_from_the_device(corpus_folder: Path) -> None:
         spec = tiny_spec(corpus_folder, finetune={"epochs": 1})
         stage = begin(spec, stage=stage_name, device=device)
         text_RB = texts(spec, device)[0]
-        lm.epochs._step(stage, text_RB[:12], text_RB[1:13], 1.0)  # the first one sets up the libraries
+        lm.epochs.train_step(stage, text_RB[:12], text_RB[1:13], 1.0)  # the first one sets up the libraries
         torch.cuda.set_sync_debug_mode("error")
         try:
             for row in (12, 24, 36):
-                lm.epochs._step(stage, text_RB[row : row + 12], text_RB[row + 1 : row + 13], 1.0)
+                lm.epochs.train_step(stage, text_RB[row : row + 12], text_RB[row + 1 : row + 13], 1.0)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         assert stage.failure[0].item() == -1.0

@@ -68,7 +68,7 @@ def test_the_rate_is_divided_after_an_epoch_that_is_no_new_best(
 def moved(stage: Stage, rate: float, steps: int = 12) -> dict[str, Tensor]:
     """What one step at this rate adds to every weight."""
     before = {name: weight.clone() for name, weight in stage.model.weights().items()}
-    lm.epochs._step(stage, *window(stage.spec, steps), rate)
+    lm.epochs.train_step(stage, *window(stage.spec, steps), rate)
     return {name: weight - before[name] for name, weight in stage.model.weights().items()}
 
 

@@ -1,0 +1,33 @@
+"""In which precision a CPU multiplies matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from lm.spec import Precision
+
+
+@contextmanager
+def products_in(precision: Precision) -> Iterator[None]:
+    """Within it every product of float32 matrices rounds its factors to this precision, and gives float32.
+
+    Sums are in float32 either way, and so is everything that is no product. It holds for the process.
+    """
+    if precision == "float32":
+        yield
+        return
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+def in_bfloat16() -> bool:
+    """Whether products take their factors in bfloat16 now."""
+    return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")
