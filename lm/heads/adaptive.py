@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from lm.costs import HeadCost
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.cross_entropy import linear_nats
 from lm.heads.words import Words
 from lm.spec import AdaptiveHead, words_of
 
@@ -62,7 +63,7 @@ class Adaptive(OutputHead):
         rank_N = self.rank_V[targets_TB.flatten()]
         cluster_N = torch.bucketize(rank_N, self.ends_K, right=True)  # 0 is the head
         entry_N = torch.where(cluster_N == 0, rank_N, self.head_words - 1 + cluster_N)
-        head_nats_N = F.cross_entropy(F.linear(hidden_NH, self.head_weight_CH), entry_N, reduction="none")
+        head_nats_N = linear_nats(hidden_NH, self.head_weight_CH, None, entry_N)
         order_N = cluster_N.argsort(stable=True)
         # Read from the device, once a window. Nothing need be read if every cluster is computed for every token, but
         # that takes a whole softmax's memory and was measured 4 to 5 times slower on a CPU.
@@ -70,9 +71,8 @@ class Adaptive(OutputHead):
         hidden, ranks = torch.split(hidden_NH[order_N], counts), torch.split(rank_N[order_N], counts)
         nats = [torch.zeros_like(hidden[0][:, 0])]
         for cluster, (projection_PH, cluster_WP) in enumerate(self._clusters(), 1):
-            scores_NW = F.linear(F.linear(hidden[cluster], projection_PH), cluster_WP)
             low, _ = self.bounds[cluster - 1]
-            nats.append(F.cross_entropy(scores_NW, ranks[cluster] - low, reduction="none"))
+            nats.append(linear_nats(F.linear(hidden[cluster], projection_PH), cluster_WP, None, ranks[cluster] - low))
         return (head_nats_N + torch.cat(nats)[order_N.argsort()]).view_as(targets_TB)
 
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:

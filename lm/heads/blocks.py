@@ -118,7 +118,7 @@ def scores(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, part: sl
 def blocks(rows: int, words: int, like: Tensor, kept: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
     """Even blocks of words: where each lies, and its place (N, W) in what is kept, else one that all share."""
     block_bytes = BLOCK_BYTES if kept is None else KEPT_BLOCK_BYTES
-    width = max(LEAST_WORDS, block_bytes // (rows * like.itemsize))
+    width = max(LEAST_WORDS, block_bytes // (max(1, rows) * like.itemsize))
     count = -(-words // width)
     space = take(rows * -(-words // count), like) if kept is None else kept
     for k in range(count):
