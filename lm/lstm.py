@@ -36,9 +36,7 @@ class _Steps(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, batch, _ = gates_TBG.shape
         size = hidden_BH.shape[1]
-        outputs = gates_TBG.new_empty(
-            steps + 1, batch, size
-        )  # the window's beginning, then the steps'
+        outputs = gates_TBG.new_empty(steps + 1, batch, size)  # the window's beginning, then the steps'
         memories, memory_tanh = torch.empty_like(outputs), gates_TBG.new_empty(steps, batch, size)
         outputs[0], memories[0] = hidden_BH, memory_BH
         activations = torch.empty_like(gates_TBG)

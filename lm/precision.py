@@ -19,7 +19,7 @@ def products_in(precision: Precision) -> Iterator[None]:
     if precision == "float32":
         yield
         return
-    matmul = torch.backends.mkldnn.matmul
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = matmul.fp32_precision
     matmul.fp32_precision = "bf16"
     try:
@@ -30,4 +30,4 @@ def products_in(precision: Precision) -> Iterator[None]:
 
 def in_bfloat16() -> bool:
     """Whether products take their factors in bfloat16 now."""
-    return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")
+    return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")  # type: ignore[attr-defined]

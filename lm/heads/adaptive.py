@@ -91,11 +91,12 @@ class Adaptive(OutputHead):
             flops += share * (projection_PH.numel() + cluster_WP.numel())
             logits += share * len(cluster_WP)
         parameters = sum(p.numel() for p in self.parameters())
+        held = 3 if self.head_weight_CH.is_cuda else 1  # tensors of the logits' size
         return HeadCost(
             parameters=parameters,
             training_flops_per_token=6 * flops,
             evaluation_flops_per_token=2 * flops,
-            peak_bytes=4 * (3 * tokens * logits + parameters),
+            peak_bytes=4 * (held * tokens * logits + parameters),
         )
 
     def _clusters(self) -> Iterator[tuple[Tensor, Tensor]]:

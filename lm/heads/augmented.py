@@ -58,7 +58,7 @@ class _AugmentedNats(torch.autograd.Function):
         kept_rows = 2 * rows + len(different_U)
         ctx.kept = take(kept_rows * words, hidden_NH)
         for part, block_XW in blocks(kept_rows, words, hidden_NH, ctx.kept):
-            exp_NW, soft_NW, like_UW = block_XW.split([rows, rows, len(different_U)])
+            exp_NW, soft_NW, like_UW = torch.split(block_XW, [rows, rows, len(different_U)])
             # The first two are free as yet, and take what is needed for a moment.
             excess_UW, chosen_NW = exp_NW[: len(different_U)], exp_NW
             torch.mm(own_UE, embedding_VE[part].t(), out=excess_UW)
@@ -91,7 +91,7 @@ class _AugmentedNats(torch.autograd.Function):
         soft_scale_N1, like_scale_N1 = softened_N1 / soft_total_N1, softened_N1 / like_total_U1[which_N]
         one_N1 = torch.ones_like(total_N1)
         for part, block_XW in blocks(2 * rows + different, len(weight_VH), hidden_NH, kept):
-            exp_NW, soft_NW, like_UW = block_XW.split([rows, rows, different])
+            exp_NW, soft_NW, like_UW = torch.split(block_XW, [rows, rows, different])
             exp_NW.mul_(exp_scale_N1).addcmul_(soft_NW, soft_scale_N1)
             torch.index_select(like_UW, 0, which_N, out=soft_NW)
             exp_NW.addcmul_(soft_NW, like_scale_N1, value=-1)

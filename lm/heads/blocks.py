@@ -137,7 +137,7 @@ def rows_of(part: slice, targets_N: Tensor) -> Tensor:
 def take(count: int, like: Tensor) -> Tensor:
     """A buffer of so many numbers: the spare one, if it is large enough."""
     spare = _spare.pop((like.dtype, torch.is_inference_mode_enabled()), None)
-    return like.new_empty(count) if spare is None or len(spare) < count else spare
+    return spare if spare is not None and len(spare) >= count else torch.empty(count, dtype=like.dtype)
 
 
 def give_back(buffer: Tensor) -> None:

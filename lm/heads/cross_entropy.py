@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from lm.heads.blocks import blocked_nats
+from lm.heads.blocks import BLOCK_BYTES, LEAST_WORDS, blocked_nats
 
 CHUNK_BYTES = 256 * 2**20
 """Of logits: thousands of rows at the usual vocabularies, so that chunks stay few and large."""
@@ -44,12 +44,13 @@ def linear_nats(
         nats_N = blocked_nats(hidden_NH, weight_VH, bias_V, targets_N, keep_bytes=chunk_bytes)
         if nats_N.isfinite().all():
             return nats_N
-    return _whole_rows(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes)
+    return whole_rows_nats(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes)
 
 
-def _whole_rows(
+def whole_rows_nats(
     hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, chunk_bytes: int
 ) -> Tensor:
+    """As `linear_nats` where no block is taken: all logits of a row at once."""
     rows = max(1, chunk_bytes // (weight_VH.shape[0] * weight_VH.itemsize))
     if len(hidden_NH) <= rows:
         return _plain_nats(hidden_NH, weight_VH, bias_V, targets_N)
@@ -63,9 +64,12 @@ def _plain_nats(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, tar
     return F.cross_entropy(F.linear(hidden_NH, weight_VH, bias_V), targets_N, reduction="none")
 
 
-def linear_nats_cost(rows: int, size: int, vocabulary_size: int) -> tuple[float, float]:
+def linear_nats_cost(rows: int, size: int, vocabulary_size: int, *, on_gpu: bool) -> tuple[float, float]:
     """FLOPs of a training step of `linear_nats`, and the bytes of logits it holds at once, in float32."""
     product, logits_bytes = 2 * rows * size * vocabulary_size, 4 * rows * vocabulary_size
+    if not on_gpu:
+        kept = logits_bytes <= CHUNK_BYTES
+        return (3 if kept else 4) * product, logits_bytes if kept else max(BLOCK_BYTES, 4 * rows * LEAST_WORDS)
     chunks = -(-logits_bytes // CHUNK_BYTES)
     if chunks <= 1:
         return 3 * product, 3 * logits_bytes  # backward: their softmax, and the gradients of both

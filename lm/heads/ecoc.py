@@ -114,7 +114,7 @@ class Ecoc(OutputHead):
         trained, held = 6.0 * tokens * bits * size, 4 * 4.0 * tokens * bits
         match self.loss:
             case NormalizedLoss():
-                trained, held = linear_nats_cost(tokens, size, words)
+                trained, held = linear_nats_cost(tokens, size, words, on_gpu=self.weight_CH.is_cuda)
                 trained += 6 * words * bits * (size + 1)
                 held += 4 * 2 * words * (size + 1)
             case BallDropLoss():

@@ -106,7 +106,7 @@ class Mixture(OutputHead):
         small = sum(p.numel() for p in self.experts.parameters() if p.dim() > 1)
         small += 0 if self.gate_JH is None else self.gate_JH.numel()
         small += 0 if softmaxes == total else total * width
-        trained, logits_bytes = linear_nats_cost(tokens * softmaxes, width, words)
+        trained, logits_bytes = linear_nats_cost(tokens * softmaxes, width, words, on_gpu=self.weight_VE.is_cuda)
         own = sum(p.numel() for p in self.parameters())
         return HeadCost(
             parameters=own - (self.weight_VE.numel() if self.tied else 0),

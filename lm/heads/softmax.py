@@ -65,35 +65,41 @@ class Softmax(OutputHead):
     def _both_losses(self, spec: AugmentedLoss, outputs: Outputs, targets_TB: Tensor) -> tuple[Tensor, Tensor]:
         """The exact loss and the KL (T, B) from one product of logits, both at least in float32."""
         hidden_TBH = outputs.dropped[-1]
-        stops, includes = spec.target_gradient == "stop", self.bias_V is None or spec.bias == "include"
         wide = torch.promote_types(hidden_TBH.dtype, torch.float32)
-        in_blocks = spec.kind == "added" and stops and includes and wide == hidden_TBH.dtype
-        if in_blocks and not hidden_TBH.is_cuda:
+        if self._in_blocks(spec, hidden_TBH):
             given = (hidden_TBH.flatten(0, 1), self.weight_VH, self.bias_V, self.embedding_VE)
             nats_N, divergence_N = augmented_nats(*given, targets_TB.flatten(), spec.temperature)
             if (nats_N + divergence_N).isfinite().all():
                 return nats_N.view_as(targets_TB), divergence_N.view_as(targets_TB)
         # A blended KL is scaled by temperature^2 x V, millions: the rounding of float32 would come out as whole nats.
-        embedding_VE = self.embedding_VE.detach() if stops else self.embedding_VE
+        embedding_VE = self.embedding_VE.detach() if spec.target_gradient == "stop" else self.embedding_VE
         precise = torch.float64 if spec.kind == "blended" else wide
         with torch.autocast(self.weight_VH.device.type, enabled=False):
             embedding_VE = embedding_VE.to(wide)
             likeness_TBV = F.linear(F.embedding(targets_TB, embedding_VE), embedding_VE)
             scores_TBV = F.linear(hidden_TBH.to(wide), self.weight_VH.to(wide))
             logits_TBV = scores_TBV if self.bias_V is None else scores_TBV + self.bias_V.to(wide)
-            softened_TBV = logits_TBV if includes else scores_TBV
+            softened_TBV = logits_TBV if spec.bias == "include" else scores_TBV
             nats_N = F.cross_entropy(logits_TBV.flatten(0, 1), targets_TB.flatten(), reduction="none")
             return nats_N.view_as(targets_TB), soft_target(softened_TBV, likeness_TBV, spec.temperature, precise)
+
+    def _in_blocks(self, spec: AugmentedLoss, like: Tensor) -> bool:
+        """Whether the loss is one that a CPU computes block by block."""
+        includes = self.bias_V is None or spec.bias == "include"
+        precise = like.dtype in (torch.float32, torch.float64)
+        return spec.kind == "added" and spec.target_gradient == "stop" and includes and precise and not like.is_cuda
 
     def cost(self, tokens: int) -> HeadCost:
         """One product with the whole vocabulary, and one of embeddings where the loss is augmented."""
         (words, size), biases = self.weight_VH.shape, 0 if self.bias_V is None else len(self.bias_V)
-        trained, logits_bytes = linear_nats_cost(tokens, size, words)
+        trained, logits_bytes = linear_nats_cost(tokens, size, words, on_gpu=self.weight_VH.is_cuda)
         if self.augmented is not None:
-            # Never chunked. As counted: so many tensors of the logits' size, half of the blended ones in float64.
+            # As if all targets differed. In blocks three numbers are kept where a plain loss keeps one; else, as
+            # counted, so many tensors of the logits' size, half of the blended ones in float64.
             width = self.embedding_VE.shape[1] * (1 if self.augmented.target_gradient == "stop" else 3)
             trained = 2 * tokens * words * (3 * size + width)
-            logits_bytes = 4 * tokens * words * (9 if self.augmented.kind == "added" else 14)
+            blocks = self._in_blocks(self.augmented, self.weight_VH)
+            logits_bytes = 4 * tokens * words * (3 if blocks else 9 if self.augmented.kind == "added" else 14)
         return HeadCost(
             parameters=biases + (0 if self.tied else words * size),
             training_flops_per_token=trained / tokens,

@@ -51,7 +51,7 @@ def epoch() -> Any:
         return list(noted)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lm.epochs, "_step", note)
+        patch.setattr(lm.epochs, "train_step", note)
         yield run
 
 

@@ -137,7 +137,7 @@ def test_averaging_takes_in_every_step_since_the_switch(corpus_folder: Path, mon
             for name, weight in stage.model.weights().items():
                 sums[name] = sums.get(name, torch.zeros_like(weight, dtype=torch.float64)) + weight.double()
 
-    monkeypatch.setattr(lm.epochs, "_step", watched)
+    monkeypatch.setattr(lm.epochs, "train_step", watched)
     for _ in lm.epochs.run_stage(stage, *texts(spec), lambda _: None, 1e9):
         pass
     assert stage.average is not None and stage.average.steps == steps > 30
@@ -232,7 +232,7 @@ def test_half_a_window_is_half_a_step(corpus_folder: Path, monkeypatch: pytest.M
             *(step * factor for step, factor in zip(moved, (1, 2), strict=True)), atol=1e-6, rtol=1e-4
         )
     rates = []
-    monkeypatch.setattr(lm.epochs, "_step", lambda stage, given, targets, rate: rates.append((len(given), rate)))
+    monkeypatch.setattr(lm.epochs, "train_step", lambda stage, given, targets, rate: rates.append((len(given), rate)))
     bptt = {"kind": "variable", "length": 20, "full_probability": 0.0, "deviation": 0.0}
     stage = begin(tiny_spec(corpus_folder, optimizer=sgd, bptt=bptt))
     lm.epochs._train_epoch(stage, texts(stage.spec)[0], lambda _: None, 1e9)

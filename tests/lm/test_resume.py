@@ -78,8 +78,8 @@ def test_killed_in_the_middle_of_an_epoch(
     spec: TrainSpec, undisturbed: Path, tmp_path: Path, epoch: int, checkpoint_seconds: float
 ) -> None:
     if epoch > 1:
-        killed(spec, tmp_path, "lm.epochs._step", step_in(undisturbed, epoch, 1))
-    killed(spec, tmp_path, "lm.epochs._step", 9, checkpoint_seconds=checkpoint_seconds)
+        killed(spec, tmp_path, "lm.epochs.train_step", step_in(undisturbed, epoch, 1))
+    killed(spec, tmp_path, "lm.epochs.train_step", 9, checkpoint_seconds=checkpoint_seconds)
     if checkpoint_seconds == EVERY_STEP:
         state = torch.load(max(tmp_path.glob("checkpoints/*/state.pt")), weights_only=True)
         assert state["position"]["step"] == step_in(undisturbed, epoch, 8) and state["position"]["row"] > 0
@@ -122,7 +122,7 @@ def test_killed_between_two_files(
 
 def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Path) -> None:
     for count in (5, 25, 21, 12, 2):
-        killed(spec, tmp_path, "lm.epochs._step", count, checkpoint_seconds=EVERY_STEP)
+        killed(spec, tmp_path, "lm.epochs.train_step", count, checkpoint_seconds=EVERY_STEP)
     run(spec, tmp_path)
     assert_same(tmp_path, undisturbed)
 
@@ -154,7 +154,7 @@ def test_other_trials_killed(corpus_folder: Path, tmp_path: Path, changes: dict[
     spec = tiny_spec(corpus_folder, **changes)
     run(spec, tmp_path / "whole")
     step = step_in(tmp_path / "whole", 2, 3)
-    killed(spec, tmp_path / "killed", "lm.epochs._step", step, checkpoint_seconds=EVERY_STEP)
+    killed(spec, tmp_path / "killed", "lm.epochs.train_step", step, checkpoint_seconds=EVERY_STEP)
     run(spec, tmp_path / "killed")
     assert_same(tmp_path / "killed", tmp_path / "whole")
 
@@ -245,7 +245,7 @@ def test_a_failed_trial_is_tried_again(spec: TrainSpec, undisturbed: Path, tmp_p
 def test_a_folder_of_another_trial_is_refused(spec: TrainSpec, undisturbed: Path, tmp_path: Path) -> None:
     other = spec.model_copy(update={"seed": 2})
     key, other_key = (trial_key(each, fingerprint_of(spec.corpus)) for each in (spec, other))
-    killed(spec, tmp_path, "lm.epochs._step", 3, checkpoint_seconds=EVERY_STEP)
+    killed(spec, tmp_path, "lm.epochs.train_step", 3, checkpoint_seconds=EVERY_STEP)
     with pytest.raises(ValueError, match=f"its checkpoint is of trial {key}, this spec is {other_key}"):
         run(other, tmp_path)
     with pytest.raises(ValueError, match=f"record of trial {key}, of another spec"):
@@ -293,7 +293,7 @@ def test_a_chain_of_trials_is_one_trained_whole(
 
 
 @pytest.mark.parametrize(
-    ("function", "call"), [("shutil.copyfile", 2), ("lm.train.begin_stage", 1), ("lm.epochs._step", 10)]
+    ("function", "call"), [("shutil.copyfile", 2), ("lm.train.begin_stage", 1), ("lm.epochs.train_step", 10)]
 )
 def test_a_continued_trial_that_is_killed(
     corpus_folder: Path, spec: TrainSpec, undisturbed: Path, tmp_path: Path, function: str, call: int
@@ -313,6 +313,6 @@ def test_a_continued_trial_that_is_killed(
 
 
 def test_a_folder_without_a_record_gives_nothing(spec: TrainSpec, undisturbed: Path, tmp_path: Path) -> None:
-    killed(spec, tmp_path / "killed", "lm.epochs._step", 60)
+    killed(spec, tmp_path / "killed", "lm.epochs.train_step", 60)
     assert len(run(spec, tmp_path / "whole", resume_from=tmp_path / "killed")) == EPOCHS
     assert_same(tmp_path / "whole", undisturbed)

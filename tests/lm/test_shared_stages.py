@@ -89,7 +89,7 @@ def test_one_that_was_killed_in_the_stage_lets_another_train_it(
     specs: list[TrainSpec], alone: list[Path], tmp_path: Path
 ) -> None:
     shared = tmp_path / ".stages"
-    killed(specs[1], tmp_path / "b", "lm.epochs._step", 20, checkpoint_seconds=EVERY_STEP, shared_stages=shared)
+    killed(specs[1], tmp_path / "b", "lm.epochs.train_step", 20, checkpoint_seconds=EVERY_STEP, shared_stages=shared)
     assert share(specs[2], tmp_path, "c") == ["train"] * 3 + ["finetune-1"]
     assert share(specs[1], tmp_path, "b") == ["finetune-1"] * 2  # from a checkpoint within a stage that is done by now
     assert_same(tmp_path / "b", alone[1])
@@ -100,7 +100,7 @@ def test_one_that_goes_on_within_a_stage_holds_its_lock(
     specs: list[TrainSpec], folder: Path, alone: list[Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared = tmp_path / ".stages"
-    killed(specs[1], tmp_path / "b", "lm.epochs._step", 20, checkpoint_seconds=EVERY_STEP, shared_stages=shared)
+    killed(specs[1], tmp_path / "b", "lm.epochs.train_step", 20, checkpoint_seconds=EVERY_STEP, shared_stages=shared)
     keys = stage_keys(specs[1], fingerprint_of(specs[1].corpus))
     points = train(specs[1], out=tmp_path / "b", shared_stages=shared, device="cpu", checkpoint_seconds=NEVER)
     for point in points:

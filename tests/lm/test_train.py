@@ -313,13 +313,13 @@ def test_fine_tuning_that_does_not_help_keeps_what_it_began_from(
 
 def test_only_fine_tuning_caps_windows(corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: dict[str, list[int]] = {}
-    step = lm.epochs._step
+    step = lm.epochs.train_step
 
     def noted(stage: Stage, input_TB: Tensor, *rest: Any) -> None:
         lengths.setdefault(stage.at.stage, []).append(len(input_TB))
         step(stage, input_TB, *rest)
 
-    monkeypatch.setattr(lm.epochs, "_step", noted)
+    monkeypatch.setattr(lm.epochs, "train_step", noted)
     bptt = {"kind": "variable", "length": 12, "deviation": 5.0}
     run(tiny_spec(corpus_folder, bptt=bptt, epochs=2, finetune={"epochs": 2, "cap_extra": 2}), tmp_path)
     assert max(lengths["train"]) > 14 == max(lengths["finetune-1"])
@@ -353,7 +353,7 @@ DIVERGING: list[dict[str, Any]] = [
 def watch_failure(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float, float]]:
     """Stage, step, rate and gradient norm of the first step that leaves a sum of losses or norms not finite."""
     found: list[tuple[str, int, float, float]] = []
-    step = lm.epochs._step
+    step = lm.epochs.train_step
 
     def watched(stage: Stage, input_TB: Tensor, targets_TB: Tensor, rate: float) -> None:
         before = stage.sums[1].item()
@@ -361,7 +361,7 @@ def watch_failure(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float
         if not found and not torch.isfinite(stage.sums).all():
             found.append((stage.at.stage, stage.at.step, rate, stage.sums[1].item() - before))
 
-    monkeypatch.setattr(lm.epochs, "_step", watched)
+    monkeypatch.setattr(lm.epochs, "train_step", watched)
     return found
 
 

@@ -125,9 +125,9 @@ def test_a_killed_trial_goes_on_with_its_own_codebook(
     spec: TrainSpec, tmp_path: Path, elsewhere: Callable[[], None]
 ) -> None:
     run(spec, tmp_path / "whole")
-    killed(spec, tmp_path / "killed", "lm.epochs._step", 40, checkpoint_seconds=EVERY_STEP)
+    killed(spec, tmp_path / "killed", "lm.epochs.train_step", 40, checkpoint_seconds=EVERY_STEP)
     lost = tmp_path / "lost"
-    killed(spec, lost, "lm.epochs._step", 40, checkpoint_seconds=EVERY_STEP)
+    killed(spec, lost, "lm.epochs.train_step", 40, checkpoint_seconds=EVERY_STEP)
     codebook_path(lost).unlink()
     elsewhere()
     run(spec, tmp_path / "killed")

@@ -1,4 +1,4 @@
-"""Cross-entropy in chunks against rows one by one. N rows, H size, V vocabulary."""
+"""Cross-entropy in blocks and in chunks against rows one by one. N rows, H size, V vocabulary."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from live import LiveBytes
 from torch import Tensor
 from torch.nn import functional as F
 
-import lm.heads.cross_entropy
-from lm.heads.cross_entropy import linear_nats
+from lm.heads import blocks
+from lm.heads.cross_entropy import linear_nats, whole_rows_nats
 
 N, H, V = 23, 5, 31
 ROW = V * 8
@@ -39,50 +39,103 @@ def one_by_one(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targ
     return torch.stack(nats)
 
 
-def chunked(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, rows: int = 7) -> Tensor:
-    chunk_bytes = rows * len(weight_VH) * weight_VH.itemsize
-    return linear_nats(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes=chunk_bytes)
+WAYS = {
+    "blocks, kept": (linear_nats, 1000),
+    "blocks, computed again": (linear_nats, 7),
+    "rows, kept": (whole_rows_nats, 1000),
+    "chunks of rows": (whole_rows_nats, 7),
+    "single rows": (whole_rows_nats, 0),
+}
+every_way = pytest.mark.parametrize("way", WAYS)
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few words, so that a small vocabulary has several, not all of one width."""
+    monkeypatch.setattr(blocks, "LEAST_WORDS", 4)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(blocks, "KEPT_BLOCK_BYTES", 9 * N * 8)
+
+
+def nats(way: str, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> Tensor:
+    function, rows = WAYS[way]
+    return function(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes=rows * len(weight_VH) * weight_VH.itemsize)
+
+
+@every_way
 @pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize("rows", [1, 7, N - 1, N, 1000])
-def test_value_and_gradients_equal_those_of_single_rows(rows: int, with_bias: bool) -> None:
+def test_value_and_gradients_equal_those_of_single_rows(way: str, with_bias: bool) -> None:
     hidden_NH, weight_VH, bias_V, targets_N, upstream_N = problem()
     leaves = [hidden_NH.requires_grad_(), weight_VH.requires_grad_()] + [bias_V.requires_grad_()] * with_bias
     given = (hidden_NH, weight_VH, bias_V if with_bias else None, targets_N)
-    nats_N, expected_N = chunked(*given, rows=rows), one_by_one(*given)
+    nats_N, expected_N = nats(way, *given), one_by_one(*given)
     torch.testing.assert_close(nats_N, expected_N, rtol=0.0, atol=1e-10)
     gradients = torch.autograd.grad(nats_N, leaves, upstream_N)
     for gradient, expected in zip(gradients, torch.autograd.grad(expected_N, leaves, upstream_N), strict=True):
         torch.testing.assert_close(gradient, expected, rtol=0.0, atol=1e-10)
 
 
-def test_a_chunk_smaller_than_a_row_is_a_row() -> None:
-    *given, _ = problem()
-    torch.testing.assert_close(linear_nats(*given, chunk_bytes=1), one_by_one(*given), rtol=0.0, atol=1e-10)
+@every_way
+def test_no_rows_have_no_loss(way: str) -> None:
+    """As a cluster of rare words that no target lies in."""
+    hidden_NH, weight_VH, bias_V, targets_N, _ = problem()
+    nats_N = nats(way, hidden_NH[:0].requires_grad_(), weight_VH.requires_grad_(), bias_V, targets_N[:0])
+    nats_N.sum().backward()
+    assert nats_N.shape == (0,)
+    assert weight_VH.grad is not None and not weight_VH.grad.any()
+
+
+def test_what_one_step_keeps_is_not_what_another_needs() -> None:
+    """Two losses before either's backward pass, and a third step afterwards, as gradients are accumulated."""
+    first, second = problem(), problem(rows=11)
+    expected = []
+    for hidden_NH, weight_VH, bias_V, targets_N, upstream_N in (first, second):
+        loss = one_by_one(hidden_NH, weight_VH.requires_grad_(), bias_V, targets_N) @ upstream_N
+        expected.append(torch.autograd.grad(loss, weight_VH)[0])
+    for _ in range(2):
+        losses = [nats("blocks, kept", *given) @ upstream_N for *given, upstream_N in (first, second)]
+        for (_, weight_VH, *_), loss, gradient in zip((first, second), losses, expected, strict=True):
+            torch.testing.assert_close(torch.autograd.grad(loss, weight_VH)[0], gradient, rtol=0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_what_fits_is_the_plain_loss_to_the_last_bit(with_bias: bool) -> None:
-    """Of logits (T, B, V), as they would be computed without it; gradients too."""
+def test_rows_that_fit_are_the_plain_loss_to_the_last_bit(with_bias: bool) -> None:
+    """Of logits (T, B, V), as they would be computed without it; gradients too. As a GPU computes it."""
     hidden_NH, weight_VH, bias_V, targets_N, upstream_N = problem(torch.float32, rows=60, size=40, words=500)
     leaves = [hidden_NH.requires_grad_(), weight_VH.requires_grad_()] + [bias_V.requires_grad_()] * with_bias
     given_bias = bias_V if with_bias else None
     logits_TBV = F.linear(hidden_NH.view(12, 5, 40), weight_VH, given_bias)
     expected_N = F.cross_entropy(logits_TBV.flatten(0, 1), targets_N, reduction="none")
-    nats_N = linear_nats(hidden_NH, weight_VH, given_bias, targets_N)
+    nats_N = nats("rows, kept", hidden_NH, weight_VH, given_bias, targets_N)
     assert torch.equal(nats_N, expected_N)
     gradients = torch.autograd.grad(nats_N, leaves, upstream_N)
     for gradient, expected in zip(gradients, torch.autograd.grad(expected_N, leaves, upstream_N), strict=True):
         assert torch.equal(gradient, expected)
 
 
+@every_way
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_float32_is_float64_within_its_rounding(way: str, with_bias: bool) -> None:
+    """At the size of a real step, where a loss is about 9 nats."""
+    hidden_NH, weight_VH, bias_V, targets_N, upstream_N = problem(torch.float64, rows=300, size=64, words=3000)
+    hidden_NH, bias_V = hidden_NH / 8, bias_V if with_bias else None
+    exact, single = [], []
+    for dtype, found in ((torch.float64, exact), (torch.float32, single)):
+        given = [None if x is None else x.detach().to(dtype).requires_grad_() for x in (hidden_NH, weight_VH, bias_V)]
+        nats_N = nats(way, *given, targets_N)
+        leaves = [x for x in given if x is not None]
+        found += [nats_N, *torch.autograd.grad(nats_N, leaves, upstream_N.to(dtype))]
+    for value, expected in zip(single, exact, strict=True):
+        torch.testing.assert_close(value.double(), expected, rtol=0.0, atol=3e-6 * float(expected.detach().abs().max()))
+
+
+@every_way
 @pytest.mark.parametrize("frozen", [{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}])
-def test_only_what_trains_gets_a_gradient(frozen: set[int]) -> None:
+def test_only_what_trains_gets_a_gradient(way: str, frozen: set[int]) -> None:
     *given, targets_N, upstream_N = problem()
     for i, tensor in enumerate(given):
         tensor.requires_grad_(i not in frozen)
-    (chunked(*given, targets_N) @ upstream_N).backward()
+    (nats(way, *given, targets_N) @ upstream_N).backward()
     leaves = [tensor for tensor in given if tensor.requires_grad]
     expected = torch.autograd.grad(one_by_one(*given, targets_N) @ upstream_N, leaves)
     assert all(tensor.grad is None for i, tensor in enumerate(given) if i in frozen)
@@ -90,57 +143,49 @@ def test_only_what_trains_gets_a_gradient(frozen: set[int]) -> None:
         torch.testing.assert_close(leaf.grad, gradient, rtol=0.0, atol=1e-10)
 
 
+@every_way
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_without_gradient(mode: type[torch.no_grad] | type[torch.inference_mode]) -> None:
+def test_without_gradient(way: str, mode: type[torch.no_grad] | type[torch.inference_mode]) -> None:
+    """Between two steps of training too: what is made in inference mode must not reach them."""
     *given, _ = problem()
     expected_N = one_by_one(*given)
     given[1].requires_grad_()
-    with mode():
-        nats_N = chunked(*given)
-    assert not nats_N.requires_grad
-    torch.testing.assert_close(nats_N, expected_N, rtol=0.0, atol=1e-10)
+    for _ in range(2):
+        with mode():
+            nats_N = nats(way, *given)
+        assert not nats_N.requires_grad
+        torch.testing.assert_close(nats_N, expected_N, rtol=0.0, atol=1e-10)
+        nats(way, *given).sum().backward()
 
 
-@pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize(
-    ("rows", "size", "words", "chunk"), [(60, 40, 31, 20), (80, 16, 1000, 16), (100, 200, 500, 28), (350, 400, 900, 33)]
-)
-def test_cached_chunks_without_gradient_are_the_plain_loss_to_the_last_bit(
-    rows: int, size: int, words: int, chunk: int, with_bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For chunks of at least 16 rows, the last one too; shorter products may be summed in another order."""
-    hidden_NH, weight_VH, bias_V, targets_N, _ = problem(torch.float32, rows=rows, size=size, words=words)
-    given_bias = bias_V if with_bias else None
-    monkeypatch.setattr(lm.heads.cross_entropy, "CACHED_BYTES", chunk * words * 4)
-    expected_N = F.cross_entropy(F.linear(hidden_NH, weight_VH, given_bias), targets_N, reduction="none")
-    with torch.no_grad(), LiveBytes() as live:
-        nats_N = linear_nats(hidden_NH, weight_VH, given_bias, targets_N)
-    assert live.peak < rows * words * 4, "the rows went through in chunks"
-    assert torch.equal(nats_N, expected_N)
-
-
-def test_scores_that_overflow_when_exponentiated() -> None:
-    """Adding 1,000 to every score changes nothing; in float32, gradients included."""
+@every_way
+@pytest.mark.parametrize(("everywhere", "off_target"), [(1000.0, 0.0), (0.0, 200.0)])
+def test_scores_that_overflow_when_exponentiated(way: str, everywhere: float, off_target: float) -> None:
+    """Adding 1,000 to every score changes nothing, and a loss of 200 nats is one; in float32, gradients included."""
     *given, targets_N, upstream_N = problem()
+    given[2][targets_N.unique()[1:]] += off_target  # a target that is far behind the others
     expected_N = one_by_one(*(tensor.requires_grad_() for tensor in given), targets_N)
     expected = torch.autograd.grad(expected_N, given, upstream_N)
     single = [tensor.detach().float().requires_grad_() for tensor in given]
-    nats_N = chunked(single[0], single[1], single[2] + 1000.0, targets_N)
+    nats_N = nats(way, single[0], single[1], single[2] + everywhere, targets_N)
     torch.testing.assert_close(nats_N.double(), expected_N, rtol=0.0, atol=1e-3)  # 1,000 itself has 6e-5 between floats
     for gradient, reference in zip(torch.autograd.grad(nats_N, single, upstream_N.float()), expected, strict=True):
         torch.testing.assert_close(gradient.double(), reference, rtol=1e-3, atol=1e-3)
 
 
-def test_the_logits_alive_are_those_of_one_chunk() -> None:
+@pytest.mark.parametrize(("function", "least"), [(linear_nats, 0.0), (whole_rows_nats, 1.0)])
+def test_the_logits_alive_are_those_of_one_chunk(function: Any, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they do not all fit: of a chunk of rows, or of a block of words."""
+    monkeypatch.setattr(blocks, "_spare", {})
     hidden_NH, weight_VH, bias_V, targets_N, upstream_N = problem(torch.float32, rows=400, size=4, words=3000)
     leaves = [hidden_NH.requires_grad_(), weight_VH.requires_grad_(), bias_V.requires_grad_()]
     chunk_bytes, all_bytes = 40 * 3000 * 4, 400 * 3000 * 4
     peaks = {}
     for limit in (chunk_bytes, all_bytes):
         with LiveBytes() as live:
-            linear_nats(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes=limit).backward(upstream_N)
+            function(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes=limit).backward(upstream_N)
         peaks[limit] = live.peak
         for leaf in leaves:
             leaf.grad = None
     small = 4 * sum(leaf.nbytes for leaf in leaves)
-    assert chunk_bytes <= peaks[chunk_bytes] < chunk_bytes + small < all_bytes < peaks[all_bytes]
+    assert least * chunk_bytes <= peaks[chunk_bytes] < chunk_bytes + small < all_bytes < peaks[all_bytes]

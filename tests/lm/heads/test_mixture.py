@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lm.heads import Outputs
-from lm.heads.cross_entropy import linear_nats
+from lm.heads.cross_entropy import linear_nats, whole_rows_nats
 from lm.heads.mixture import Mixture
 from lm.heads.softmax import Softmax
 from lm.model import LanguageModel
@@ -257,10 +257,13 @@ def ranks(head: Softmax | Mixture, given: Outputs) -> tuple[int, int]:
     return int(torch.linalg.matrix_rank(log_NV)), int(torch.linalg.matrix_rank(centred_NV))
 
 
-def test_memory_does_not_grow_with_the_logits_of_every_expert(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step holds a chunk of logits, weights' gradients and the experts' vectors; (T B J, V) never."""
+@pytest.mark.parametrize("function", [linear_nats, whole_rows_nats])
+def test_memory_does_not_grow_with_the_logits_of_every_expert(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step holds a chunk or a block of logits, weights' gradients and the experts' vectors; (T B J, V) never."""
     steps, batch, width, words, chunk_bytes = 10, 8, 4, 3000, 400_000
-    monkeypatch.setattr("lm.heads.mixture.linear_nats", partial(linear_nats, chunk_bytes=chunk_bytes))
+    monkeypatch.setattr("lm.heads.mixture.linear_nats", partial(function, chunk_bytes=chunk_bytes))
+    monkeypatch.setattr("lm.heads.blocks.LEAST_WORDS", 50)
+    monkeypatch.setattr("lm.heads.blocks.BLOCK_BYTES", chunk_bytes)
     hidden_TBE = torch.randn(steps, batch, width, generator=seeded(0))
     targets_TB = torch.randint(words, (steps, batch), generator=seeded(1))
     for total in (2, 10, 20):

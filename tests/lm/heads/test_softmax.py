@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from examples import Example, V, build, outputs, targets
+from examples import Example, V, build, outputs, seeded, targets
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from lm.heads import Outputs, TrainingLoss
 from lm.heads.softmax import Softmax
@@ -220,3 +221,51 @@ def test_autocast_stays_out_of_the_augmented_loss() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         cast = head.training_loss(given, targets(), None)
     assert torch.equal(cast.nats_TB, plain.nats_TB) and torch.equal(cast.terms["augmented"], plain.terms["augmented"])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("temperature", [0.7, 20.0])
+def test_in_blocks_it_is_the_loss_of_all_logits_at_once(
+    temperature: float, tied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and gradients, with several blocks, targets that come again, and rows that weigh differently."""
+    for name, value in {"LEAST_WORDS": 4, "KEPT_BLOCK_BYTES": 1, "_spare": {}}.items():
+        monkeypatch.setattr(f"lm.heads.blocks.{name}", value)
+    found = []
+    for in_blocks in (True, False):
+        head = head_of(tied=tied, kind="added", weight=0.7, temperature=temperature)
+        if not in_blocks:
+            monkeypatch.setattr(head, "_in_blocks", lambda *_: False)
+        given, targets_TB = outputs(), targets()
+        targets_TB[0] = targets_TB[1]
+        last_TBH = given.dropped[-1].requires_grad_()
+        loss = head.training_loss(given, targets_TB, None)
+        weigh_TB = torch.linspace(0.0, 2.0, loss.nats_TB.numel(), dtype=last_TBH.dtype).view_as(loss.nats_TB)
+        total = (weigh_TB * loss.nats_TB + weigh_TB.flip(0) * loss.terms["augmented"]).sum()
+        leaves = [last_TBH, head.weight_VH, head.bias_V]
+        found.append((loss.nats_TB, loss.terms["augmented"], *torch.autograd.grad(total, leaves)))
+    for blocked, plain in zip(*found, strict=True):
+        torch.testing.assert_close(blocked, plain, rtol=1e-9, atol=1e-10)
+
+
+def test_a_loss_of_two_hundred_nats_is_left_to_all_logits_at_once() -> None:
+    head, given, targets_TB = head_of(tied=False, kind="added", weight=0.7), outputs(), targets()
+    with torch.no_grad():
+        head.bias_V[(targets_TB[0, 0] + 1) % V] += 800.0
+    head, given = head.float(), Outputs((), tuple(x.float() for x in given.dropped))
+    loss = head.training_loss(given, targets_TB, None)
+    assert loss.nats_TB[0, 0] > 700.0
+    assert loss.nats_TB.isfinite().all() and loss.terms["augmented"].isfinite().all()
+
+
+def test_in_blocks_it_costs_what_its_formula_says() -> None:
+    """Where all targets differ."""
+    words, size, rows = 600, 12, 40
+    spec = SoftmaxHead.model_validate({"kind": "softmax", "augmented": {"kind": "added"}})
+    embedding_VE = nn.Parameter(torch.randn(words, size, generator=seeded(1)))
+    head = Softmax(spec, size, words, None, seeded(2), embedding_VE=embedding_VE)
+    hidden_TBH = torch.randn(rows, 1, size, generator=seeded(3)).requires_grad_()
+    with FlopCounterMode(display=False) as counted:
+        loss = head.training_loss(Outputs((), (hidden_TBH,)), torch.arange(rows)[:, None], None)
+        (loss.nats_TB + loss.terms["augmented"]).sum().backward()
+    assert head.cost(rows).training_flops_per_token * rows == pytest.approx(counted.get_total_flops(), rel=0.02)
