@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.sweep import PUBLISHED_SCALE, Sweep
 
 SMALL_SCALE = "laptop"
+CPU_FLAGS = Path("/proc/cpuinfo")
 
 
 class CannotStartError(ValueError):
@@ -48,6 +49,15 @@ def gpu_count() -> int:
 def cpu_count() -> int:
     """How many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def multiplies_in_bfloat16() -> bool | None:
+    """Whether the CPU has instructions for products in bfloat16; None where that cannot be read."""
+    try:
+        words = set(CPU_FLAGS.read_text(encoding="utf-8").split())
+    except OSError:
+        return None
+    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def check_machine(cpus: float, gpus: float, scales_without_gpu: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
+from orchestrator.machine import multiplies_in_bfloat16
 from orchestrator.plan import millions, state_in_words, state_of
 from orchestrator.records import Records
 from orchestrator.rounds import Known, Left, what_is_left
@@ -35,6 +36,10 @@ def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
         console.print(Text(search_standing(searched).in_words()))
     if trials:
         console.print(Text(_summary(sweep, trials, Counter(states.values()))))
+    if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
+        console.print(
+            Text("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
+        )
     left = what_is_left(sweep, now, records)
     if now.searching or left.nothing:
         console.print(Text(_left_in_words(left)))

@@ -131,7 +131,8 @@ def blocks(rows: int, words: int, like: Tensor, kept: Tensor | None) -> Iterator
 
 def rows_of(part: slice, targets_N: Tensor) -> Tensor:
     """The rows (M,) whose target lies in a block."""
-    return ((targets_N >= part.start) & (targets_N < part.stop)).nonzero()[:, 0]
+    rows_M: Tensor = ((targets_N >= part.start) & (targets_N < part.stop)).nonzero()[:, 0]
+    return rows_M
 
 
 def take(count: int, like: Tensor) -> Tensor:

@@ -8,9 +8,11 @@ import yaml
 from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
-from orchestrator import facts
+from orchestrator import facts, machine
 from orchestrator.plan import plan, state_in_words, state_of, write_specs
+from orchestrator.plan_table import print_plan
 from orchestrator.records import Records
+from orchestrator.rounds import known
 from orchestrator.sweep import check_vocabularies, read_sweep
 from orchestrator.trial import Trial
 from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited, read_text
@@ -299,3 +301,28 @@ def test_the_ablation_changes_one_thing_at_every_scale() -> None:
         model = by_variant(trials)["no small embedding"].spec.model
         assert len({model.embedding_size, *model.hidden_sizes}) == 1
         assert by_variant(trials)["no NT-ASGD"].change == "optimizer nt_asgd -> sgd_halving; no finetune"
+
+
+@pytest.mark.parametrize(("precision", "flags", "warned"), [
+    ("bfloat16", "fpu sse2 avx512f", True),
+    ("bfloat16", "fpu sse2 avx512f avx512_bf16", False),
+    ("bfloat16", None, False),
+    ("float32", "fpu sse2 avx512f", False),
+])  # fmt: skip
+def test_bfloat16_that_this_cpu_is_slower_with_is_said(
+    precision: str,
+    flags: str | None,
+    warned: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing is said where the flags cannot be read, as on a Mac."""
+    cpuinfo = tmp_path / "cpuinfo"
+    if flags is not None:
+        cpuinfo.write_text(f"processor: 0\nflags: {flags}\n", encoding="utf-8")
+    monkeypatch.setattr(machine, "CPU_FLAGS", cpuinfo)
+    sweep = read_text(tmp_path, edited("\nbase:\n", f"\nbase:\n  precision: {precision}\n")).at("paper")
+    records = Records(tmp_path / "runs")
+    print_plan(sweep, known(sweep, records), records)
+    assert ("this CPU has no instructions for it" in capsys.readouterr().out) is warned
