@@ -137,6 +137,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert [cost.trials for cost in found.variants] == [2, 2, 2]
     assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
     assert found.seconds == pytest.approx(sum(cost.seconds for cost in found.variants))
+    assert found.core_hours == pytest.approx(found.seconds / 3600)
     assert found.states == {"new": 6} and found.detectable is None
 
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
