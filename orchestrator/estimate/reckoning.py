@@ -30,7 +30,7 @@ from orchestrator.trial import Trial
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES = 600 * 2**20
 _HEADROOM = 1.15
-_TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 12, 120, 30_000
+_TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 6, 120, 30_000
 _TO_TRAIN: tuple[State, ...] = ("new", "to resume", "failed", "damaged")
 
 
@@ -193,7 +193,7 @@ def trial_seconds(
 
 
 def disk_bytes(spec: TrainSpec, measured: Measured, facts: CorpusFacts) -> int:
-    """What a settled trial keeps: weights of each trained stage, 12 bytes a scored token, curve and record."""
+    """What a settled trial keeps: weights of each trained stage, 6 bytes a scored token, curve and record."""
     stages = stage_epochs(spec)
     trained = sum(name != "cache" for name in stages)
     scored = len(stages) * (facts.valid_tokens + facts.test_tokens) * _TOKEN_BYTES

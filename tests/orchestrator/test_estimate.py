@@ -89,7 +89,7 @@ def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
 
 
 def test_bytes_on_disk() -> None:
-    assert disk_bytes(FULL, MEASURED, CORPUS) == 2 * 4_000_000 + 2 * 22_000 * 12 + 16 * 120 + 30_000
+    assert disk_bytes(FULL, MEASURED, CORPUS) == 2 * 4_000_000 + 2 * 22_000 * 6 + 16 * 120 + 30_000
     assert checkpoint_bytes(FULL, MEASURED) == 2 * 3 * 4_000_000
     adam = changed(optimizer=Adam(kind="adam", learning_rate=1e-3), finetune=None)
     assert checkpoint_bytes(adam, MEASURED) == 2 * 4 * 4_000_000
