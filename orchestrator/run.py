@@ -141,9 +141,10 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
     report: Report | None = None
     budget_spent = False
-    if (missing or now.searching) and prepared.whole.resources.gpus and not prepared.grant.gpus:
+    trains = bool(missing or now.searching)
+    if trains and prepared.whole.resources.gpus and not prepared.grant.gpus:
         print(_on_cpus(prepared), file=sys.stderr)
-    with Progress(now.table, done=done) as progress:
+    with Progress(now.table, done=done, records=records if trains else None) as progress:
         tracker = Tracker(
             sweep=sweep.name,
             question=sweep.question,
@@ -153,7 +154,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
             commit=commit(),
         )
         try:
-            if missing or now.searching:
+            if trains:
                 with multi_process_service(options.mps):
                     budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
             now = known(sweep, records)
