@@ -36,6 +36,7 @@ class Clock:
         self._now = now
         self._running: dict[str, float] = {}
         self._stages: dict[str, tuple[str, int]] = {}
+        self._last: dict[str, tuple[int, float]] = {}  # key -> epochs and seconds of training at its last evaluation
         self._together = 1
         self._begun = False
         self._took: dict[str, tuple[float, int]] = {}  # variant -> seconds, epochs
@@ -73,11 +74,21 @@ class Clock:
         now = self._now()
         if trial.key in self._running:
             seconds, epochs = self._took.get(trial.variant, (0.0, 0))
-            self._took[trial.variant] = seconds + now - self._running[trial.key], epochs + 1
+            took = max(now - self._running[trial.key], self._trained(trial, evaluation))
+            self._took[trial.variant] = seconds + took, epochs + 1
         self._running[trial.key] = now
         self._count(trial, evaluation)
 
+    def _trained(self, trial: Trial, evaluation: Evaluation) -> float:
+        """Seconds of training since its epoch before; 0 where that is not known.
+
+        The first epoch that ends here may have begun in an earlier command, and go on from a checkpoint within it.
+        """
+        epoch, seconds = self._last.get(trial.key, (0, 0.0))
+        return evaluation.seconds - seconds if evaluation.epoch == epoch + 1 else 0.0
+
     def _count(self, trial: Trial, evaluation: Evaluation) -> None:
+        self._last[trial.key] = evaluation.epoch, evaluation.seconds
         planned = stage_epochs(trial.spec)
         names = list(planned)
         later = names.index(evaluation.stage) if evaluation.stage in planned else len(names)

@@ -62,7 +62,7 @@ def test_plain_lines_at_start_while_it_runs_and_at_the_end() -> None:
     assert first == "0 done, 2 waiting; time left: unknown"
     assert said[0] == "without [weight]-drop, seed 1: started"
     where = "without [weight]-drop, seed 1: train, epoch 1/3, validation perplexity 735.10, 700 tokens/s"
-    assert said[1] == f"{where}; time left: about 0 s"
+    assert said[1].startswith(f"{where}; time left: about ")
     ended = "without [weight]-drop, seed 1: complete, perplexity 90.00 validation, 80.00 test"
     assert said[2].startswith(f"{ended}; 1 done, 1 waiting; time left: about")
     assert said[3:] == [
@@ -327,3 +327,18 @@ def test_what_earlier_commands_trained_tells_the_time_left_before_the_first_epoc
     clock.started(new)
     seconds = clock.seconds_left()
     assert seconds is not None and seconds == pytest.approx(16 * 2 * 105.0 / 24, rel=0.01), "two stages of 12 epochs"
+
+
+def test_an_epoch_that_goes_on_from_a_checkpoint_within_it_counts_whole() -> None:
+    """Its own seconds of training are kept with the checkpoint; the wall has seen the rest of them alone."""
+    wall, one, two = Wall(), trial("one"), trial("two")
+    clock = Clock([one, two], now=wall)
+    clock.went_before(one, point(1, seconds=100.0))
+    clock.started(one)
+    wall.seconds = 5.0
+    clock.evaluated(one, point(2, seconds=200.0))
+    assert clock.seconds_left() == 100.0 * (1 + 3)
+    wall.seconds = 125.0
+    clock.evaluated(one, point(3, seconds=300.0))
+    clock.settled(one, resumable=False)
+    assert clock.seconds_left() == 110.0 * 3, "with what is not training, where the wall has seen it"
