@@ -47,7 +47,8 @@ def file_hashes(folder: Path, files: Iterable[Path], before: Mapping[str, str]) 
 def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]) -> None:
     """DamagedError names the first of these files and subfolders that is not as its hash says; none, nothing to check.
 
-    Weights may be gone, which are removed to free the disk, and a codebook, which whoever needs it looks for elsewhere.
+    Weights may be gone, which are removed to free the disk, a codebook, which whoever needs it looks for elsewhere, and
+    the losses on validation, which no report reads.
     """
     for name, expected in hashes.items():
         part = name.split("/")[0]
@@ -58,7 +59,7 @@ def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]
             if sha256(path) != expected:
                 raise DamagedError(path, "is not the file that the trial wrote")
         except FileNotFoundError as error:
-            if part in READ_BY_REPORTS:
+            if part in READ_BY_REPORTS and not name.endswith(".valid.parquet"):
                 raise DamagedError(path, "is gone") from error
         except OSError as error:
             raise DamagedError(path, error.strerror or str(error)) from error

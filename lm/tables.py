@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,10 +11,14 @@ import pyarrow.parquet as pq
 from lm.files import atomic, check_regular
 
 
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table as Parquet atomically."""
+def write_table(path: Path, table: pa.Table, encodings: Mapping[str, str] | None = None) -> None:
+    """Write an Arrow table as Parquet atomically.
+
+    `encodings` names Parquet's encoding of columns whose values hardly repeat, which a dictionary would only enlarge.
+    """
+    others = [name for name in table.column_names if name not in encodings] if encodings else True
     with atomic(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", use_dictionary=others, column_encoding=encodings)
 
 
 def read_table(path: Path, schema: pa.Schema, *, later: str) -> pa.Table:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
@@ -74,12 +75,15 @@ def run_sweep(
     checkpoint_seconds: float = 600.0,
     budget: str | None = None,
     mps: bool = False,
+    cpus: float | None = None,
+    gpus: float | Literal["auto"] | None = None,
 ) -> SweepResult:
     """Train what has no record yet, mirror it to MLflow, write the report.
 
     `sweep` is a sweep file, or what `load_sweep` made of `file` (by default `sweeps/<name>.yaml`). `only` names
     variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
-    these trials are first moved to `runs/.old/`. Progress goes to stderr, the page's path to stdout.
+    these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in place of the file's.
+    Progress goes to stderr, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
     `lm.files.WriteError` if the disk is full, or `runs` or `reports` cannot be written; RayLostError if Ray was lost
@@ -101,6 +105,8 @@ def run_sweep(
         only=tuple(only),
         budget=budget,
         mps=mps,
+        cpus=cpus,
+        gpus=gpus,
     )
     chosen = select(sweep, only)
     try:

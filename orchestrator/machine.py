@@ -8,10 +8,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.sweep import PUBLISHED_SCALE, Sweep
+from orchestrator.sweep import PUBLISHED_SCALE, Resources, Sweep
 
 SMALL_SCALE = "laptop"
 CPU_FLAGS = Path("/proc/cpuinfo")
+GPU_SHARE = 0.25
+"""What a trial gets of a GPU where the sweep says `gpus: auto`."""
 
 
 class CannotStartError(ValueError):
@@ -46,6 +48,13 @@ def gpu_count() -> int:
     return found if visible is None else min(found, len(visible.split(",")))
 
 
+def gpus_of(resources: Resources) -> float:
+    """What a trial gets of a GPU on this machine: as written, or of `auto` a quarter where there is one."""
+    if resources.gpus == "auto":
+        return GPU_SHARE if has_gpu() else 0.0
+    return resources.gpus
+
+
 def cpu_count() -> int:
     """How many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -63,13 +72,15 @@ def multiplies_in_bfloat16() -> bool | None:
 def check_machine(cpus: float, gpus: float, scales_without_gpu: Sequence[str]) -> None:
     """CannotStartError if this machine has no room for even one trial that asks for so much.
 
-    The sweep file has these scales that ask for no GPU.
+    The sweep file has these scales that can do without a GPU.
     """
     if cpus > cpu_count():
-        raise CannotStartError(f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}")
+        raise CannotStartError(
+            f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}; --cpus takes fewer"
+        )
     if gpus and gpus > gpu_count():
         others = " or ".join(f"--scale {name}" for name in scales_without_gpu)
-        without = f"take a scale without ({others})" if others else "write resources: {gpus: 0} for CPUs alone"
+        without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
         raise CannotStartError(
             f"resources.gpus: a trial asks for {gpus:g} GPU, this machine has {gpu_count() or 'none'}; "
             f"{without}, or --address of a cluster that has some"

@@ -1,4 +1,4 @@
-"""How much of a GPU a trial is granted where the sweep says `gpus: auto`, and the service that shares it."""
+"""What a trial is granted in place of what the sweep file says, and the service that shares a GPU."""
 
 from __future__ import annotations
 
@@ -7,42 +7,35 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lm.spec import TrainSpec
-from orchestrator.estimate import Measuring
-from orchestrator.estimate.reckoning import gpu_share
-from orchestrator.machine import CannotStartError, gpu_memory_bytes
+from pydantic import ValidationError
+
+from orchestrator.machine import CannotStartError
 from orchestrator.sweep import Resources
 
 _CONTROL = "nvidia-cuda-mps-control"
 _log = logging.getLogger(__name__)
 
 
-def granted_gpus(resources: Resources, specs: Iterable[TrainSpec], address: str | None = None) -> float:
-    """What a trial of these gets of a GPU: as written, or of `auto` the share that its peak of memory allows.
+def granted(resources: Resources, cpus: float | None = None, gpus: float | str | None = None) -> Resources:
+    """The file's resources with these in place of its own; CannotStartError where they are none.
 
-    The most demanding spec decides for all, measured on this machine. Without a GPU here `auto` is none. Raises
-    CannotStartError where a model cannot be measured, and where the trials go to the cluster at `address`, which may
-    have GPUs that this machine lacks.
+    `gpus` may be a text, as on a command line: a number or `auto`.
     """
-    if resources.gpus != "auto":
-        return resources.gpus
-    total, specs = gpu_memory_bytes(), list(specs)
-    if total is None and address is not None and specs:
-        raise CannotStartError(
-            f"resources.gpus: auto is measured on this machine, which has no GPU; for the cluster at {address} write "
-            "the share of a GPU that a trial needs, such as 0.25, or 0"
-        )
-    if total is None:
-        _log.warning("resources.gpus: auto: no GPU was found, trials train on CPUs")
-        return 0.0
-    if not specs:
-        return 1.0
-    measuring = Measuring("cuda", resources.threads)
-    return 1.0 / gpu_share(max(measuring.of(spec).peak_memory_bytes for spec in specs), total)
+    given = {name: value for name, value in (("cpus", cpus), ("gpus", gpus)) if value is not None}
+    try:
+        return Resources.model_validate(dict(resources) | given) if given else resources
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name, rule = str(wrong["loc"][0]), wrong["msg"].replace("Input should", "should")
+        if wrong["type"] == "value_error":  # which says itself what was got
+            raise CannotStartError(f"--{name}: {rule.removeprefix('Value error, ')}") from None
+        if wrong["type"] == "float_parsing":
+            rule = "expected a number or auto"
+        raise CannotStartError(f"--{name}: {rule}, got {given[name]}") from None
 
 
 @contextmanager

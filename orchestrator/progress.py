@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lm.record import Evaluation, Record
+from orchestrator.records import Records
 from orchestrator.timing import Clock, in_words
 from orchestrator.trial import Listener, Trial
 
@@ -31,10 +32,10 @@ _FRAMES_A_SECOND = 2
 class Progress:
     """Hears of trials and shows those that run, the latest that settled, the counts, and the time left.
 
-    `done` are the keys that were complete before; `expected` is how many more trials than these may come, as a search
-    proposes them. Without a terminal a trial says a line when it starts, at most one every `line_seconds` while it
-    runs, and one when it ends. Calls only note what happened: cheap, however many trials there are, and safe from
-    several threads.
+    `done` are the keys that were complete before, `records` what earlier commands left, by which the time left is known
+    sooner; `expected` is how many more trials than these may come, as a search proposes them. Without a terminal a
+    trial says a line when it starts, at most one every `line_seconds` while it runs, and one when it ends. Calls only
+    note what happened: cheap, however many trials there are, and safe from several threads.
     """
 
     def __init__(
@@ -43,10 +44,13 @@ class Progress:
         *,
         done: Collection[str] = (),
         expected: int = 0,
+        records: Records | None = None,
         console: Console | None = None,
         line_seconds: float = 30.0,
     ) -> None:
         self._clock = Clock(trials, done, expected=expected)
+        if records is not None:
+            self._clock_of_before(trials, done, records)
         self._console = console or Console(stderr=True)
         self._line_seconds = line_seconds
         self._lock = threading.Lock()
@@ -59,6 +63,14 @@ class Progress:
         self._latest: list[tuple[Trial, str]] = []
         self._spoke: dict[str, float] = {}
         self._live: Live | None = None
+
+    def _clock_of_before(self, trials: Sequence[Trial], done: Collection[str], records: Records) -> None:
+        for trial in trials:
+            if trial.key in done:
+                if (record := records.find(trial)) is not None:
+                    self._clock.settled_before(record)
+            elif trial.reads_from is None and (curve := records.curve(trial)):
+                self._clock.went_before(trial, curve[-1])
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -100,8 +112,10 @@ class Progress:
             if now - self._spoke.get(trial.key, -self._line_seconds) < self._line_seconds:
                 return
             self._spoke[trial.key] = now
+            left = self._time_left()
         cells = _cells(evaluation, self._clock.epochs_left(trial))
-        self._say(f"{trial.title}: {cells[0]}, epoch {cells[1]}, validation perplexity {cells[2]}, {cells[3]} tokens/s")
+        where = f"{cells[0]}, epoch {cells[1]}, validation perplexity {cells[2]}, {cells[3]} tokens/s"
+        self._say(f"{trial.title}: {where}; {left}")
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its row goes, and how it ended is said."""
@@ -148,8 +162,11 @@ class Progress:
         if not counts["running"] and not counts["waiting"]:
             return words
         with self._lock:
-            left = self._clock.seconds_left()
-        return f"{words}; time left: {'unknown' if left is None else f'about {in_words(left)}'}"
+            return f"{words}; {self._time_left()}"
+
+    def _time_left(self) -> str:
+        left = self._clock.seconds_left()
+        return f"time left: {'unknown' if left is None else f'about {in_words(left)}'}"
 
     def _say(self, line: str) -> None:
         if self._live is None and not self._console.is_terminal:

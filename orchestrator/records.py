@@ -133,6 +133,10 @@ class Records:
         folder = self.folder(self._held(trial)[0] or trial.key)
         return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
 
+    def holder(self, trial: Trial) -> str:
+        """The key of the folder that holds the stages of a settled trial; its own, where it has no record yet."""
+        return self._held(trial)[0] or trial.reads_from or trial.key
+
     def source(self, trial: Trial) -> Path | None:
         """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""
         if trial.starts_from is None:

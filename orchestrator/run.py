@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 import signal
-from dataclasses import dataclass, fields
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,9 +18,10 @@ from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
+from orchestrator.estimate import Measuring, core_hours
 from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.machine import CannotStartError, check_machine, check_utf8
-from orchestrator.packing import granted_gpus, multi_process_service
+from orchestrator.machine import CannotStartError, check_machine, check_utf8, gpus_of, has_gpu
+from orchestrator.packing import granted, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled
 from orchestrator.report import Report
@@ -49,13 +52,15 @@ class Options:
     only: tuple[str, ...] = ()
     budget: str | None = None
     mps: bool = False
+    cpus: float | None = None
+    gpus: float | str | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A sweep that can start: what is left to train as far as it is known, and how.
 
-    The report is of the `whole` sweep, also where only some of its variants are run.
+    The report is of the `whole` sweep, also where only some of its variants are run. Its resources are the file's.
     """
 
     sweep: ScaledSweep
@@ -77,6 +82,8 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         raise CannotStartError(
             "--executor inline: trials train here, one after the other; --address and --jobs need ray"
         )
+    whole = whole or sweep
+    sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
     records = Records(options.runs.resolve(), own_only=fresh)
     if options.storage is not None:
         if fresh:
@@ -85,23 +92,28 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     now = known(sweep, records)
     missing = [trial for trial in now.table if trial.reads_from is None] if fresh else unsettled(now.table, records)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
-    gpus = granted_gpus(sweep.resources, specs.values(), options.address)
     grant = Grant(
         runs=records.root,
         cpus=sweep.resources.cpus,
-        gpus=gpus,
+        gpus=gpus_of(sweep.resources),
         checkpoint_seconds=options.checkpoint_seconds,
         storage=options.storage,
         stall_seconds=_stall_seconds(sweep, options),
     )
-    if (missing or now.searching) and options.address is None:
-        check_machine(grant.cpus, grant.gpus, sweep.scales_without_gpu)
+    if missing or now.searching:
+        if options.address is None:
+            check_machine(grant.cpus, grant.gpus, sweep.scales_without_gpu)
+        elif sweep.resources.gpus == "auto" and not has_gpu():
+            raise CannotStartError(
+                "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
+                f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
+            )
     for variant, spec in specs.items():  # a corpus is found or fetched, and encoded once, before eight workers want it
         _check_columns(variant, spec, load(spec.corpus).facts)
     for folder in (options.runs, options.reports):  # found out now, and not after hours of training
         make_folder(folder)
         check_writable(folder)
-    return Prepared(sweep, whole or sweep, options, now, records, grant)
+    return Prepared(sweep, whole, options, now, records, grant)
 
 
 def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
@@ -129,7 +141,10 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
     report: Report | None = None
     budget_spent = False
-    with Progress(now.table, done=done) as progress:
+    trains = bool(missing or now.searching)
+    if trains and prepared.whole.resources.gpus and not prepared.grant.gpus:
+        print(_on_cpus(prepared), file=sys.stderr)
+    with Progress(now.table, done=done, records=records if trains else None) as progress:
         tracker = Tracker(
             sweep=sweep.name,
             question=sweep.question,
@@ -139,11 +154,11 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
             commit=commit(),
         )
         try:
-            if missing or now.searching:
+            if trains:
                 with multi_process_service(options.mps):
                     budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
             now = known(sweep, records)
-            reported = now if prepared.whole is sweep else known(prepared.whole, records)
+            reported = known(prepared.whole, records) if options.only else now
             report = report_sweep(
                 prepared.whole, options.file, reported, records, options.reports, if_fuller="write beside"
             )
@@ -212,17 +227,39 @@ def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
 
 def _to_go_on(prepared: Prepared, why: str = "Interrupted") -> str:
     """What a command that ended early says: the line that goes on, with every option that was not its default."""
-    options = prepared.options
-    line = sweep_command(prepared.sweep, options.file)
+    line = sweep_command(prepared.sweep, prepared.options.file) + _in_words(prepared.options)
+    return f"{why}; nothing finished is lost. To go on:\n  {line}"
+
+
+def _in_words(options: Options, among: Collection[str] | None = None) -> str:
+    """The options that are not as by default, as the command line has them; of all, or `among` these."""
+    line = ""
     for field in fields(options):
         value = getattr(options, field.name)
-        if field.name != "file" and value != field.default:
+        if field.name != "file" and value != field.default and (among is None or field.name in among):
             name, value = {"checkpoint_seconds": ("checkpoint_minutes", options.checkpoint_seconds / 60)}.get(
                 field.name, (field.name, value)
             )
             for one in value if isinstance(value, tuple) else (value,):
                 line += f" --{name.replace('_', '-')}" + ("" if one is True else f" {shlex.quote(str(one))}")
-    return f"{why}; nothing finished is lost. To go on:\n  {line}"
+    return line
+
+
+def _on_cpus(prepared: Prepared) -> str:
+    """What is said before trials that the file gives a GPU train without: how long, and the line of a part."""
+    sweep, options = prepared.sweep, prepared.options
+    line = sweep_command(sweep, options.file)
+    hours = core_hours(sweep, prepared.known, prepared.records, Measuring.granted(sweep.resources))
+    if hours is None:
+        asked = _in_words(options, ("runs", "cpus", "gpus"))
+        told = f"{line.replace(' sweep ', ' plan ', 1)} --estimate{asked}"
+        said = f"no GPU: trials train on CPUs; how many core-hours they take is told by\n  {told}"
+    else:
+        said = f"no GPU: trials train on CPUs and take at most {hours:,.1f} core-hours"
+    if not options.only and len(sweep.variants) > 1:
+        part = shlex.join(["--only", sweep.variants[1].name])
+        said += f"\na part of it, {sweep.variants[1].name} and the baseline:\n  {line}{_in_words(options)} {part}"
+    return said
 
 
 def _raise() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import AsJson, RunsFolder, ScaleName, SweepFile, opened, print_json, refused
+from orchestrator.commands.shared import (
+    AsJson,
+    Cpus,
+    Gpus,
+    RunsFolder,
+    ScaleName,
+    SweepFile,
+    opened,
+    print_json,
+    refused,
+)
 
 
 def plan(
@@ -21,10 +31,13 @@ def plan(
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
     anew: Annotated[bool, typer.Option("--anew", help="with --estimate: measure again what is known")] = False,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
+    from orchestrator.packing import granted
     from orchestrator.plan import write_specs as write
     from orchestrator.plan_table import plan_data, print_plan
     from orchestrator.records import Records
@@ -32,6 +45,7 @@ def plan(
 
     sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
     with refused(ValueError, OSError):
+        sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         now = known(sweep, records)
         cost = None
         if estimate:

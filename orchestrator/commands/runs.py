@@ -11,7 +11,9 @@ import typer
 from orchestrator.commands.shared import (
     AsJson,
     Key,
+    RunsFolder,
     ScaleName,
+    SweepFile,
     WrittenRuns,
     opened,
     print_json,
@@ -22,8 +24,9 @@ from orchestrator.commands.shared import (
 
 if TYPE_CHECKING:
     from lm.record import Record
+    from orchestrator.carry import Carried
 
-app = typer.Typer(help="List, show and compare the trials on disk, and free their disk.", no_args_is_help=True)
+app = typer.Typer(help="List, show, compare and carry the trials on disk, and free their disk.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -138,6 +141,56 @@ def gc(
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")
     typer.echo(f"{freed:,} bytes {'would be freed' if dry_run else 'freed'}")
+
+
+@app.command()
+def export(
+    file: SweepFile,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to; made if it is not there")],
+    scale: ScaleName = None,
+    runs: WrittenRuns = Path("runs"),
+) -> None:
+    """Copy what a report of a sweep needs: the records, curves and losses on test of its trials; no weights.
+
+    `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` takes it over. Exit code 1 if a trial is
+    damaged, which is named and left out.
+    """
+    from orchestrator.carry import export_trials
+    from orchestrator.records import Records
+    from orchestrator.rounds import known
+
+    sweep, records = opened(file, scale), Records(runs.resolve())
+    with refused(ValueError, OSError):
+        _told(export_trials(known(sweep, records), records, to), to)
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="what `runs export` wrote")],
+    runs: RunsFolder = Path("runs"),
+) -> None:
+    """Take over trials that `runs export` copied; one that is here already stays as it is.
+
+    Each is checked by the hashes in its record. Exit code 1 if one is damaged, which is named and left out.
+    """
+    from orchestrator.carry import import_trials
+
+    with refused(ValueError, OSError):
+        _told(import_trials(folder, runs), runs)
+
+
+def _told(carried: Carried, to: Path) -> None:
+    from orchestrator.disk import size_of
+    from orchestrator.wording import counted
+
+    for line in carried.left_out:
+        typer.echo(f"left out: {line}", err=True)
+    typer.echo(
+        f"{counted(carried.copied, 'trial')} copied to {to}, which has {size_of(to) / 2**20:,.1f} MiB now; "
+        f"{carried.there} there already"
+    )
+    if carried.left_out:
+        raise typer.Exit(1)
 
 
 def _whose_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> list[str]:

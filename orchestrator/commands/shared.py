@@ -68,6 +68,13 @@ RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the reco
 WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_written)]
 """Of a command that only reads: a folder that is named is there; the default one may not have been written yet."""
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts; its keys stay as they are")]
+Cpus = Annotated[
+    float | None, typer.Option("--cpus", help="of a trial, which trains with so many threads [default: the file's]")
+]
+Gpus = Annotated[
+    str | None,
+    typer.Option("--gpus", help="of a trial: a number, or auto: 0.25 where there is one, else 0 [default: the file's]"),
+]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as much of it as tells it from others")]
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.shared import (
+    Cpus,
+    Gpus,
     ReportsFolder,
     RunsFolder,
     ScaleName,
@@ -37,6 +39,8 @@ def sweep(
         bool, typer.Option("--fresh", help="train anew what has a record; the old trials move to RUNS/.old/")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
     address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
     storage: Annotated[
@@ -54,10 +58,13 @@ def sweep(
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
     from orchestrator.machine import CannotStartError
+    from orchestrator.packing import granted
     from orchestrator.ray_lost import RayLostError
 
     _check(executor, budget)
     scaled = opened(file, scale)
+    with refused(CannotStartError):
+        own = granted(scaled.resources, cpus, gpus)
     if dry_run:
         _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
         return
@@ -77,6 +84,8 @@ def sweep(
             checkpoint_seconds=60.0 * checkpoint_minutes,
             budget=budget,
             mps=mps,
+            cpus=None if cpus is None else own.cpus,
+            gpus=None if gpus is None else own.gpus,
         )
     raise typer.Exit(result.exit_code)
 

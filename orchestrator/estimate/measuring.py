@@ -20,7 +20,7 @@ from lm.measured import Measured
 from lm.spec import TrainSpec, trial_key
 from lm.yaml_text import write_yaml
 from orchestrator.estimate.projection import measured_spec
-from orchestrator.machine import CannotStartError, cpu_count, gpu_names, has_gpu
+from orchestrator.machine import CannotStartError, cpu_count, gpu_names, gpus_of, has_gpu
 from orchestrator.sweep import Resources
 
 
@@ -37,8 +37,7 @@ class Measuring:
     @classmethod
     def granted(cls, resources: Resources, steps: int = 8, *, anew: bool = False) -> Measuring:
         """As a trial of such resources would run: on a GPU where it asks for one, a thread a whole CPU."""
-        on_gpu = has_gpu() if resources.gpus == "auto" else resources.gpus > 0
-        return cls("cuda" if on_gpu else "cpu", resources.threads, steps, anew=anew)
+        return cls("cuda" if gpus_of(resources) else "cpu", resources.threads, steps, anew=anew)
 
     def of(self, spec: TrainSpec) -> Measured:
         """What a trial of this spec costs; CannotStartError with the last line of what went wrong."""
@@ -51,6 +50,11 @@ class Measuring:
             self._found[key] = Measured.model_validate_json(path.read_text(encoding="utf-8"))
         return self._found[key]
 
+    def knows(self, spec: TrainSpec) -> bool:
+        """Whether a trial of this spec was measured before, so that `of` reads it alone."""
+        key = self._key(measured_spec(spec))
+        return key in self._found or (not self.anew and (self._folder / f"{key}.json").exists())
+
     def _key(self, spec: TrainSpec) -> str:
         """Of all that decides the figures: the model, the text, the machine, the library, what is granted."""
         machine = (platform.node(), platform.machine(), cpu_count(), gpu_names() if self.device == "cuda" else ())
@@ -59,6 +63,11 @@ class Measuring:
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
 
     def _measure(self, spec: TrainSpec) -> Measured:
+        if self.device == "cuda" and not has_gpu():
+            raise CannotStartError(
+                "resources.gpus: a trial asks for a GPU, and this machine has none to measure it on; "
+                "--gpus 0 measures it on CPUs"
+            )
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "spec.yaml"
             file.write_text(write_yaml(spec.model_dump(mode="json")), encoding="utf-8")

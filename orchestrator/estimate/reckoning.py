@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from orchestrator.comparable import obstacles
 from orchestrator.comparison import losses_on_test
 from orchestrator.detectable import smallest_detectable
 from orchestrator.estimate.measuring import Measuring
-from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, memory_bytes
+from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
 from orchestrator.noise import Losses, text_variance
 from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.plan import State, plan, state_of
@@ -31,7 +30,8 @@ from orchestrator.trial import Trial
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES = 600 * 2**20
 _HEADROOM = 1.15
-_TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 12, 120, 30_000
+_TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 6, 120, 30_000
+_TO_TRAIN: tuple[State, ...] = ("new", "to resume", "failed", "damaged")
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,16 @@ class Detectable:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is left of a sweep. Early stops count in full: an upper estimate. The neural cache's search is not in it."""
+    """What is left of a sweep. Early stops count in full: an upper estimate. The neural cache's search is not in it.
+
+    The seconds are of the wall with so many `jobs`; the core-hours are those of all trials, times a trial's CPUs.
+    """
 
     states: Mapping[State, int]
     variants: tuple[VariantCost, ...]
     jobs: int
     seconds: float
+    core_hours: float
     disk_bytes: int
     checkpoint_bytes: int
     packing: Packing | None
@@ -97,15 +101,10 @@ def estimate(
     """
     trials = _most_trials(sweep, now)
     states = {trial.key: state_of(trial, records) for trial in trials}
-    missing = [trial for trial in trials if states[trial.key] in ("new", "to resume", "failed", "damaged")]
-    specs = {trial.key: trial.spec for trial in trials}
+    missing = [trial for trial in trials if states[trial.key] in _TO_TRAIN]
     found = {trial.key: measuring.of(trial.spec) for trial in missing}
-    of_corpus = {corpus: load(corpus).facts for corpus in {trial.spec.corpus for trial in missing}}
-    facts = {trial.key: of_corpus[trial.spec.corpus] for trial in missing}
-    seconds = {
-        trial.key: trial_seconds(trial, found[trial.key], facts[trial.key], specs, _epochs_done(trial, records))
-        for trial in missing
-    }
+    facts = _facts(missing)
+    seconds = _seconds(trials, found, facts, records)
     packing = packing_of(sweep, [found[trial.key] for trial in missing]) if missing else None
     at_once = max(1, min(jobs or math.inf, packing.at_once if packing else 1))
     on_disk = [disk_bytes(trial.spec, found[trial.key], facts[trial.key]) for trial in missing]
@@ -117,11 +116,40 @@ def estimate(
         ),
         jobs=int(at_once),
         seconds=makespan(seconds.values(), int(at_once)),
+        core_hours=sum(seconds.values()) * sweep.resources.cpus / 3600,
         disk_bytes=sum(on_disk),
         checkpoint_bytes=sum(checkpoints[: int(at_once)]),
         packing=packing,
         detectable=_detectable(sweep, read_outcomes(trials, records)),
     )
+
+
+def core_hours(sweep: ScaledSweep, now: Known, records: Records, measuring: Measuring) -> float | None:
+    """As in an `Estimate`, without measuring: None where a model that has to train was never measured."""
+    trials = _most_trials(sweep, now)
+    missing = [trial for trial in trials if state_of(trial, records) in _TO_TRAIN]
+    if not all(measuring.knows(trial.spec) for trial in missing):
+        return None
+    found = {trial.key: measuring.of(trial.spec) for trial in missing}
+    return sum(_seconds(trials, found, _facts(missing), records).values()) * sweep.resources.cpus / 3600
+
+
+def _facts(trials: Sequence[Trial]) -> dict[str, CorpusFacts]:
+    """What each trial reads, by key."""
+    found = {corpus: load(corpus).facts for corpus in {trial.spec.corpus for trial in trials}}
+    return {trial.key: found[trial.spec.corpus] for trial in trials}
+
+
+def _seconds(
+    trials: Iterable[Trial], found: Mapping[str, Measured], facts: Mapping[str, CorpusFacts], records: Records
+) -> dict[str, float]:
+    """The most that each trial that was measured may still take, by key."""
+    known = {trial.key: trial for trial in trials}
+    specs = {key: trial.spec for key, trial in known.items()}
+    return {
+        key: trial_seconds(known[key], found[key], facts[key], specs, _epochs_done(known[key], records))
+        for key in found
+    }
 
 
 def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
@@ -165,7 +193,7 @@ def trial_seconds(
 
 
 def disk_bytes(spec: TrainSpec, measured: Measured, facts: CorpusFacts) -> int:
-    """What a settled trial keeps: weights of each trained stage, 12 bytes a scored token, curve and record."""
+    """What a settled trial keeps: weights of each trained stage, 6 bytes a scored token, curve and record."""
     stages = stage_epochs(spec)
     trained = sum(name != "cache" for name in stages)
     scored = len(stages) * (facts.valid_tokens + facts.test_tokens) * _TOKEN_BYTES
@@ -193,13 +221,13 @@ def gpu_share(peak_memory_bytes: int, total_bytes: int) -> int:
 
 def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
     """How many trials at once fit, by the model that needs the most memory, beside the driver itself."""
-    peak, gpus = max(found.peak_memory_bytes for found in measured), sweep.resources.gpus
+    peak, gpus = max(found.peak_memory_bytes for found in measured), gpus_of(sweep.resources)
     by_cpus, room, total = int(cpu_count() / sweep.resources.cpus), memory_bytes(), gpu_memory_bytes()
-    if not gpus or (gpus == "auto" and total is None):
+    if not gpus:
         by_memory = None if room is None else max(0, int((room - _DRIVER_BYTES) / (_HEADROOM * peak)))
         return Packing(by_cpus, by_memory, None)
-    by_gpus = sys.maxsize if gpus == "auto" else int(gpu_count() / gpus + 1e-9)
-    if total is not None and (gpus == "auto" or gpus < 1):
+    by_gpus = int(gpu_count() / gpus + 1e-9)
+    if total is not None and gpus < 1:
         by_gpus = min(by_gpus, gpu_count() * gpu_share(peak, total))
     return Packing(by_cpus, None, by_gpus)
 

@@ -43,8 +43,9 @@ def _lines(found: Estimate) -> Iterator[str]:
     yield f"trials: {new} new, {cached} cached, {states.get('to resume', 0)} to resume"
     if found.packing is not None:
         yield (
-            f"whole sweep: at most {in_words(found.seconds)}, {found.jobs} at once; early stops count in full, "
-            "the neural cache's search is not counted, and trials beside each other may slow each other down"
+            f"whole sweep: at most {in_words(found.seconds)}, {found.jobs} at once, "
+            f"{found.core_hours:,.1f} core-hours; early stops count in full, the neural cache's search is not counted, "
+            "and trials beside each other may slow each other down"
         )
         yield f"disk: {in_bytes(found.disk_bytes)} kept, {in_bytes(found.checkpoint_bytes)} of checkpoints meanwhile"
         yield f"room for {found.packing.at_once} at once: {_limits(found.packing)}"

@@ -35,9 +35,9 @@ References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schem
 
 
 class Resources(Part):
-    """What one trial is granted: CPU cores and GPUs, fractions allowed; `auto` is as little of a GPU as memory asks.
+    """What one trial is granted: CPU cores and GPUs, fractions allowed; and for how long it may write nothing.
 
-    Also for how long it may write nothing.
+    `gpus: auto` is a quarter of a GPU where there is one, and none elsewhere.
     """
 
     cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
@@ -113,7 +113,7 @@ class ScaledSweep:
 
     At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in. `looks`
     are the numbers of seeds at which it is decided who gets more of `seeds`, never for more than `most_trials`.
-    `scales_without_gpu` are the file's scales whose trials ask for none.
+    `scales_without_gpu` are the file's scales whose trials can do without one.
     """
 
     name: str
@@ -260,7 +260,7 @@ class Sweep(Part):
             margin=self.margin,
             searching=self.searching(scale_name),
             resources=self._resources(scale_name),
-            scales_without_gpu=tuple(name for name in self.scale_names if self._resources(name).gpus == 0),
+            scales_without_gpu=tuple(name for name in self.scale_names if self._resources(name).gpus in (0, "auto")),
         )
 
 

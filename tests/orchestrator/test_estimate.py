@@ -89,7 +89,7 @@ def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
 
 
 def test_bytes_on_disk() -> None:
-    assert disk_bytes(FULL, MEASURED, CORPUS) == 2 * 4_000_000 + 2 * 22_000 * 12 + 16 * 120 + 30_000
+    assert disk_bytes(FULL, MEASURED, CORPUS) == 2 * 4_000_000 + 2 * 22_000 * 6 + 16 * 120 + 30_000
     assert checkpoint_bytes(FULL, MEASURED) == 2 * 3 * 4_000_000
     adam = changed(optimizer=Adam(kind="adam", learning_rate=1e-3), finetune=None)
     assert checkpoint_bytes(adam, MEASURED) == 2 * 4 * 4_000_000
@@ -137,6 +137,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert [cost.trials for cost in found.variants] == [2, 2, 2]
     assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
     assert found.seconds == pytest.approx(sum(cost.seconds for cost in found.variants))
+    assert found.core_hours == pytest.approx(found.seconds / 3600)
     assert found.states == {"new": 6} and found.detectable is None
 
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}

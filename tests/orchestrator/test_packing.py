@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.estimate.reckoning import gpu_share
-from orchestrator.machine import CannotStartError, gpu_memory_bytes
-from orchestrator.packing import granted_gpus, multi_process_service
-from orchestrator.sweep import Resources
-from tests.factories import FULL
+from orchestrator.machine import gpu_memory_bytes
+from orchestrator.packing import multi_process_service
 
 GIB = 2**30
 
@@ -35,18 +33,6 @@ CONTROL = 'echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> {0}/calls; [ "$1" = -d ] || cat
 def test_as_many_as_memory_allows_and_at_least_one() -> None:
     assert gpu_share(4 * GIB, 24 * GIB) == 4  # 4.6 GiB with headroom and 0.6 of context
     assert gpu_share(40 * GIB, 24 * GIB) == 1
-
-
-def test_auto_without_a_gpu_is_none_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert granted_gpus(Resources(gpus="auto"), []) == 0.0
-    assert "no GPU was found" in caplog.text
-    assert granted_gpus(Resources(gpus=0.5), [], "10.0.0.1:6379") == 0.5
-    with pytest.raises(CannotStartError, match=r"auto is measured on this machine, which has no GPU; .* 10.0.0.1:6379"):
-        granted_gpus(Resources(gpus="auto"), [FULL], "10.0.0.1:6379")
-    assert granted_gpus(Resources(gpus="auto"), [], "10.0.0.1:6379") == 0.0, "nothing is to train"
 
 
 def test_the_smallest_gpu_counts(programs: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import logging
 import re
 import threading
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -14,8 +15,10 @@ from rich.console import Console
 from lm.record import Evaluation, Record
 from lm.spec import Cache, Finetune
 from orchestrator.progress import Listeners, Progress
+from orchestrator.records import Records
 from orchestrator.timing import Clock, in_words, stage_epochs
 from orchestrator.trial import Trial
+from tests import factories
 from tests.tracking_factories import point, record, trial
 
 
@@ -58,7 +61,8 @@ def test_plain_lines_at_start_while_it_runs_and_at_the_end() -> None:
     first, *said = lines(out)
     assert first == "0 done, 2 waiting; time left: unknown"
     assert said[0] == "without [weight]-drop, seed 1: started"
-    assert said[1] == "without [weight]-drop, seed 1: train, epoch 1/3, validation perplexity 735.10, 700 tokens/s"
+    where = "without [weight]-drop, seed 1: train, epoch 1/3, validation perplexity 735.10, 700 tokens/s"
+    assert said[1].startswith(f"{where}; time left: about ")
     ended = "without [weight]-drop, seed 1: complete, perplexity 90.00 validation, 80.00 test"
     assert said[2].startswith(f"{ended}; 1 done, 1 waiting; time left: about")
     assert said[3:] == [
@@ -279,3 +283,62 @@ def test_the_time_left_counts_expected_trials_as_the_longest_known_one() -> None
     assert clock.seconds_left() == 10.0 * (2 + 2 * 3)
     clock.settled(one, resumable=False)
     assert clock.seconds_left() == 10.0 * 2 * 3
+
+
+def test_the_time_left_falls_while_an_epoch_of_hours_runs_and_never_below_the_epochs_after_it() -> None:
+    wall, one = Wall(), trial("one")
+    clock = Clock([one], now=wall)
+    clock.started(one)
+    assert clock.seconds_left() is None
+    wall.seconds = 7200.0
+    clock.evaluated(one, point(1))
+    assert clock.seconds_left() == 2 * 7200.0
+    wall.seconds += 3600.0
+    assert clock.seconds_left() == 1.5 * 7200.0
+    wall.seconds += 3 * 3600.0
+    assert clock.seconds_left() == 7200.0
+
+
+def test_a_variant_counts_with_its_own_epochs_once_one_of_them_has_ended() -> None:
+    wall, fast, slow, other = Wall(), trial("fast"), trial("slow"), trial("slow", 2)
+    clock = Clock([fast, slow, other], now=wall)
+    clock.started(fast)
+    wall.seconds = 10.0
+    clock.evaluated(fast, point(1))
+    assert clock.seconds_left() == 10.0 * (2 + 3 + 3)
+    clock.settled(fast, resumable=False)
+    clock.started(slow)
+    wall.seconds = 110.0
+    clock.evaluated(slow, point(1))
+    assert clock.seconds_left() == 100.0 * (2 + 3)
+
+
+def test_what_earlier_commands_trained_tells_the_time_left_before_the_first_epoch_ends(tmp_path: Path) -> None:
+    """Epochs of the one that goes on that are over count no more; ten seconds each, as its curve says."""
+    half, done, new = (factories.make_trial(f"variant {seed}", seed) for seed in (1, 2, 3))
+    factories.begin(tmp_path, half, 100.0, epochs=6)
+    console, out = pipe()
+    with Progress([half, done, new], done=[done.key], console=console, records=Records(tmp_path)) as progress:
+        progress.started(half)
+        assert progress.summary() == f"1 done, 1 running, 1 waiting; time left: about {in_words(10.0 * (10 + 16))}"
+    assert lines(out)[0] == "1 done, 2 waiting; time left: unknown", "how many run at once is not known yet"
+    clock = Clock([new])
+    clock.settled_before(factories.make_record(done, 100.0))
+    clock.started(new)
+    seconds = clock.seconds_left()
+    assert seconds is not None and seconds == pytest.approx(16 * 2 * 105.0 / 24, rel=0.01), "two stages of 12 epochs"
+
+
+def test_an_epoch_that_goes_on_from_a_checkpoint_within_it_counts_whole() -> None:
+    """Its own seconds of training are kept with the checkpoint; the wall has seen the rest of them alone."""
+    wall, one, two = Wall(), trial("one"), trial("two")
+    clock = Clock([one, two], now=wall)
+    clock.went_before(one, point(1, seconds=100.0))
+    clock.started(one)
+    wall.seconds = 5.0
+    clock.evaluated(one, point(2, seconds=200.0))
+    assert clock.seconds_left() == 100.0 * (1 + 3)
+    wall.seconds = 125.0
+    clock.evaluated(one, point(3, seconds=300.0))
+    clock.settled(one, resumable=False)
+    assert clock.seconds_left() == 110.0 * 3, "with what is not training, where the wall has seen it"

@@ -73,11 +73,11 @@ def test_inline_refuses_what_only_ray_can_do(place: Path, option: tuple[str, str
 @pytest.mark.parametrize(
     ("resources", "advice"),
     [
-        ("resources: {gpus: 1}\n", "write resources: {gpus: 0} for CPUs alone"),
-        ("  slow: {resources: {gpus: 0}}\nresources: {gpus: 1}\n", "take a scale without (--scale slow)"),
+        ("resources: {gpus: 1}\n", "take --gpus 0 for CPUs alone"),
+        ("  slow: {resources: {gpus: 0}}\nresources: {gpus: 1}\n", "take a scale without (--scale slow) or --gpus 0"),
         (
             "  slow: {resources: {gpus: 0}}\n  short: {resources: {}}\nresources: {gpus: 1}\n",
-            "take a scale without (--scale slow or --scale short)",
+            "take a scale without (--scale slow or --scale short) or --gpus 0",
         ),
     ],
 )

@@ -82,6 +82,11 @@ class Heard:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_place(tmp_path, monkeypatch)
+
+
+def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a search in `tiny.yaml`, and the text it names."""
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     rng = random.Random(7)

@@ -1,0 +1,244 @@
+"""Trials carried elsewhere without their weights: whole or not at all, their own bytes, and the same page."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lm.files import sha256
+from lm.hashes import RECORD
+from orchestrator.records import check_trial
+from orchestrator.trial import Trial
+from orchestrator.work import Grant, write_failure
+from tests.orchestrator.places import command, make_place, process, settle, trials
+from tests.orchestrator.search import test_search_end_to_end as searching
+
+RUNS, THERE = Path("runs"), Path("there")
+OPTIONS = ("toy.yaml", "--scale", "paper")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(make_place(tmp_path))
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def report(file: str, runs: Path) -> dict[str, bytes]:
+    """What `report` writes of these records, in a folder that is made anew."""
+    shutil.rmtree("pages", ignore_errors=True)
+    code, _, err = command("report", file, "--scale", "paper", "--runs", str(runs), "--reports", "pages")
+    assert code == 0, err
+    return files(Path("pages"))
+
+
+def exported(*keys: Trial, code: int = 0) -> str:
+    """What the export of all says; these trials are settled first."""
+    for trial in keys:
+        settle(trial)
+    done, out, err = command("runs", "export", *OPTIONS, "--to", str(THERE))
+    assert done == code, err
+    return out.splitlines()[-1] + err
+
+
+def test_the_page_of_what_was_exported_is_the_same_to_the_byte(place: Path) -> None:
+    """Also where a variant is read from another's stage, one failed and one has not settled."""
+    full, weights, tuned, cache = (trials()[name] for name in trials())
+    assert tuned.reads_from == full.key
+    settle(full)
+    settle(weights)
+    write_failure(cache, Grant(RUNS, 1.0, 0.0, 600.0), "it broke")
+    assert exported().startswith("3 trials copied to there, which has 0.")
+    assert report("toy.yaml", THERE) == report("toy.yaml", RUNS)
+    names = {path.split("/", 1)[1] for path in files(THERE)}
+    losses = {f"tokens/{stage}.test.parquet" for stage in ("train", "finetune-1")}
+    assert names == {"record.json", "curve.parquet"} | losses
+    for folder in THERE.iterdir():
+        assert all(content == (RUNS / folder.name / name).read_bytes() for name, content in files(folder).items())
+
+
+def test_the_page_of_an_exported_search_is_the_same_to_the_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = searching.make_place(tmp_path, monkeypatch)
+    line = ("-m", "orchestrator", "sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline")
+    assert process(place, *line).returncode == 0
+    code, _, err = command("runs", "export", "tiny.yaml", "--scale", "paper", "--to", "there")
+    assert code == 0, err
+    assert len(list(THERE.glob(".searches/*.jsonl"))) == 1
+    assert report("tiny.yaml", THERE) == report("tiny.yaml", RUNS)
+    code, _, _ = command("runs", "import", "there", "--runs", "elsewhere")
+    assert code == 0
+    assert report("tiny.yaml", Path("elsewhere")) == report("tiny.yaml", RUNS)
+
+
+def test_what_was_imported_counts_as_done(place: Path) -> None:
+    exported(trials()["full"])
+    assert command("runs", "import", "there", "--runs", "elsewhere")[0] == 0
+    plan = json.loads(command("plan", *OPTIONS, "--runs", "elsewhere", "--json")[1])
+    assert plan["counts"] == {"done": 2, "new": 2}, "and what is read from it"
+
+
+def test_a_trial_that_is_here_already_stays_as_it_is(place: Path) -> None:
+    full, weights = trials()["full"], trials()["no weight-dropping"]
+    exported(full, weights)
+    unfinished = Path("elsewhere") / full.key / "checkpoints"
+    unfinished.mkdir(parents=True)
+    _, out, _ = command("runs", "import", "there", "--runs", "elsewhere")
+    assert out.startswith("1 trial copied to elsewhere") and out.endswith("1 there already\n")
+    assert [path.name for path in unfinished.parent.iterdir()] == ["checkpoints"]
+    before = {path: path.stat().st_mtime_ns for path in Path("elsewhere").rglob("*")}
+    assert command("runs", "import", "there", "--runs", "elsewhere")[1].startswith("0 trials copied")
+    assert {path: path.stat().st_mtime_ns for path in Path("elsewhere").rglob("*")} == before
+
+
+def test_an_export_replaces_the_trial_that_was_trained_anew_since_and_no_other(place: Path) -> None:
+    full, weights = trials()["full"], trials()["no weight-dropping"]
+    exported(full, weights)
+    shutil.rmtree(RUNS / full.key)
+    record = settle(full) / RECORD
+    data = json.loads(record.read_text())
+    assert exported().startswith("1 trial copied to there") and data["key"] == full.key
+    assert (THERE / full.key / RECORD).read_bytes() == record.read_bytes()
+    assert sorted(path.name for path in THERE.iterdir()) == sorted([full.key, weights.key])
+
+
+def truncated(folder: Path) -> None:
+    os.truncate(folder / "tokens/finetune-1.test.parquet", 200)
+
+
+def pipe(folder: Path) -> None:
+    (folder / "curve.parquet").unlink()
+    os.mkfifo(folder / "curve.parquet")
+
+
+def gone(folder: Path) -> None:
+    (folder / "tokens/finetune-1.test.parquet").unlink()
+
+
+def halved(folder: Path) -> None:
+    data = json.loads((folder / RECORD).read_text())
+    data["stages"][-1]["test"]["perplexity"] /= 2
+    (folder / RECORD).write_text(json.dumps(data))
+
+
+def without_hashes(folder: Path) -> None:
+    data = json.loads((folder / RECORD).read_text())
+    del data["hashes"]
+    (folder / RECORD).write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (truncated, "tokens/finetune-1.test.parquet: is not the file that the trial wrote"),
+        (gone, "tokens/finetune-1.test.parquet: is gone"),
+        (pipe, "curve.parquet: is not a regular file"),
+        (halved, "record.json: is not the record that the trial wrote"),
+        (without_hashes, "record.json: is from before records had hashes, so that nothing can be checked"),
+    ],
+)
+def test_a_damaged_trial_is_named_and_left_out_and_the_others_come(
+    place: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    full, weights = trials()["full"], trials()["no weight-dropping"]
+    exported(full, weights)
+    shutil.move(THERE, "whole")
+    damage(RUNS / full.key)
+    assert f"left out: {place}/runs/{full.key}/{said}\n" in exported(code=1)
+    assert [path.name for path in THERE.iterdir()] == [weights.key]
+
+    damage(Path("whole") / full.key)
+    code, out, err = command("runs", "import", "whole", "--runs", "elsewhere")
+    assert (code, err) == (1, f"left out: whole/{full.key}/{said}\n")
+    assert out.startswith("1 trial copied to elsewhere")
+    assert [path.name for path in Path("elsewhere").iterdir()] == [weights.key]
+
+
+def test_the_record_of_another_trial_is_left_out(place: Path) -> None:
+    full, weights = trials()["full"], trials()["no weight-dropping"]
+    exported(full)
+    (THERE / full.key).rename(THERE / weights.key)
+    code, _, err = command("runs", "import", "there", "--runs", "elsewhere")
+    assert (code, err) == (1, f"left out: there/{weights.key}/record.json: is the record of trial {full.key}\n")
+
+
+def test_names_in_a_record_lead_nowhere_else(place: Path) -> None:
+    full = trials()["full"]
+    exported(full)
+    (place / "mine.test.parquet").write_text("mine")
+    record = THERE / full.key / RECORD
+    data = json.loads(record.read_text())
+    data["hashes"]["tokens/../../../mine.test.parquet"] = sha256(place / "mine.test.parquet")
+    record.write_text(json.dumps(data))
+    code, _, err = command("runs", "import", "there", "--runs", "a/b/elsewhere")
+    assert (code, err.count("left out: ")) == (1, 1)
+    assert not [path for path in Path("a").rglob("*") if path.is_file()]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from orchestrator import carry
+left = int(sys.argv[1])
+sync = carry.sync
+def counted(path):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(path)
+carry.sync = counted
+carry.import_trials(Path("there"), Path("elsewhere"))
+"""
+
+
+def test_a_killed_import_leaves_nothing_half_copied_and_the_next_one_goes_on(place: Path) -> None:
+    full, weights = trials()["full"], trials()["no weight-dropping"]
+    exported(full, weights)
+    for step in (1, 5, 6):  # its first file, the copy whole but not in its place, in its place
+        shutil.rmtree("elsewhere", ignore_errors=True)
+        assert process(place, "-c", KILLED, str(step)).returncode == -signal.SIGKILL
+        for key in (full.key, weights.key):
+            if (Path("elsewhere") / key).exists():
+                assert check_trial(Path("elsewhere") / key) is not None
+        assert command("runs", "import", "there", "--runs", "elsewhere")[0] == 0
+        assert files(Path("elsewhere")) == files(THERE), "nor is anything left over"
+
+
+def test_a_folder_that_holds_no_trial_is_refused(place: Path) -> None:
+    for folder in ("nowhere", "corpus"):
+        code, _, err = command("runs", "import", folder, "--runs", "elsewhere")
+        assert (code, err) == (2, f"{folder}: expected a folder that `runs export` wrote, which holds trials\n")
+    assert not Path("elsewhere").exists()
+
+
+def test_two_commands_do_not_copy_to_one_folder_at_once(place: Path) -> None:
+    exported(trials()["full"])
+    descriptor = os.open(THERE, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        code, _, err = command("runs", "export", *OPTIONS, "--to", "there")
+    finally:
+        os.close(descriptor)
+    assert (code, err) == (2, "there: another command copies trials there\n")
+
+
+def test_losses_on_validation_may_be_gone_and_those_on_test_may_not(place: Path) -> None:
+    folder = settle(trials()["full"])
+    (folder / "tokens/train.valid.parquet").unlink()
+    assert check_trial(folder) is not None
+    (folder / "tokens/train.test.parquet").unlink()
+    with pytest.raises(ValueError, match=r"train\.test\.parquet: is gone"):
+        check_trial(folder)

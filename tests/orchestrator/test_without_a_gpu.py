@@ -1,0 +1,148 @@
+"""What is granted in place of the file's resources, and scales that are meant for a GPU where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator import load_sweep
+from orchestrator.machine import cpu_count, gpus_of
+from orchestrator.packing import granted
+from orchestrator.sweep import Resources
+from tests.orchestrator.places import SWEEP, command, make_place, process
+from tests.orchestrator.sweep_texts import SWEEPS
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`toy.yaml` asks for a GPU where there is one, and there is none."""
+    monkeypatch.chdir(make_place(tmp_path))
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (tmp_path / "toy.yaml").write_text(SWEEP + "resources: {gpus: auto}\n")
+    return tmp_path
+
+
+def test_auto_is_a_quarter_of_a_gpu_where_there_is_one_and_none_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "GPU 0: A"\n')
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus_of(Resources(gpus="auto")) == 0.25
+    assert gpus_of(Resources(gpus=0.5)) == 0.5
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert gpus_of(Resources(gpus="auto")) == 0.0
+    assert gpus_of(Resources(gpus=0.5)) == 0.5
+
+
+def test_what_is_granted_replaces_the_files_own_and_leaves_the_rest() -> None:
+    file = Resources(cpus=4, gpus=0.5, stall_minutes=5)
+    assert granted(file) == file
+    assert granted(file, 2, "auto") == Resources(cpus=2, gpus="auto", stall_minutes=5)
+    assert granted(file, gpus="0") == Resources(cpus=4, gpus=0, stall_minutes=5)
+
+
+@pytest.mark.parametrize("name", ["plan", "sweep"])
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--gpus=half", "--gpus: expected a number or auto, got half"),
+        ("--gpus=-1", "--gpus: should be greater than or equal to 0, got -1"),
+        ("--gpus=1.5", "--gpus: a share of one GPU or a whole number of them, got 1.5"),
+        ("--gpus=nan", "--gpus: should be a finite number, got nan"),
+        ("--cpus=0", "--cpus: should be greater than 0, got 0.0"),
+    ],
+)
+def test_what_no_trial_can_be_granted_is_told_in_a_line(place: Path, name: str, option: str, said: str) -> None:
+    code, _, err = command(name, "toy.yaml", "--scale", "paper", option)
+    assert (code, err) == (2, f"{said}\n")
+    assert not (place / "runs").exists()
+
+
+def test_more_cpus_than_there_are_are_refused_with_the_option_that_takes_fewer(place: Path) -> None:
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--cpus", "4096")
+    had = f"a trial asks for 4096, this machine grants {cpu_count()}"
+    assert (code, err) == (2, f"resources.cpus: {had}; --cpus takes fewer\n")
+
+
+def test_auto_for_a_cluster_has_to_be_said_where_this_machine_has_no_gpu(place: Path) -> None:
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--address", "10.0.0.1:6379")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "for the cluster at 10.0.0.1:6379 say --gpus 0.25" in err
+
+
+def test_what_is_granted_changes_no_key_but_the_threads_of_a_trial(place: Path) -> None:
+    def keys(*options: str) -> list[str]:
+        return [
+            t["key"]
+            for t in json.loads(command("plan", "toy.yaml", "--scale", "paper", "--json", *options)[1])["trials"]
+        ]
+
+    assert keys("--cpus", "2", "--gpus", "0", "--jobs", "1") == keys("--gpus", "1") == keys()
+    assert "--threads 3" in command("plan", "toy.yaml", "--scale", "paper", "--cpus", "3", "--write-specs", "specs")[1]
+
+
+def test_a_model_that_asks_for_a_gpu_is_measured_on_cpus_if_that_is_asked_for(place: Path) -> None:
+    (place / "toy.yaml").write_text(SWEEP + "resources: {gpus: 0.5}\n")
+    code, _, err = command("plan", "toy.yaml", "--scale", "paper", "--estimate")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.endswith("this machine has none to measure it on; --gpus 0 measures it on CPUs\n")
+
+
+def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_trains(place: Path) -> None:
+    """What it says first is not known before `plan --estimate`, whose line it gives."""
+    line = ("-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", "--cpus", "1")
+    part = (
+        "a part of it, no weight-dropping and the baseline:\n  python -m orchestrator sweep toy.yaml --scale paper "
+        "--executor inline --budget 0.0001s --cpus 1.0 --only 'no weight-dropping'\n"
+    )
+    before = process(place, *line, "--budget", "0.0001s")
+    assert before.returncode == 3, before.stderr
+    told = "  python -m orchestrator plan toy.yaml --scale paper --estimate --cpus 1.0"
+    assert f"no GPU: trials train on CPUs; how many core-hours they take is told by\n{told}\n{part}" in before.stderr
+
+    estimated = process(place, *told.split()[1:])
+    assert estimated.returncode == 0, estimated.stderr
+    hours = re.search(r"at once, ([\d.,]+) core-hours; ", estimated.stdout)
+    assert hours is not None
+    after = process(place, *line, "--budget", "0.0001s")
+    assert f"no GPU: trials train on CPUs and take at most {hours[1]} core-hours\n{part}" in after.stderr
+
+    trained = process(place, *line, "--only", "no weight-dropping")
+    assert trained.returncode == 0, trained.stderr
+    assert "no GPU: trials train on CPUs and take at most" in trained.stderr
+    assert "a part of it" not in trained.stderr
+    again = process(place, *line, "--only", "no weight-dropping")
+    assert again.returncode == 0 and "no GPU" not in again.stderr, "nothing is left to train"
+
+
+def test_a_sweep_that_asks_for_no_gpu_says_nothing_of_one(place: Path) -> None:
+    (place / "toy.yaml").write_text(SWEEP)
+    done = process(
+        place,
+        "-m",
+        "orchestrator",
+        "sweep",
+        "toy.yaml",
+        "--scale",
+        "paper",
+        "--executor",
+        "inline",
+        "--budget",
+        "0.0001s",
+    )
+    assert done.returncode == 3 and "GPU" not in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted(SWEEPS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_published_scale_of_every_sweep_fits_a_machine_without_a_gpu_or_asks_for_more_than_a_quarter(
+    path: Path,
+) -> None:
+    assert load_sweep(path, "paper").resources.gpus in ("auto", 0.5)
