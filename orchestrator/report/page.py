@@ -133,7 +133,7 @@ def write_report(
             "margin": f"{100 * margin:.3g}%",
             **picture_section(outcomes, rows, comparison, baseline, pictures, line),
             **head_section(outcomes, baseline, pictures),
-            **published_section(rows, published_note, published_scale),
+            **published_section(rows, baseline, published_note, published_scale),
             **_sentences(outcomes, comparison, baseline, looks, bool(searches)),
             **_tables(outcomes, rows, references, baseline, margin),
             **untrained_section(outcomes),

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
+from typing import Literal
 
 from orchestrator.report.tables import RECALLED, AblationRow, Published, PublishedDifference, PublishedNumber
-from orchestrator.wording import NOTHING, Markdown, escape, listed, published, published_difference
+from orchestrator.wording import (
+    NOTHING,
+    Markdown,
+    difference,
+    escape,
+    listed,
+    published,
+    published_difference,
+    signed,
+    spread,
+)
 
 RECALLED_MARK = "†"
 _LONGEST_NOTE = 200
@@ -18,11 +29,60 @@ def published_line(published: Mapping[str, Published], baseline: str) -> Publish
     return None if number is None or number.certainty == RECALLED else number
 
 
-def published_section(rows: Sequence[AblationRow], note: str, published_scale: bool) -> dict[str, object]:
-    """The values for the page; notes only at the scale of the published numbers."""
+Reproduction = Literal["reproduced", "not reproduced", "not decided"]
+
+
+def published_section(
+    rows: Sequence[AblationRow], baseline: str, note: str, published_scale: bool
+) -> dict[str, object]:
+    """The values for the page; ours beside theirs, and notes, only at the scale of the published numbers."""
     return {
         "published_note": _whose(rows, note, published_scale),
         "published_notes": _notes(rows) if published_scale else [],
+        "reproductions": [_beside(row, row.variant == baseline) for row in rows if _compares(row)]
+        if published_scale
+        else [],
+    }
+
+
+def reproduction(row: AblationRow) -> Reproduction | None:
+    """Whether our interval of a variant's difference to the baseline bears out the published one; None without one.
+
+    Reproduced where it holds the published difference and leaves out zero, not reproduced where it leaves out the
+    published difference, not decided where it holds both, or where there is no interval. Differences are compared as
+    ratios of perplexities.
+    """
+    if row.published_difference is None:
+        return None
+    if row.effect is None or row.effect.interval is None:
+        return "not decided"
+    low, high = row.effect.interval.low, row.effect.interval.high
+    if not low <= row.published_difference.nats <= high:
+        return "not reproduced"
+    return "not decided" if low <= 0.0 <= high else "reproduced"
+
+
+def _compares(row: AblationRow) -> bool:
+    return row.test is not None and row.published_test is not None
+
+
+def _beside(row: AblationRow, is_baseline: bool) -> dict[str, str]:
+    """A row of the table; of the baseline only the perplexities are compared."""
+    assert row.test is not None
+    assert row.published_test is not None
+    ours, theirs = row.test.mean, row.published_test.perplexity
+    shown = NOTHING
+    if row.change_in_perplexity is not None:
+        shown = difference(row.change_in_perplexity, row.interval_in_perplexity)
+    return {
+        "variant": row.variant,
+        "ours": spread(ours, row.test.deviation),
+        "seeds": str(row.test.n),
+        "theirs": printed(row.published_test),
+        "apart": f"{signed(ours - theirs)} ({signed(100 * (ours / theirs - 1), 1)}%)",
+        "published_difference": printed_difference(row.published_difference),
+        "difference": Markdown(shown),
+        "verdict": "baseline" if is_baseline else reproduction(row) or NOTHING,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,9 +54,10 @@ class Published(Protocol):
 
 @dataclass(frozen=True)
 class PublishedDifference:
-    """A published test perplexity less the baseline's; `recalled` where either is."""
+    """A published test perplexity less the baseline's, also as the ratio's logarithm; `recalled` where either is."""
 
     perplexity: float
+    nats: float
     recalled: bool
 
 
@@ -261,7 +263,8 @@ def _published_difference(
     if variant == baseline or is_adaptive(group) or not (ours and base and ours.test and base.test):
         return None
     recalled = RECALLED in (ours.test.certainty, base.test.certainty)
-    return PublishedDifference(round(ours.test.perplexity - base.test.perplexity, 6), recalled)
+    theirs, baselines = ours.test.perplexity, base.test.perplexity
+    return PublishedDifference(round(theirs - baselines, 6), math.log(theirs / baselines), recalled)
 
 
 def _spread(scores: Iterable[Score]) -> Spread:

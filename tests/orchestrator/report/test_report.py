@@ -372,6 +372,22 @@ def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_differ
     assert "| – / 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
 
 
+def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Path, sweep: Sweep) -> None:
+    """By our interval, as ratios of perplexities, and only where the numbers belong to this scale."""
+    trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.3, 70.2], c=[80.0, 80.3, 80.1], d=[60.1, 60.3, 60.0])
+    ratios = {"full": 1.0, "b": 70 / 60, "c": 75 / 60, "d": 1.0005}
+    papers = {name: Paper(None, Number(round(50 * ratio, 3))) for name, ratio in ratios.items()}
+    text = write(tmp_path, trials, published=papers, published_scale=True)
+    table = text.partition("### Published and ours")[2].partition("\n\nA difference is to")[0]
+    rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines() if row.startswith("| ")}
+    assert rows["full"].startswith("| full | 60.13 ± 0.15 | 3 | 50.0 | +10.13 (+20.3%) | – | – | baseline |")
+    verdicts = {name: rows[name].rsplit("|", 2)[1].strip() for name in ("b", "c", "d")}
+    assert verdicts == {"b": "reproduced", "c": "not reproduced", "d": "not decided"}
+    assert "Published and ours" not in write(tmp_path, trials, published=papers)
+    single = write(tmp_path, sweep(full=[60.0], b=[70.0]), published=papers, published_scale=True)
+    assert "| b | 70.00 | 1 | 58.333 | +11.67 (+20.0%) | +8.333 | +10.00 | not decided |" in single
+
+
 def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3])
     for certainty, line in (("seed", 57.0), ("code", 57.0), ("recalled", None)):
