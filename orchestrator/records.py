@@ -133,6 +133,11 @@ class Records:
         folder = self.folder(self._held(trial)[0] or trial.key)
         return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
 
+    def hashes(self, trial: Trial) -> dict[str, str]:
+        """The hashes of the record that holds a trial's stages and of its files; empty where it has none."""
+        _, record = self._held(trial)
+        return {} if record is None else record.hashes
+
     def source(self, trial: Trial) -> Path | None:
         """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""
         if trial.starts_from is None:

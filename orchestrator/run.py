@@ -16,6 +16,7 @@ from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
+from orchestrator.finished import LastMade
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine, check_utf8
 from orchestrator.packing import granted_gpus, multi_process_service
@@ -127,32 +128,14 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
     missing = {trial.key for trial in unsettled(now.table, records)}
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
-    report: Report | None = None
+    last = LastMade(sweep, options.file, options.reports / sweep.name / sweep.scale, records)
+    finished = prepared.whole is sweep and not missing and not now.searching
+    report = last.report(now) if finished else None
     budget_spent = False
     with Progress(now.table, done=done) as progress:
-        tracker = Tracker(
-            sweep=sweep.name,
-            question=sweep.question,
-            scale=sweep.scale,
-            trials=now.table,
-            records=records,
-            commit=commit(),
-        )
-        try:
-            if missing or now.searching:
-                with multi_process_service(options.mps):
-                    budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
-            now = known(sweep, records)
-            reported = now if prepared.whole is sweep else known(prepared.whole, records)
-            report = report_sweep(
-                prepared.whole, options.file, reported, records, options.reports, if_fuller="write beside"
-            )
-        finally:
-            outcome = _outcome(now, records)
-            if report is None:
-                tracker.finish(None, outcome)
-            else:
-                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts, _planned(reported))
+        if report is None or not last.is_mirrored:
+            now, report, budget_spent = _make(prepared, progress, interrupt, last, report, train=not finished)
+    outcome = _outcome(now, records)
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
@@ -162,6 +145,54 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     if outcome == "stopped" and interrupt.exit_code is None and not unfinished:
         check_writable(records.root)  # a trial that could not even record its failure: the folder may be the reason
     return interrupt.exit_code or (3 if unfinished else int(outcome != "complete")), report.page
+
+
+def _make(
+    prepared: Prepared,
+    progress: Progress,
+    interrupt: Interrupt,
+    last: LastMade,
+    report: Report | None,
+    *,
+    train: bool,
+) -> tuple[Known, Report, bool]:
+    """Train, write the report unless it stands, mirror: what the sweep consists of then, the report, whether the
+    budget was spent.
+    """
+    sweep, whole, records, options, now = (
+        prepared.sweep,
+        prepared.whole,
+        prepared.records,
+        prepared.options,
+        prepared.known,
+    )
+    budget_spent = False
+    tracker = Tracker(
+        sweep=sweep.name,
+        question=sweep.question,
+        scale=sweep.scale,
+        trials=now.table,
+        records=records,
+        commit=commit(),
+    )
+    try:
+        if train:
+            with multi_process_service(options.mps):
+                budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
+        now = known(sweep, records)
+        reported = now if whole is sweep else known(whole, records)
+        if report is None:
+            report = report_sweep(whole, options.file, reported, records, options.reports, if_fuller="write beside")
+    finally:
+        outcome = _outcome(now, records)
+        if report is None:
+            tracker.finish(None, outcome)
+        else:
+            planned = _planned(reported)
+            mirrored = tracker.finish(report.page.parent, outcome, report.answer, report.verdicts, planned)
+    if whole is sweep:
+        last.write(now, report, mirrored=mirrored)
+    return now, report, budget_spent
 
 
 def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:

@@ -62,13 +62,15 @@ Cells = dict[str, object]
 class Report:
     """A report as written: its page, its answer as plain text, and its verdicts by variant.
 
-    `beside` says why it lies beside the place that it was meant for, None if it lies there.
+    `beside` says why it lies beside the place that it was meant for, None if it lies there; `is_whole` is False where
+    a picture could not be drawn.
     """
 
     page: Path
     answer: str
     verdicts: dict[str, str]
     beside: str | None = None
+    is_whole: bool = True
 
 
 def write_report(
@@ -149,7 +151,7 @@ def write_report(
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, is_whole=not pictures.lost)
 
 
 def _sentences(
