@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import signal
+from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,7 @@ from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
 from orchestrator.finished import LastMade
+from orchestrator.interim import Interim
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine, check_utf8
 from orchestrator.packing import granted_gpus, multi_process_service
@@ -129,12 +131,12 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     missing = {trial.key for trial in unsettled(now.table, records)}
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
     last = LastMade(sweep, options.file, options.reports / sweep.name / sweep.scale, records)
-    finished = prepared.whole is sweep and not missing and not now.searching
-    report = last.report(now) if finished else None
+    train = bool(missing) or now.searching
+    report = last.report(now) if prepared.whole is sweep and not train else None
     budget_spent = False
     with Progress(now.table, done=done) as progress:
         if report is None or not last.is_mirrored:
-            now, report, budget_spent = _make(prepared, progress, interrupt, last, report, train=not finished)
+            now, report, budget_spent = _make(prepared, progress, interrupt, last, report, train=train)
     outcome = _outcome(now, records)
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
@@ -159,14 +161,12 @@ def _make(
     """Train, write the report unless it stands, mirror: what the sweep consists of then, the report, whether the
     budget was spent.
     """
-    sweep, whole, records, options, now = (
-        prepared.sweep,
-        prepared.whole,
-        prepared.records,
-        prepared.options,
-        prepared.known,
-    )
-    budget_spent = False
+    sweep, whole, records, now = prepared.sweep, prepared.whole, prepared.records, prepared.known
+    options, budget_spent = prepared.options, False
+
+    def write(now: Known) -> Report:
+        return report_sweep(whole, options.file, now, records, options.reports, if_fuller="write beside")
+
     tracker = Tracker(
         sweep=sweep.name,
         question=sweep.question,
@@ -177,12 +177,15 @@ def _make(
     )
     try:
         if train:
-            with multi_process_service(options.mps):
-                budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
+            with (
+                multi_process_service(options.mps),
+                closing(Interim(lambda: known(whole, records), write, records, progress.say)) as interim,
+            ):
+                budget_spent = _execute(prepared, Listeners(progress, tracker, interim), interrupt)
         now = known(sweep, records)
         reported = now if whole is sweep else known(whole, records)
         if report is None:
-            report = report_sweep(whole, options.file, reported, records, options.reports, if_fuller="write beside")
+            report = write(reported)
     finally:
         outcome = _outcome(now, records)
         if report is None:
