@@ -137,6 +137,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     with Progress(now.table, done=done) as progress:
         if report is None or not last.is_mirrored:
             now, report, budget_spent = _make(prepared, progress, interrupt, last, report, train=train)
+    records.note_checked()
     outcome = _outcome(now, records)
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
