@@ -3,13 +3,14 @@
     python -m tests.benchmarks.commands --trials 100 1000 5000 --mirrored 100 300 1000
 
 Writes made-up records of a sweep with 20 seeds a variant, each with a curve and the loss of every token of its texts,
-and runs each command in a process of its own. `again`: the same once more, when files were checked before and the page
-stands. The mirror is written to a new SQLite database. A line of a Markdown table each.
+and runs each command in a process of its own, after a sweep whose page and mirror stand. The mirror is written to a new
+SQLite database. A line of a Markdown table each.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import subprocess
@@ -26,8 +27,11 @@ from lm.data import load
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
 from orchestrator.api import load_sweep
+from orchestrator.finished import LastMade
 from orchestrator.plan import plan
 from orchestrator.records import Records
+from orchestrator.report_sweep import report_sweep
+from orchestrator.rounds import known
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.store import Store
 from orchestrator.trial import Trial
@@ -67,18 +71,19 @@ def make_place(place: Path, size: Size) -> list[Trial]:
     )
     trials = plan(load_sweep(place / "many.yaml", "paper"))
     facts = load(trials[0].spec.corpus).facts
-    rng = np.random.default_rng(0)
+    rng, runs = np.random.default_rng(0), place / "runs"
     hard, counts = rng.exponential(4.0, size.tokens), rng.choice([0, 3, 40, 500, 7_000, 20_000], size.tokens)
     for trial in trials:
-        folder = place / "runs" / trial.key
+        folder = runs / trial.key
         own = np.random.default_rng([trial.spec.batch_size, trial.seed])
         test = 60.0 + 0.3 * trial.spec.batch_size + 0.1 * float(own.normal())
         write_curve(folder, make_curve(trial.spec, 1.05 * test, noise=trial.seed))
         nats = (hard + 0.1 * own.normal(size=size.tokens)).astype(np.float32)
         position, token = np.arange(1, size.tokens + 1, dtype=np.int32), np.arange(size.tokens, dtype=np.int32)
         table = pa.table({"position": position, "token": token, "training_count": counts, "nats": nats})
-        for split in ("valid", "test"):
-            write_table(token_nats_path(folder, "train", split), table)
+        write_table(token_nats_path(folder, "train", "test"), table)
+        # By no page read, only hashed: one file under all names.
+        token_nats_path(folder, "train", "valid").hardlink_to(token_nats_path(runs / trials[0].key, "train", "test"))
         record = make_record(trial, test, corpus=facts)
         [stage] = record.stages
         write_record(folder, record.model_copy(update={"stages": (stage.model_copy(update={"key": trial.key}),)}))
@@ -94,6 +99,22 @@ def cpu_seconds(place: Path, *line: str) -> float:
         raise SystemExit(f"{' '.join(line)}: exit code {done.returncode}: {done.stderr}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def finish(place: Path) -> None:
+    """Leave what the command of a finished sweep leaves; of the mirror only a file, which nobody opens."""
+    sweep, records, file = load_sweep(place / "many.yaml", "paper"), Records(place / "runs"), Path("many.yaml")
+    (place / "mlflow.db").touch()
+    (place / "runs" / ".sweeps").mkdir(exist_ok=True)
+    with contextlib.chdir(place):
+        last = LastMade(sweep, file, place / "reports" / sweep.name / sweep.scale, records)
+        now = known(sweep, records)
+        last.write(now, report_sweep(sweep, file, now, records, "reports", if_fuller="refuse"), mirrored=True)
+    time.sleep(2.5)  # what was written just now is not noted as checked
+    checked = Records(records.root)
+    for trial in now.trials:
+        checked.find(trial)
+    checked.note_checked()
 
 
 def mirror_seconds(place: Path, trials: list[Trial]) -> float:
@@ -122,9 +143,10 @@ def main() -> None:
             place = Path(folder)
             trials = make_place(place, Size(count, asked.epochs, asked.tokens))
             if count in asked.trials:
-                commands = ("plan", "plan again", "status", "report", "sweep", "sweep again")
-                for name in commands:
-                    tell(count, name, cpu_seconds(place, name.split()[0], "many.yaml"))
+                tell(count, "plan, nothing checked before", cpu_seconds(place, "plan", "many.yaml"))
+                finish(place)
+                for command in ("plan", "status", "report", "sweep"):
+                    tell(count, command, cpu_seconds(place, command, "many.yaml"))
             if count in asked.mirrored:
                 tell(count, "mirror", mirror_seconds(place, trials))
 
