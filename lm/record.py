@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -213,6 +213,16 @@ class Record(Part):
         raise KeyError(f"record {self.key} has no stage {key}")
 
 
+_ARROW = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "dict[str, float]": pa.map_(pa.string(), pa.float64()),
+}
+CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
+
+
 def write_record(folder: Path, record: Record) -> None:
     """Write `record.json`, the last file of a settled trial, with the hash of each file that belongs to it.
 
@@ -268,13 +278,13 @@ def evaluations(table: pa.Table) -> list[Evaluation]:
     return [Evaluation(*row) for row in zip(*columns, map(dict, terms), strict=True)]
 
 
-def read_curve_table(folder: Path) -> pa.Table:
-    """As `read_curve`, by column: nothing is made for each evaluation."""
-    path = folder / CURVE
+def read_curve_table(folder: Path, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
+    """As `read_curve`, by column, all or some of them: nothing is made for each evaluation."""
+    path, schema = folder / CURVE, pa.schema([CURVE_SCHEMA.field(name) for name in columns])
     if not path.exists():
-        return pa.Table.from_batches([], CURVE_SCHEMA)  # Arrow imports pandas to make an empty array
+        return pa.Table.from_batches([], schema)  # Arrow imports pandas to make an empty array
     try:
-        return read_table(path, CURVE_SCHEMA, later="terms")  # heads had no terms of their own at first
+        return read_table(path, schema, later="terms")  # heads had no terms of their own at first
     except (ValueError, KeyError, OSError) as error:  # no Parquet, other columns, pages that end too soon
         raise DamagedError(path, f"not a curve of this version: {' '.join(str(error).split())}") from error
 
@@ -299,13 +309,3 @@ def stage_files(folder: Path, result: StageResult) -> list[Path]:
     splits: tuple[Split, ...] = ("valid", "test") if result.test is not None else ("valid",)
     weights = [] if result.name == "cache" else [weights_path(folder, result.name)]
     return weights + [token_nats_path(folder, result.name, split) for split in splits]
-
-
-_ARROW = {
-    "str": pa.string(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "bool": pa.bool_(),
-    "dict[str, float]": pa.map_(pa.string(), pa.float64()),
-}
-CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])

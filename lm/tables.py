@@ -22,14 +22,14 @@ def write_table(path: Path, table: pa.Table, encodings: Mapping[str, str] | None
 
 
 def read_table(path: Path, schema: pa.Schema, *, later: str) -> pa.Table:
-    """A table of exactly these columns; `later` names one of maps that a file of an earlier version may not have.
+    """These columns of a table; `later` names one of maps that a file of an earlier version may not have.
 
     OSError if it is no regular file or ends too soon, ValueError or KeyError if it has other columns, or nulls.
     """
     check_regular(path)
     with pq.ParquetFile(path) as file:
-        table = file.read(use_threads=False)
-    if later not in table.column_names:
+        table = file.read(columns=schema.names, use_threads=False)
+    if later in schema.names and later not in table.column_names:
         field = schema.field(later)
         table = table.append_column(field, pa.array([[]] * len(table), field.type))
     table = table.select(schema.names)

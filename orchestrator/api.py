@@ -17,18 +17,20 @@ from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
 from orchestrator.facts import Facts
 from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.machine import CannotStartError, default_scale
+from orchestrator.machine import CannotStartError
 from orchestrator.nearest import nearest
+from orchestrator.opening import load_sweep
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records, damage_in_a_line, read_own
 from orchestrator.rounds import BEST_FOUND, Searched, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
-from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
+from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
 from orchestrator.wording import counted
 
+__all__ = ["SweepResult", "load_records", "load_sweep", "run_sweep", "select", "to_train"]
 _log = logging.getLogger(__name__)
 
 
@@ -39,23 +41,6 @@ class SweepResult:
     exit_code: int
     report: Path
     counts: dict[State, int]
-
-
-def load_sweep(path: Path | str, scale: str | None = None) -> ScaledSweep:
-    """Read and check a sweep file, at a scale, or else at the one that fits this machine.
-
-    Raises SweepError, with a line for everything that is wrong, and CorpusError for a text that is not there.
-    """
-    return open_sweep(Path(path), scale)[0]
-
-
-def open_sweep(path: Path, scale: str | None) -> tuple[ScaledSweep, str]:
-    """The sweep as `load_sweep` gives it, and why it is at this scale."""
-    sweep = read_sweep(path)
-    name, why = (scale, "as asked") if scale is not None else default_scale(sweep)
-    scaled = sweep.at(name)
-    check_vocabularies(scaled, path)
-    return scaled, why
 
 
 def run_sweep(
@@ -123,7 +108,7 @@ def run_sweep(
             _set_aside(prepared)
             prepared = prepare(chosen, options, whole=sweep, fresh=True)
         code, page = run_prepared(prepared)
-    records = Records(prepared.records.root)
+    records = Records(prepared.records.root) if fresh else prepared.records
     counts = Counter(state_of(trial, records) for trial in known(chosen, records).table)
     return SweepResult(code, page or options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 

@@ -10,7 +10,7 @@ from typing import Literal
 from lm.record import opened
 from orchestrator.guessing import untrained
 from orchestrator.outcomes import Outcome
-from orchestrator.timing import stage_epochs
+from orchestrator.timing import budget_of, stage_epochs
 from orchestrator.wording import counted, listed
 
 Kind = Literal["adaptive", "not complete", "another test text", "did not train", "another budget"]
@@ -99,6 +99,5 @@ def planned_epochs(group: Sequence[Outcome]) -> int:
 
 
 def budget(group: Sequence[Outcome]) -> tuple[int, int | None, int]:
-    """What a trial of the variant may train on: epochs, and the stretch of the training text, its length and start."""
-    corpus = group[0].trial.spec.corpus
-    return planned_epochs(group), corpus.train_tokens, corpus.train_start
+    """What a trial of the variant may train on."""
+    return budget_of(group[0].trial.spec)

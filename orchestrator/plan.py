@@ -89,9 +89,11 @@ def state_of(trial: Trial, records: Records) -> State:
     return "to resume" if record or (records.folder(trial.key) / "checkpoints").exists() else "new"
 
 
-def state_in_words(trial: Trial, state: State, trials: Iterable[Trial]) -> str:
-    """A state as the plan's table shows it: a trial that is read, or goes on from another, says from which variant."""
-    names = {other.key: other.variant for other in trials}
+def state_in_words(trial: Trial, state: State, names: Mapping[str, str]) -> str:
+    """A state as the plan's table shows it: a trial that is read, or goes on from another, says from which variant.
+
+    `names` has every trial's variant by key.
+    """
     if state == "read":
         return f"read from {names[trial.reads_from or '']}"
     if state == "new" and trial.starts_from is not None:

@@ -24,8 +24,9 @@ def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError where a record cannot be read."""
     trials = now.table
     states = {trial.key: state_of(trial, records) for trial in trials}
+    names = {trial.key: trial.variant for trial in trials}
     rows = [
-        (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], trials))
+        (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], names))
         for t in trials
     ]
     headings = ("variant", "changes", "seed", "key", "parameters", "state")

@@ -129,6 +129,10 @@ class Progress:
             self._latest = [*self._latest, (trial, word)][-_LATEST:]
         self._say(f"{trial.title}: {word}; {self.summary()}")
 
+    def say(self, line: str) -> None:
+        """Print a line of somebody else's."""
+        self._console.print(Text(line), soft_wrap=True)
+
     def counts(self) -> dict[State, int]:
         """How many trials are in each state; one that is read from another's record settles with that one."""
         with self._lock:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS,
 from lm.kept import say_once
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
+from orchestrator.checked import Checked, FileState, State
 from orchestrator.trial import Trial
 
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -57,19 +60,16 @@ def damage_in_a_line(error: ValueError) -> str:
     return str(error)
 
 
-def _state(folder: Path) -> list[tuple[str, tuple[int, ...] | None]]:
-    """What changes when a file that reports read is changed, or another takes its place."""
-    try:
-        tokens = sorted((folder / TOKENS).glob("*"))
-    except OSError:  # as each of its files will say
-        tokens = []
-    paths = [folder, folder / RECORD, folder / CURVE, *tokens]
-    return [(path.name, _stat(path)) for path in paths]
+def _state(folder: Path) -> State:
+    names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
+    with suppress(OSError):  # as each of its files will say
+        names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208
+    return [(name, _stat(f"{folder}/{name}")) for name in names]
 
 
-def _stat(path: Path) -> tuple[int, ...] | None:
+def _stat(path: str) -> FileState | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -78,8 +78,9 @@ def _stat(path: Path) -> tuple[int, ...] | None:
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
-    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed. The index
-    of inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other
+    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed; its files
+    are not hashed where an earlier sweep noted that it had found them right, and nobody has touched them since. The
+    index of inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other
     trials: all that has no folder of its own is to be trained anew. A damaged trial is not done, and is named.
     """
 
@@ -87,6 +88,7 @@ class Records:
         self.root = Path(root)
         self._own_only = own_only
         self._seen: dict[str, tuple[object, tuple[Record | None, bool]]] = {}
+        self._checked = Checked(self.root)
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
@@ -113,15 +115,15 @@ class Records:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
         return evaluations(self.curve_table(trial))
 
-    def curve_table(self, trial: Trial) -> pa.Table:
-        """As `curve`, by column (`lm.record.CURVE_SCHEMA`)."""
+    def curve_table(self, trial: Trial, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
+        """As `curve`, by column (`lm.record.CURVE_SCHEMA`): all, or those asked for, `stage` among them."""
         holder, record = self._held(trial)
         key = holder or trial.reads_from or trial.key
-        nothing = pa.Table.from_batches([], CURVE_SCHEMA)
+        nothing = pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
         if record is None and self.is_damaged(key):
             return nothing
         try:
-            table = read_curve_table(self.folder(key))
+            table = read_curve_table(self.folder(key), columns)
         except DamagedError as error:  # of a record without hashes, or damaged since it was checked
             say_once(f"{error.path}: {error.problem}")
             return nothing
@@ -137,6 +139,11 @@ class Records:
         """The key of the folder that holds the stages of a settled trial; its own, where it has no record yet."""
         return self._held(trial)[0] or trial.reads_from or trial.key
 
+    def hashes(self, trial: Trial) -> dict[str, str]:
+        """The hashes of the record that holds a trial's stages and of its files; empty where it has none."""
+        _, record = self._held(trial)
+        return {} if record is None else record.hashes
+
     def source(self, trial: Trial) -> Path | None:
         """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""
         if trial.starts_from is None:
@@ -144,6 +151,10 @@ class Records:
         own = self.folder(trial.starts_from)
         holder, _ = self._inner(trial.starts_from)
         return own if holder is None or self.read(trial.starts_from) is not None else self.folder(holder)
+
+    def note_checked(self) -> None:
+        """Note under `runs/` whose files were hashed and found right, for the next command."""
+        self._checked.write()
 
     def of_other_numerics(self, trial: Trial) -> Record | None:
         """A record of this very spec that another version of the numerics made, and that no longer counts."""
@@ -173,7 +184,12 @@ class Records:
         if (seen := self._seen.get(key)) is not None and seen[0] == state:
             return seen[1]
         try:
-            found = check_trial(folder), False
+            if self._checked.has(key, state):
+                found = read_own(folder), False
+            else:
+                found = check_trial(folder), False
+                if found[0] is not None and found[0].status != "failed":  # another goes on writing its files
+                    self._checked.add(key, state)
         except DamagedError as error:
             say_once(damage_in_a_line(error))
             if isinstance(error.__cause__, OSError):  # it could not be read, which may pass

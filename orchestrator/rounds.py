@@ -15,6 +15,7 @@ from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
 from orchestrator.facts import Facts
 from orchestrator.machine import CannotStartError
+from orchestrator.order import in_order
 from orchestrator.plan import plan
 from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
@@ -26,7 +27,6 @@ from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
-from orchestrator.timing import epochs_to_train
 from orchestrator.trial import Trial
 
 _MOST_COUNTED = 1000
@@ -139,13 +139,12 @@ def course(sweep: ScaledSweep, records: Records) -> Course:
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
-    """The trials that are not settled, to train or to score on test; those read from others are not among them.
+    """The trials that are not settled, to train or to score on test, in the order in which they are trained.
 
-    The longest come first, so that no worker idles at the end while another begins a long one.
+    Those read from others are not among them.
     """
-    specs = {trial.key: trial.spec for trial in trials}
     missing = [trial for trial in trials if trial.reads_from is None and not is_settled(trial, records.find(trial))]
-    return sorted(missing, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
+    return in_order(missing, trials)
 
 
 def what_is_left(sweep: ScaledSweep, now: Known, records: Records) -> Left:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,8 @@ from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
 from orchestrator.estimate import Measuring, core_hours
+from orchestrator.finished import LastMade
+from orchestrator.interim import Interim
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import CannotStartError, check_machine, check_utf8, gpus_of, has_gpu
 from orchestrator.packing import granted, multi_process_service
@@ -139,35 +142,17 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
     missing = {trial.key for trial in unsettled(now.table, records)}
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
-    report: Report | None = None
+    last = LastMade(prepared.whole, options.file, options.reports / sweep.name / sweep.scale, records)
+    train = bool(missing) or now.searching
+    report = last.report(now) if not (train or options.only) else None
     budget_spent = False
-    trains = bool(missing or now.searching)
-    if trains and prepared.whole.resources.gpus and not prepared.grant.gpus:
+    if train and prepared.whole.resources.gpus and not prepared.grant.gpus:
         print(_on_cpus(prepared), file=sys.stderr)
-    with Progress(now.table, done=done, records=records if trains else None) as progress:
-        tracker = Tracker(
-            sweep=sweep.name,
-            question=sweep.question,
-            scale=sweep.scale,
-            trials=now.table,
-            records=records,
-            commit=commit(),
-        )
-        try:
-            if trains:
-                with multi_process_service(options.mps):
-                    budget_spent = _execute(prepared, Listeners(progress, tracker), interrupt)
-            now = known(sweep, records)
-            reported = known(prepared.whole, records) if options.only else now
-            report = report_sweep(
-                prepared.whole, options.file, reported, records, options.reports, if_fuller="write beside"
-            )
-        finally:
-            outcome = _outcome(now, records)
-            if report is None:
-                tracker.finish(None, outcome)
-            else:
-                tracker.finish(report.page.parent, outcome, report.answer, report.verdicts, _planned(reported))
+    with Progress(now.table, done=done, records=records if train else None) as progress:
+        if report is None or not last.is_mirrored:
+            now, report, budget_spent = _make(prepared, progress, interrupt, last, report, train=train)
+    records.note_checked()
+    outcome = _outcome(now, records)
     unfinished = budget_spent and outcome == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or unfinished:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if unfinished else "Interrupted"))
@@ -177,6 +162,55 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     if outcome == "stopped" and interrupt.exit_code is None and not unfinished:
         check_writable(records.root)  # a trial that could not even record its failure: the folder may be the reason
     return interrupt.exit_code or (3 if unfinished else int(outcome != "complete")), report.page
+
+
+def _make(
+    prepared: Prepared,
+    progress: Progress,
+    interrupt: Interrupt,
+    last: LastMade,
+    report: Report | None,
+    *,
+    train: bool,
+) -> tuple[Known, Report, bool]:
+    """Train, write the report unless it stands, mirror: what the sweep consists of then, the report, whether the
+    budget was spent.
+    """
+    sweep, whole, records, now = prepared.sweep, prepared.whole, prepared.records, prepared.known
+    options, budget_spent = prepared.options, False
+
+    def write(now: Known) -> Report:
+        return report_sweep(whole, options.file, now, records, options.reports, if_fuller="write beside")
+
+    tracker = Tracker(
+        sweep=sweep.name,
+        question=sweep.question,
+        scale=sweep.scale,
+        trials=now.table,
+        records=records,
+        commit=commit(),
+    )
+    try:
+        if train:
+            with (
+                multi_process_service(options.mps),
+                closing(Interim(lambda: known(whole, records), write, records, progress.say)) as interim,
+            ):
+                budget_spent = _execute(prepared, Listeners(progress, tracker, interim), interrupt)
+        now = known(sweep, records)
+        reported = known(whole, records) if options.only else now
+        if report is None:
+            report = write(reported)
+    finally:
+        outcome = _outcome(now, records)
+        if report is None:
+            tracker.finish(None, outcome)
+        else:
+            planned = _planned(reported)
+            mirrored = tracker.finish(report.page.parent, outcome, report.answer, report.verdicts, planned)
+    if not options.only:
+        last.write(now, report, mirrored=mirrored)
+    return now, report, budget_spent
 
 
 def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import stage_epochs
 from orchestrator.trial import Trial
 from orchestrator.values import value_in_words
+
+_SHOWN = ("stage", "epoch", "valid_nats_per_token")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def search_standing(searched: Searched) -> SearchStanding:
 
 def sweep_standing(sweep: ScaledSweep, now: Known, records: Records) -> SweepStanding:
     """Where a sweep stands; ValueError where a record cannot be read."""
-    found = tuple(_standing(trial, now.table, records) for trial in now.table)
+    names = {trial.key: trial.variant for trial in now.table}
+    found = tuple(_standing(trial, names, records) for trial in now.table)
     counts: dict[str, int] = {}
     for standing in found:
         counts[standing.state] = counts.get(standing.state, 0) + 1
@@ -125,23 +129,26 @@ def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", 
     return found
 
 
-def _standing(trial: Trial, trials: list[Trial], records: Records) -> TrialStanding:
+def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> TrialStanding:
     planned = state_of(trial, records)
     folder = records.folder(trial.key)
     running = trial_is_held(folder) and not (folder / "record.json").exists()
-    record, curve = records.find(trial), records.curve(trial)
-    last = curve[-1] if curve else None
+    record, curve = records.find(trial), records.curve_table(trial, _SHOWN)
+    stage, epoch, *nats = (None, 0)
+    if len(curve):
+        stage, epoch = (curve[name][-1].as_py() for name in ("stage", "epoch"))
+        nats = curve["valid_nats_per_token"].to_pylist()
     return TrialStanding(
         variant=trial.variant,
         seed=trial.seed,
         key=trial.key,
         state="running" if running else planned,
-        state_in_words="running" if running else state_in_words(trial, planned, trials),
-        stage=None if last is None else last.stage,
-        epoch=last.epoch if last else 0,
+        state_in_words="running" if running else state_in_words(trial, planned, names),
+        stage=stage,
+        epoch=epoch,
         epochs=sum(stage_epochs(trial.spec).values()),
-        valid_perplexity=None if last is None else last.valid_perplexity,
-        best_valid_perplexity=min((point.valid_perplexity for point in curve), default=None),
+        valid_perplexity=perplexity(nats[-1]) if nats else None,
+        best_valid_perplexity=perplexity(min(nats)) if nats else None,
         # A copy of the folder has the times of its copying.
         last_epoch_at=_written_at(folder / "curve.parquet") if record is None else record.finished_at,
         finished_at=None if record is None else record.finished_at,

@@ -143,6 +143,11 @@ def stage_epochs(spec: TrainSpec) -> dict[str, int]:
     return most | ({"cache": 0} if spec.cache is not None else {})
 
 
+def budget_of(spec: TrainSpec) -> tuple[int, int | None, int]:
+    """What a trial may train on: epochs over all stages, and the stretch of the training text, its length and start."""
+    return sum(stage_epochs(spec).values()), spec.corpus.train_tokens, spec.corpus.train_start
+
+
 def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
     """The most epochs the trial may take, those of stages it takes over left out; `specs` holds its source by key."""
     epochs = stage_epochs(trial.spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,7 @@ def locate(name: str, *, download: bool) -> Path:
     )
 
 
+@functools.cache  # the text of this Python stays as it is, and nobody can write to its ids
 def _encode_pydoc() -> Encoding:
     texts = pydoc.texts()
     encoding = encode({split: io.StringIO(texts[split]) for split in SPLITS})

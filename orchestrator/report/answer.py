@@ -16,8 +16,20 @@ from orchestrator.statistics import (
     ONE_SEED,
     Comparison,
     Effect,
+    Interval,
+    perplexity_change,
 )
-from orchestrator.wording import Markdown, counted, decimals_for, escape, listed, signed, significant, spread
+from orchestrator.wording import (
+    Markdown,
+    counted,
+    decimals_for,
+    escape,
+    listed,
+    rounded_by_interval,
+    signed,
+    significant,
+    spread,
+)
 
 _NAMED = 3
 """So many undecided variants are named in the answer; more are counted."""
@@ -48,6 +60,18 @@ def answer(
         tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each"
         tuned += f" (of those of {alone} a single one ran to its end), " if alone else ", "
     return Markdown(f"At scale {escape(scale)}, {tuned}{sentence}.")
+
+
+def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
+    """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
+    effects = {row.variant: row.effect for row in rows if row.effect is not None}
+    return {name: _in_percent(one.nats, one.interval) for name, one in effects.items() if one.interval is not None}
+
+
+def _in_percent(nats: float, interval: Interval) -> str:
+    shares = (100 * perplexity_change(0.0, value) for value in (nats, interval.low, interval.high))
+    shown, low, high = rounded_by_interval(*shares)
+    return f"{shown}% [{low}%, {high}%]"
 
 
 def verdict_cell(row: AblationRow, baseline: str, margin: float) -> Markdown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 
@@ -62,13 +62,16 @@ Cells = dict[str, object]
 class Report:
     """A report as written: its page, its answer as plain text, and its verdicts by variant.
 
-    `beside` says why it lies beside the place that it was meant for, None if it lies there.
+    `beside` says why it lies beside the place that it was meant for, None if it lies there; `is_whole` is False where
+    a picture could not be drawn. `changes` has the change in perplexity of each variant with an interval, in words.
     """
 
     page: Path
     answer: str
     verdicts: dict[str, str]
     beside: str | None = None
+    is_whole: bool = True
+    changes: dict[str, str] = field(default_factory=dict)
 
 
 def write_report(
@@ -149,7 +152,7 @@ def write_report(
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.lost, answer.changes(rows))
 
 
 def _sentences(

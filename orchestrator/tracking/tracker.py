@@ -80,6 +80,7 @@ class Tracker:
         self._quiet_until = 0.0
         self._progress = 0.0
         self._give_up = threading.Event()
+        self._is_whole = False
         self._uri = tracking_uri(uri)
         self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
         try:
@@ -109,12 +110,12 @@ class Tracker:
         answer: str = "",
         verdicts: Mapping[str, str] | None = None,
         planned: Planned | None = None,
-    ) -> None:
+    ) -> bool:
         """Fill in what is missing, upload the report's folder, tag its answer and verdicts, and end the parent run.
 
         `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
         `planned` are tagged `superseded` and leave the parent. Waits for as long as MLflow takes writes, at most a
-        minute; a few seconds where it does not answer.
+        minute; a few seconds where it does not answer. Whether MLflow has all of it then.
         """
         self._queue.put(_Finish(report, outcome, findings(answer, verdicts or {}), planned))
         began = time.monotonic()
@@ -124,7 +125,8 @@ class Tracker:
             if now - max(began, self._progress) > _STALLED_SECONDS or now - began > _FINISH_SECONDS:
                 self._give_up.set()
                 self._warn("it takes too long")
-                return
+                return False
+        return self._is_whole
 
     def _work(self) -> None:
         backlog = deque(self._trials.values())
@@ -166,14 +168,17 @@ class Tracker:
     def _complete(self, finish: _Finish) -> None:
         until = time.monotonic() + _FILL_SECONDS
         self._quiet_until, self._failures = 0.0, min(self._failures, 1)  # one more try, however it went before
-        for trial in self._trials.values():
-            if time.monotonic() < until:
-                self._attempt(self._mirror.catch_up, trial, final=True)
-        self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings, finish.planned)
+        filled = [
+            time.monotonic() < until and self._attempt(self._mirror.catch_up, trial, final=True)
+            for trial in self._trials.values()
+        ]
+        closed = self._attempt(self._mirror.close, finish.outcome, finish.report, finish.findings, finish.planned)
+        self._is_whole = closed and all(filled)
 
-    def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether it was done."""
         if self._give_up.is_set() or time.monotonic() < self._quiet_until:
-            return
+            return False
         try:
             action(*args, **kwargs)
         except Exception as error:
@@ -182,9 +187,10 @@ class Tracker:
             self._failures += 1
             if self._failures >= _FAILURES_IN_A_ROW:
                 self._quiet_until = time.monotonic() + _QUIET_SECONDS
-        else:
-            self._failures = 0
-            self._progress = time.monotonic()
+            return False
+        self._failures = 0
+        self._progress = time.monotonic()
+        return True
 
     def _warn(self, reason: object) -> None:
         told = traceback.format_exception(reason) if isinstance(reason, Exception) else [str(reason)]

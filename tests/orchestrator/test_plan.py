@@ -175,7 +175,8 @@ def test_a_trial_is_new_under_way_or_settled(tmp_path: Path, monkeypatch: pytest
     settle(runs, two["no weight-dropping"], "failed")
     (runs / two["full"].key / "checkpoints").mkdir(parents=True)
     records = Records(runs)
-    words = [state_in_words(trial, state_of(trial, records), trials) for trial in trials]
+    names = {trial.key: trial.variant for trial in trials}
+    words = [state_in_words(trial, state_of(trial, records), names) for trial in trials]
     onwards = "goes on from full"
     assert words == ["done", "done", "diverged", onwards, "to resume", "read from full", "failed", onwards]
 

@@ -1,0 +1,226 @@
+"""The command of a finished sweep makes nothing again that still stands, and everything that does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator import finished, run
+from orchestrator.api import load_sweep, run_sweep
+from orchestrator.records import Records
+from orchestrator.report import Report
+from orchestrator.report_sweep import report_sweep
+from orchestrator.rounds import known
+from tests.orchestrator.places import make_place, process, settle, trials
+
+HEAVY = ("bokeh", "matplotlib", "mlflow", "optuna", "ray", "torch")
+PAGE = Path("reports/toy/paper/report.md")
+NOTE = Path("runs/.sweeps/toy.paper.made")
+SWEEP = ("-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place whose trials are complete."""
+    place = make_place(tmp_path_factory.mktemp("whole"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("LM_CACHE", str(place / "cache"))
+        for trial in trials().values():
+            if trial.reads_from is None:
+                settle(trial)
+    return place
+
+
+@pytest.fixture
+def made(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A copy of it as the working directory, where a command was run; what later commands make, `page` or `mirror`."""
+    for name in ("runs", "cache", "corpus"):
+        shutil.copytree(whole / name, tmp_path / name)
+    shutil.copy(whole / "toy.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    what: list[str] = []
+
+    class Tracker:
+        def __init__(self, **_: object) -> None: ...
+
+        def finish(self, *_: object) -> bool:
+            what.append("mirror")
+            with Path("mlflow.db").open("a") as file:
+                file.write("a run\n")
+            return not Path("mlflow fails").exists()
+
+    def report(*arguments: object, **options: object) -> Report:
+        what.append("page")
+        return report_sweep(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "Tracker", Tracker)
+    monkeypatch.setattr(run, "report_sweep", report)
+    again()
+    assert what == ["page", "mirror"]
+    what.clear()
+    return what
+
+
+def again(**options: object) -> None:
+    assert run_sweep("toy.yaml", scale="paper", executor="inline", **options).exit_code == 0  # type: ignore[arg-type]
+
+
+def test_what_stands_is_not_made_again(made: list[str]) -> None:
+    again()
+    again()
+    assert made == []
+
+
+def edit_page() -> None:
+    PAGE.write_text(PAGE.read_text() + "It helps.\n")
+
+
+def edit_summary() -> None:
+    path = PAGE.parent / "summary.json"
+    path.write_text(path.read_text().replace("At scale paper", "At every scale"))
+
+
+def edit_note() -> None:
+    NOTE.write_text(NOTE.read_text()[:-40])
+
+
+def other_question() -> None:
+    Path("toy.yaml").write_text(Path("toy.yaml").read_text().replace("Does it matter?", "Does it?"))
+
+
+def other_published_numbers() -> None:
+    Path("published").mkdir()
+    Path("published/toy.yaml").write_text("{}\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        PAGE.unlink,
+        (PAGE.parent / "forest.svg").unlink,
+        edit_summary,
+        NOTE.unlink,
+        lambda: NOTE.write_bytes(b"\xff\x00"),
+        edit_page,
+        edit_note,
+        other_question,
+        other_published_numbers,
+    ],
+)
+def test_a_page_that_does_not_stand_is_written_again(made: list[str], change: Callable[[], object]) -> None:
+    before = PAGE.read_bytes()
+    change()
+    again()
+    assert made == ["page", "mirror"]
+    assert PAGE.read_bytes() == before or b"Does it?" in PAGE.read_bytes()
+    made.clear()
+    again()
+    assert made == []
+
+
+def test_other_code_writes_the_page_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finished, "_code_digest", lambda: "of another version")
+    again()
+    assert made == ["page", "mirror"]
+
+
+def test_a_page_elsewhere_is_another_page(made: list[str]) -> None:
+    again(reports="elsewhere")
+    assert made == ["page", "mirror"]
+    assert (Path("elsewhere") / PAGE.relative_to("reports")).read_bytes() == PAGE.read_bytes()
+
+
+def test_another_record_in_the_place_of_one_is_another_input(made: list[str]) -> None:
+    path = Records("runs").folder(trials()["full"].key) / "record.json"
+    record = json.loads(path.read_text())
+    del record["hashes"]  # as before there were any: nothing says whether somebody has changed it
+    path.write_text(json.dumps(record | {"threads": 7}))
+    again()
+    again()
+    assert made == ["page", "mirror"] * 2
+    assert "| Threads per trial | 1, 7 |" in PAGE.read_text()
+
+
+def test_a_database_that_was_deleted_or_written_to_is_asked(made: list[str]) -> None:
+    database = Path("mlflow.db")
+    for change in (database.unlink, lambda: database.write_text("of another sweep")):
+        change()
+        again()
+        assert made == ["mirror"]
+        made.clear()
+        again()
+        assert made == []
+
+
+def test_a_mirror_that_failed_is_tried_again(made: list[str]) -> None:
+    Path("mlflow fails").touch()
+    Path("mlflow.db").unlink()
+    again()
+    again()
+    assert made == ["mirror", "mirror"]
+
+
+def test_a_server_is_asked_every_time(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://lab:hunter2@127.0.0.1:9")
+    again()
+    again()
+    assert made == ["mirror", "mirror"]
+    assert "hunter2" not in NOTE.read_text()
+
+
+def test_a_part_of_the_sweep_notes_nothing(made: list[str]) -> None:
+    again(only=["neural cache"])
+    assert made == ["page", "mirror"]
+    made.clear()
+    PAGE.unlink()
+    again(only=["neural cache"])
+    assert made == ["page", "mirror"]
+
+
+def test_a_page_that_lacks_a_picture_is_tried_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.report import page
+
+    def cannot(*_: object) -> str | None:
+        raise MemoryError
+
+    sweep, records = load_sweep("toy.yaml", "paper"), Records("runs")
+    last = finished.LastMade(sweep, Path("toy.yaml"), PAGE.parent, records)
+    monkeypatch.setitem(page.write_report.__kwdefaults__, "draw", cannot)
+    now = known(sweep, records)
+    lacking = report_sweep(sweep, "toy.yaml", now, records, "reports", if_fuller="replace")
+    assert not lacking.is_whole
+    last.write(now, lacking, mirrored=True)
+    assert not NOTE.exists()
+
+
+def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_deleted(whole: Path) -> None:
+    assert process(whole, *SWEEP).returncode == 0
+    page, database = whole / PAGE, whole / "mlflow.db"
+    before = page.stat().st_mtime_ns, database.stat().st_mtime_ns
+    quick = process(whole, "-X", "importtime", *SWEEP)
+    assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
+    imported = {line.rpartition("|")[2].strip() for line in quick.stderr.splitlines()}
+    assert "orchestrator.finished" in imported and not imported & set(HEAVY)
+    assert (page.stat().st_mtime_ns, database.stat().st_mtime_ns) == before
+
+    database.unlink()
+    assert process(whole, *SWEEP).returncode == 0
+    with sqlite3.connect(database) as connection:
+        [count] = connection.execute("select count(*) from runs").fetchone()
+    assert count == 1 + len(trials_of(whole))
+    assert page.stat().st_mtime_ns == before[0]
+
+
+def trials_of(place: Path) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("LM_CACHE", str(place / "cache"))
+        return list(trials())

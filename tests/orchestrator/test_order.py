@@ -1,0 +1,146 @@
+"""What is trained first, and the page that stands before the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+
+import pytest
+
+from lm.record import Record
+from orchestrator.api import load_sweep
+from orchestrator.interim import Interim
+from orchestrator.order import first_compared, in_order
+from orchestrator.plan import plan
+from orchestrator.records import Records
+from orchestrator.report import Report
+from orchestrator.rounds import Known
+from orchestrator.trial import Trial
+from tests.factories import CACHE, make_trial, settle
+
+
+def table(*seeds: int) -> list[Trial]:
+    """A cache, another budget and a fair variant, planned seed by seed as `plan` does."""
+    return [
+        trial
+        for seed in seeds
+        for trial in (
+            make_trial("full", seed),
+            make_trial("neural cache", seed, cache=CACHE),
+            make_trial("no fine-tuning", seed, finetune=None),
+            make_trial("smaller batch", seed, batch_size=10),
+            make_trial("more epochs", seed, epochs=20),
+            make_trial("larger batch", seed, batch_size=40),
+        )
+    ]
+
+
+def names(trials: list[Trial]) -> list[str]:
+    return [f"{trial.variant} {trial.seed}" for trial in trials]
+
+
+def test_the_baseline_and_the_first_fair_variant_come_first_seed_by_seed() -> None:
+    trials = table(1, 2)
+    assert first_compared(trials) == "smaller batch"
+    ordered = names(in_order(trials, trials))
+    assert ordered[:4] == ["full 1", "smaller batch 1", "full 2", "smaller batch 2"]
+    assert ordered[4:6] == ["more epochs 1", "more epochs 2"], "the longest of the others come next"
+    assert ordered[-2:] == ["no fine-tuning 1", "no fine-tuning 2"]
+    assert sorted(ordered) == sorted(names(trials))
+
+
+def test_what_is_done_already_changes_the_order_of_nothing_else() -> None:
+    trials = table(1, 2)
+    assert names(in_order(trials[1:], trials)) == names(in_order(trials, trials))[1:]
+
+
+def test_without_a_fair_variant_it_is_the_first_that_has_an_interval() -> None:
+    trials = [trial for trial in table(1) if trial.variant in ("full", "neural cache", "more epochs")]
+    assert first_compared(trials) == "more epochs"
+    assert first_compared(trials[:2]) is None
+    assert names(in_order(trials[:2], trials[:2])) == ["full 1", "neural cache 1"]
+    assert in_order([], []) == []
+
+
+def test_one_that_others_wait_for_counts_with_the_longest_of_them() -> None:
+    trials = table(1)
+    *_, source = trials
+    long = make_trial("goes on", 1, batch_size=40, epochs=30)
+    waits = dataclasses.replace(long, starts_from=source.key)
+    assert names(in_order([*trials, waits], [*trials, waits]))[2:5] == ["larger batch 1", "goes on 1", "more epochs 1"]
+
+
+def test_the_readmes_first_command_begins_with_a_component_that_is_compared() -> None:
+    trials = plan(load_sweep("sweeps/awd_ablation.yaml", "laptop"))
+    assert first_compared(trials) == "no variable sequence lengths"
+
+
+class Page:
+    """Written pages as sets of whole variants, and what was said."""
+
+    def __init__(self, runs: Path, trials: list[Trial], changes: dict[str, str]) -> None:
+        self.runs, self.trials, self.changes = runs, trials, changes
+        self.written, self.said = threading.Semaphore(0), list[str]()
+        self.interim = Interim(lambda: Known((), trials), self.write, Records(runs), self.said.append, rest=0.0)
+
+    def write(self, now: Known) -> Report:
+        assert now.trials == self.trials
+        self.written.release()
+        return Report(Path("reports/toy/paper/report.md"), "", {}, changes=self.changes)
+
+    def settled(self, trial: Trial, status: str = "complete") -> bool:
+        """Whether a page was written for it."""
+        settle(self.runs, trial, 80.0, status=status)
+        self.interim.settled(trial, Records(self.runs).find(trial))
+        return self.written.acquire(timeout=1.0)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    trials = [trial for trial in table(1, 2) if trial.variant in ("full", "smaller batch", "larger batch")]
+    return Page(tmp_path, trials, {"smaller batch": "+2.0% [+1.0%, +3.0%]"})
+
+
+def test_the_page_is_written_when_the_first_comparison_stands_and_with_every_other(page: Page) -> None:
+    full, smaller, larger = page.trials[:3]
+    full_2, smaller_2, larger_2 = page.trials[3:]
+    assert [page.settled(trial) for trial in (larger, full, smaller, smaller_2)] == [False] * 4
+    assert page.settled(full_2)
+    page.interim.close()
+    line = "first comparison: smaller batch: test perplexity +2.0% [+1.0%, +3.0%]; reports/toy/paper/report.md"
+    assert page.said == [line]
+    assert not page.settled(larger_2), "closed: the page at the end is another's"
+
+
+def test_a_failed_trial_makes_no_variant_whole_and_the_last_trial_no_page(page: Page) -> None:
+    first, *others = [page.trials[n] for n in (1, 0, 3, 4)]
+    assert not page.settled(first, "failed")
+    assert [page.settled(trial) for trial in others] == [False] * 3
+    assert page.settled(first, "diverged"), "nothing more will come of it"
+    assert [page.settled(trial) for trial in (page.trials[2], page.trials[5])] == [False] * 2
+    page.interim.close()
+
+
+def test_a_page_that_cannot_be_written_is_told_once_and_costs_nothing_else(
+    page: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(now: Known) -> Report:
+        raise OSError("the disk is full")
+
+    page.interim._write = fails
+    assert [page.settled(trial) for trial in page.trials] == [False] * 6
+    page.interim.close()
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "no page is written before the end: OSError: the disk is full"
+    ]
+
+
+def test_search_trials_are_no_news(page: Page) -> None:
+    heard: Record | None = None
+    settle(page.runs, page.trials[0], 80.0)
+    heard = Records(page.runs).find(page.trials[0])
+    page.interim.settled(dataclasses.replace(page.trials[0], number=3), heard)
+    page.interim.settled(page.trials[0], None)
+    assert not page.interim._news.is_set()
+    page.interim.close()
