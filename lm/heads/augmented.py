@@ -25,8 +25,8 @@ def augmented_nats(
     """Loss (N,) of each target, and KL (N,) of softmax(scores / temperature) from its soft target, in nats.
 
     The soft target is softmax(likeness / temperature), where likeness are the inner products of the target's embedding
-    with all; no gradient goes through it. Equal targets have one soft target. Where a loss is above 80 nats, it or the
-    KL is not finite: the caller asks another way.
+    with all; no gradient goes through it. Equal targets have one soft target. Both hold for losses below `MOST_NATS`
+    whose KL is finite; if one is not, the caller takes another way.
     """
     both: tuple[Tensor, Tensor] = _AugmentedNats.apply(  # type: ignore[no-untyped-call]
         hidden_NH, weight_VH, bias_V, embedding_VE.detach(), targets_N, temperature

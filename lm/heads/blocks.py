@@ -22,6 +22,9 @@ BLOCK_BYTES = 2**20
 LEAST_WORDS = 256
 """Of a block: products with fewer columns are slow."""
 
+MOST_NATS = 60.0
+"""Of a loss: exponentials of larger ones, times weights, may be infinite in float32."""
+
 _spare: dict[tuple[torch.dtype, bool], Tensor] = {}
 """The buffer of the last step, while none uses it; one made in inference mode is of no use outside of it."""
 
@@ -32,8 +35,8 @@ def blocked_nats(
     """Loss (N,) of each row's target under softmax(W h + b), natural logarithm, of tensors on a CPU.
 
     Scores are exponentiated less the target's own, so that their sum is the loss, and no pass looks for the highest.
-    A loss above 80 nats is infinite here: the caller asks another way. Where all exponentials take more than
-    `keep_bytes`, the backward pass computes them again, a third more arithmetic.
+    That holds for losses below `MOST_NATS`; if one is higher, the caller takes another way. If all exponentials take
+    more than `keep_bytes`, the backward pass computes them again, a third more arithmetic.
     """
     keeps = torch.is_grad_enabled() and len(hidden_NH) * len(weight_VH) * hidden_NH.itemsize <= keep_bytes
     nats_N: Tensor = _BlockedNats.apply(hidden_NH, weight_VH, bias_V, targets_N, keeps)  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from lm.heads.blocks import BLOCK_BYTES, LEAST_WORDS, blocked_nats
+from lm.heads.blocks import BLOCK_BYTES, LEAST_WORDS, MOST_NATS, blocked_nats
 
 CHUNK_BYTES = 256 * 2**20
 """Of logits: thousands of rows at the usual vocabularies, so that chunks stay few and large."""
@@ -42,7 +42,7 @@ def linear_nats(
     """
     if not hidden_NH.is_cuda:
         nats_N = blocked_nats(hidden_NH, weight_VH, bias_V, targets_N, keep_bytes=chunk_bytes)
-        if nats_N.isfinite().all():
+        if (nats_N < MOST_NATS).all():
             return nats_N
     return whole_rows_nats(hidden_NH, weight_VH, bias_V, targets_N, chunk_bytes)
 

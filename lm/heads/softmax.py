@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from lm.costs import HeadCost
 from lm.heads.augmented import augmented_nats
+from lm.heads.blocks import MOST_NATS
 from lm.heads.contract import OutputHead, Outputs, TrainingLoss
 from lm.heads.cross_entropy import linear_nats_cost
 from lm.heads.linear_scorer import LinearScorer
@@ -69,7 +70,7 @@ class Softmax(OutputHead):
         if self._in_blocks(spec, hidden_TBH):
             given = (hidden_TBH.flatten(0, 1), self.weight_VH, self.bias_V, self.embedding_VE)
             nats_N, divergence_N = augmented_nats(*given, targets_TB.flatten(), spec.temperature)
-            if (nats_N + divergence_N).isfinite().all():
+            if (nats_N < MOST_NATS).all() and divergence_N.isfinite().all():
                 return nats_N.view_as(targets_TB), divergence_N.view_as(targets_TB)
         # A blended KL is scaled by temperature^2 x V, millions: the rounding of float32 would come out as whole nats.
         embedding_VE = self.embedding_VE.detach() if spec.target_gradient == "stop" else self.embedding_VE
