@@ -15,10 +15,9 @@ from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.disk import aside_folder, set_aside
+from orchestrator.errors import CannotStartError, nearest
 from orchestrator.facts import Facts
 from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.machine import CannotStartError
-from orchestrator.nearest import nearest
 from orchestrator.opening import load_sweep
 from orchestrator.plan import State, state_of
 from orchestrator.records import Records, damage_in_a_line, read_own

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from lm.record import Evaluation, Record
-from orchestrator.redact import redacted
+from orchestrator.errors import redacted
 from orchestrator.trial import Trial
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
 from lm.files import in_a_line, read_regular, write_text
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 
 _FOLDER = ".sweeps"
 _log = logging.getLogger(__name__)

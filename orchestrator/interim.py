@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from lm.record import Evaluation, Record
+from orchestrator.errors import redacted
 from orchestrator.order import first_compared
 from orchestrator.records import Records, is_settled
-from orchestrator.redact import redacted
 from orchestrator.report import Report
 from orchestrator.rounds import Known
 from orchestrator.trial import Trial

@@ -8,16 +8,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.errors import CannotStartError
 from orchestrator.sweep import PUBLISHED_SCALE, Resources, Sweep
 
 SMALL_SCALE = "laptop"
 CPU_FLAGS = Path("/proc/cpuinfo")
 GPU_SHARE = 0.25
 """What a trial gets of a GPU where the sweep says `gpus: auto`."""
-
-
-class CannotStartError(ValueError):
-    """What the trials ask for is not there; nothing was started."""
 
 
 def default_scale(sweep: Sweep) -> tuple[str, str]:

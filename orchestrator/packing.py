@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 from orchestrator.sweep import Resources
 
 _CONTROL = "nvidia-cuda-mps-control"

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lm.yaml_text import read_yaml_file
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 
 
 class Row(BaseModel):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
+from orchestrator.errors import CannotStartError
 from orchestrator.facts import Facts
-from orchestrator.machine import CannotStartError
 from orchestrator.order import in_order
 from orchestrator.plan import plan
 from orchestrator.records import Records, is_settled

@@ -19,11 +19,12 @@ from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
+from orchestrator.errors import CannotStartError
 from orchestrator.estimate import Measuring, core_hours
 from orchestrator.finished import LastMade
 from orchestrator.interim import Interim
 from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.machine import CannotStartError, check_machine, check_utf8, gpus_of, has_gpu
+from orchestrator.machine import check_machine, check_utf8, gpus_of, has_gpu
 from orchestrator.packing import granted, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records, is_settled

@@ -26,7 +26,7 @@ from pyarrow import fs as arrow
 
 from lm.files import atomic
 from orchestrator.disk import set_aside_damaged
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 from orchestrator.records import Records
 from orchestrator.trial import Trial
 

@@ -57,9 +57,8 @@ def sweep(
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
-    from orchestrator.machine import CannotStartError
+    from orchestrator.errors import CannotStartError, RayLostError
     from orchestrator.packing import granted
-    from orchestrator.ray_lost import RayLostError
 
     _check(executor, budget)
     scaled = opened(file, scale)

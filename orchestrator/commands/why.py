@@ -109,8 +109,8 @@ def reproduce(
 
 
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
+    from orchestrator.errors import nearest
     from orchestrator.find_trial import find_key
-    from orchestrator.nearest import nearest
     from orchestrator.records import Records
     from orchestrator.rounds import known
 

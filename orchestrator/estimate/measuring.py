@@ -19,8 +19,9 @@ from lm.files import write_text
 from lm.measured import Measured
 from lm.spec import TrainSpec, trial_key
 from lm.yaml_text import write_yaml
+from orchestrator.errors import CannotStartError
 from orchestrator.estimate.projection import measured_spec
-from orchestrator.machine import CannotStartError, cpu_count, gpu_names, gpus_of, has_gpu
+from orchestrator.machine import cpu_count, gpu_names, gpus_of, has_gpu
 from orchestrator.sweep import Resources
 
 

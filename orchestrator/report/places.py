@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 from orchestrator.report.summary import FILE
 
 

@@ -16,8 +16,7 @@ from types import FrameType
 
 import ray
 
-from orchestrator.machine import CannotStartError
-from orchestrator.ray_lost import RayLostError
+from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.schedule.bridge import Queue
 from orchestrator.schedule.execute import fit, train_in_worker
 from orchestrator.schedule.nodes import check_nodes, shipped

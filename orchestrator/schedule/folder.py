@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 
 _SOCKET_BYTES = 103
 """What the path of a socket may have on every system; Linux allows 107."""

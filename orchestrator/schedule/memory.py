@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.redact import redacted
+from orchestrator.errors import redacted
 
 _KILLED = "killed due to the node running low on memory"
 _USED = re.compile(r"was (?P<used>[\d.]+)GB used / (?P<limit>[\d.]+)GB limit")

@@ -21,7 +21,7 @@ import orchestrator
 from lm.checkout import COMMIT_VARIABLE, commit
 from lm.data import CorpusError, fingerprint_of
 from lm.spec import Corpus
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 from orchestrator.schedule.session import last_line
 from orchestrator.storage import Storage
 from orchestrator.work import Grant

@@ -9,8 +9,8 @@ from typing import Any
 
 import ray
 
-from orchestrator.machine import CannotStartError, cpu_count
-from orchestrator.ray_lost import RayLostError
+from orchestrator.errors import CannotStartError, RayLostError
+from orchestrator.machine import cpu_count
 from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
 from orchestrator.work import Grant
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
 from orchestrator.course import Course
+from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.machine import CannotStartError
-from orchestrator.ray_lost import RayLostError
 from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.talk import Order, serve
 from orchestrator.trial import Listener, Trial

@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 
 _HOW = "set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token to the cluster's own (there: ray get-auth-token)"
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from lm.data import vocabulary_size_of
 from lm.spec import Part, TrainSpec, vocabulary_misfits
 from lm.yaml_text import Document, dotted, read_text, read_yaml
-from orchestrator.nearest import closest
+from orchestrator.errors import closest
 from orchestrator.published import check_reference
 from orchestrator.sweep.joint import group_problems, overlaps, within
 from orchestrator.sweep.override import effective, override, value_at

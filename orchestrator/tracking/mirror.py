@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lm.record import Evaluation, Record
+from orchestrator.errors import redacted
 from orchestrator.records import Records
-from orchestrator.redact import redacted
 from orchestrator.tracking import contents
 from orchestrator.tracking.planned import SUPERSEDED, Planned
 from orchestrator.tracking.store import Run, Store

@@ -14,8 +14,8 @@ from queue import Empty, SimpleQueue
 from typing import Literal, NamedTuple, ParamSpec
 
 from lm.record import Evaluation, Record
+from orchestrator.errors import redacted
 from orchestrator.records import Records
-from orchestrator.redact import redacted
 from orchestrator.tracking.contents import findings
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.planned import Planned

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from orchestrator.redact import redacted
+from orchestrator.errors import redacted
 
 OUT_OF_DATE = "out-of-date database schema"
 """How MLflow begins what it says of a schema that is not its own, whether older or newer."""

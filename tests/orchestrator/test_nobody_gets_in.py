@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.machine import CannotStartError
-from orchestrator.redact import redacted
+from orchestrator.errors import CannotStartError, redacted
 from orchestrator.schedule import folder
 from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.nodes import compared

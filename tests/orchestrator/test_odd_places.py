@@ -16,7 +16,7 @@ from torch import nn
 from lm.optimizers import build_optimizer
 from lm.spec import Corpus, Sgd
 from orchestrator.api import run_sweep
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 from orchestrator.schedule import folder, nodes
 from orchestrator.schedule.folder import session_folder
 from orchestrator.storage import Storage, borrowed

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api import _set_aside, select, to_train
+from orchestrator.errors import CannotStartError
 from orchestrator.estimate.reckoning import _most_trials
 from orchestrator.facts import Facts
-from orchestrator.machine import CannotStartError
 from orchestrator.plan import plan, state_of
 from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left

@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from lm.record import Evaluation, read_record
-from orchestrator.machine import CannotStartError
+from orchestrator.errors import CannotStartError
 from orchestrator.plan import plan
 from orchestrator.records import Records
 from orchestrator.storage import Storage, _last, borrowed, exchange

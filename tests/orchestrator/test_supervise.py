@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.course import Planned
+from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.interrupt import Interrupt
-from orchestrator.machine import CannotStartError
-from orchestrator.ray_lost import RayLostError
 from orchestrator.schedule import run_on_ray, supervise
 from orchestrator.work import Grant
 from tests.orchestrator.test_schedule import Heard, trial
