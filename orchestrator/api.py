@@ -27,7 +27,7 @@ from orchestrator.run import run_sweep as run_prepared
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trial import Trial
-from orchestrator.wording import counted
+from orchestrator.words import counted
 
 __all__ = ["SweepResult", "load_records", "load_sweep", "run_sweep", "select", "to_train"]
 _log = logging.getLogger(__name__)

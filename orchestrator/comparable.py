@@ -11,7 +11,7 @@ from lm.record import opened
 from orchestrator.guessing import untrained
 from orchestrator.outcomes import Outcome
 from orchestrator.timing import budget_of, stage_epochs
-from orchestrator.wording import counted, listed
+from orchestrator.words import counted, listed
 
 Kind = Literal["adaptive", "not complete", "another test text", "did not train", "another budget"]
 

@@ -13,7 +13,7 @@ from orchestrator.facts import Facts
 from orchestrator.records import Records, is_settled
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trial import Trial
-from orchestrator.values import value_in_words
+from orchestrator.words import value_in_words
 
 NAMED_PARAMETER_CHANGE = 0.01
 """A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""

@@ -17,7 +17,7 @@ from orchestrator.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.sweep import ScaledSweep
 from orchestrator.terminal import plain_console, print_table
 from orchestrator.trial import Trial
-from orchestrator.wording import counted
+from orchestrator.words import counted
 
 
 def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:

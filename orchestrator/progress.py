@@ -17,8 +17,9 @@ from rich.text import Text
 
 from lm.record import Evaluation, Record
 from orchestrator.records import Records
-from orchestrator.timing import Clock, in_words
+from orchestrator.timing import Clock
 from orchestrator.trial import Listener, Trial
+from orchestrator.words import in_words
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from lm.data import load
 from lm.files import check_writable, make_folder
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.budget import seconds_in
 from orchestrator.course import UntilLost, Within
 from orchestrator.errors import CannotStartError
 from orchestrator.estimate import Measuring, core_hours
@@ -35,6 +34,7 @@ from orchestrator.storage import Storage, exchange
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Planned, Tracker
 from orchestrator.watchdog import forget_stalls
+from orchestrator.words import seconds_in
 from orchestrator.work import Grant
 
 Executor = Literal["ray", "inline"]

@@ -8,7 +8,7 @@ from typing import Any
 from lm.record import Record
 from lm.spec import TrainSpec
 from orchestrator.plan import differences
-from orchestrator.wording import counted
+from orchestrator.words import counted
 
 
 def in_short(spec: TrainSpec) -> str:

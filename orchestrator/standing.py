@@ -18,7 +18,7 @@ from orchestrator.rounds import Known, Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.timing import stage_epochs
 from orchestrator.trial import Trial
-from orchestrator.values import value_in_words
+from orchestrator.words import value_in_words
 
 _SHOWN = ("stage", "epoch", "valid_nats_per_token")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -25,7 +25,7 @@ from orchestrator.noise import (
     text_variance,
 )
 from orchestrator.power import Further, further_seeds
-from orchestrator.wording import listed
+from orchestrator.words import listed
 
 Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
 DECIDED: tuple[Verdict, ...] = ("hurts", "helps", "equivalent")
@@ -41,8 +41,7 @@ IDENTICAL = "equal to the baseline in every seed"
 NO_DIFFERENCE = "the variants are equal in every seed"
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Both ends of an interval."""
 
     low: float

@@ -154,14 +154,3 @@ def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
     source = specs.get(trial.starts_from or "")
     theirs = {} if source is None else source.stages()
     return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) != spec)
-
-
-def in_words(seconds: float) -> str:
-    """A time as one reads it: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -21,7 +21,7 @@ def export(
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
     from orchestrator.records import Records
     from orchestrator.rounds import known
-    from orchestrator.wording import counted
+    from orchestrator.words import counted
 
     sweep = opened(file, scale)
     if sweep.searching is None:

@@ -60,7 +60,7 @@ def plan(
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
-            from orchestrator.wording import counted
+            from orchestrator.words import counted
 
             written = write(now.table, write_specs)
             train = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"

@@ -43,7 +43,7 @@ def list_runs(
     from orchestrator.api import load_records
     from orchestrator.disk import size_of
     from orchestrator.terminal import print_table
-    from orchestrator.wording import counted
+    from orchestrator.words import counted
 
     variants = None if file is None else _variants(file, scale, runs.resolve(), silent=as_json)
     with refused(ValueError, OSError):
@@ -181,7 +181,7 @@ def import_(
 
 def _told(carried: Carried, to: Path) -> None:
     from orchestrator.disk import size_of
-    from orchestrator.wording import counted
+    from orchestrator.words import counted
 
     for line in carried.left_out:
         typer.echo(f"left out: {line}", err=True)
@@ -213,7 +213,7 @@ def _whose_weights(file: Path, scale: str | None, runs: Path, keep_best: int) ->
 def _agreed(keys: list[str], runs: Path) -> bool:
     """Whether the person at the terminal wants these weights removed; exit code 2 where nobody can be asked."""
     from orchestrator.disk import size_of
-    from orchestrator.wording import counted
+    from orchestrator.words import counted
 
     if not keys:
         return True

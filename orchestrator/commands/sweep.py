@@ -90,7 +90,7 @@ def sweep(
 
 
 def _check(executor: str, budget: str | None) -> None:
-    from orchestrator.budget import seconds_in
+    from orchestrator.words import seconds_in
 
     if executor not in ("ray", "inline"):
         wrong(f"--executor: ray or inline, got {executor!r}")
@@ -105,7 +105,7 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
     from orchestrator.api import select, to_train
     from orchestrator.records import Records
     from orchestrator.standing import search_standing
-    from orchestrator.wording import counted
+    from orchestrator.words import counted
 
     with refused(ValueError, OSError):
         waiting, searches = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)

@@ -80,7 +80,7 @@ def reproduce(
     from orchestrator.records import check_trial
     from orchestrator.reproduce import circumstances, obstacles
     from orchestrator.reproduce import reproduce as reproduce_trial
-    from orchestrator.wording import counted
+    from orchestrator.words import counted
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.estimate.reckoning import Estimate, Packing
-from orchestrator.timing import in_words
+from orchestrator.words import in_words
 
 _PLAIN_WIDTH = 160
 

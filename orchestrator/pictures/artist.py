@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lm.files import WriteError
 from orchestrator.pictures.shown import Picture
-from orchestrator.wording import Markdown, escape
+from orchestrator.words import Markdown, escape
 
 _log = logging.getLogger(__name__)
 

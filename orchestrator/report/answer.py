@@ -19,7 +19,7 @@ from orchestrator.statistics import (
     Interval,
     perplexity_change,
 )
-from orchestrator.wording import (
+from orchestrator.words import (
     Markdown,
     counted,
     decimals_for,

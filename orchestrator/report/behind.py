@@ -14,7 +14,7 @@ from orchestrator.guessing import untrained
 from orchestrator.noise import BLOCKS, WAVES, Correlation, Deviation
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.statistics import LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
-from orchestrator.wording import Markdown, counted, escape, listed, signed, significant
+from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 
 _NOISY = 10.0
 """A deviation so many times the middle one is named."""

@@ -15,7 +15,7 @@ from orchestrator.report.latex import table_tex
 from orchestrator.report.reference_rows import ReferenceRow
 from orchestrator.report.tables import AblationRow
 from orchestrator.rounds import Searched
-from orchestrator.wording import listed
+from orchestrator.words import listed
 
 
 def write_tables(

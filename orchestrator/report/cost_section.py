@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.cost_tables import CostRow, cost_table
-from orchestrator.wording import Markdown, byte_size, duration, escape, listed
+from orchestrator.words import Markdown, byte_size, duration, escape, listed
 
 
 def cost_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from orchestrator.report.places import ReportPlace
 from orchestrator.report.staging import PAGE, remove_report
 from orchestrator.report.summary import FILE, Summary, read_summary
 from orchestrator.report.written import complete_trials
-from orchestrator.wording import counted, listed
+from orchestrator.words import counted, listed
 
 IfFuller = Literal["refuse", "write beside", "replace"]
 """What becomes of a new report where the earlier one has trials that it would lack."""

@@ -9,7 +9,7 @@ from orchestrator.comparable import incomplete_seeds, is_adaptive
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.pictures import HeadPoint, Heads, Pictures
 from orchestrator.report.head_tables import NATS, HeadRow, MeasureRow, head_table, measure_table
-from orchestrator.wording import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant
+from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant
 
 _DISTRIBUTIONS = tuple(f"{name}{NATS}" for name in ("temperature_1", "span_sum"))
 """Measures that are losses of a distribution over the words (`lm.heads.ecoc.Ecoc.measures`)."""

@@ -14,7 +14,7 @@ from orchestrator.comparable import is_adaptive
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.pictures.shown import Reach
 from orchestrator.report.cost_tables import tokens_per_second, train_seconds
-from orchestrator.values import value_in_words
+from orchestrator.words import value_in_words
 
 NATS = "_nats_per_token"
 """How the name of a measure ends that is a loss."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from lm.files import write_text
 from orchestrator.report.summary import Summary, read_summary
-from orchestrator.wording import NOTHING, escape
+from orchestrator.words import NOTHING, escape
 
 _log = logging.getLogger(__name__)
 

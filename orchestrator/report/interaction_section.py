@@ -8,7 +8,7 @@ from orchestrator.report.answer import what_would_decide
 from orchestrator.report.interaction_tables import InteractionRow, Interactions, effect_name
 from orchestrator.statistics import Interval
 from orchestrator.sweep.designs import Ablation
-from orchestrator.wording import NOTHING, Markdown, escape, number, signed, significant
+from orchestrator.words import NOTHING, Markdown, escape, number, signed, significant
 
 _TOLD = {
     "add_one_in": "What each component brings to the stripped model, where all of them are away: the cost of taking it "

@@ -9,7 +9,7 @@ from orchestrator.report import answer
 from orchestrator.report.plain import plain
 from orchestrator.report.reference_rows import REFERENCE, ReferenceRow, perplexity_cell
 from orchestrator.report.tables import RECALLED, AblationRow, PublishedDifference, PublishedNumber, Spread
-from orchestrator.wording import MINUS, NOTHING, difference, published, published_difference, spread
+from orchestrator.words import MINUS, NOTHING, difference, published, published_difference, spread
 
 _COLUMNS = {
     "Variant": "l",

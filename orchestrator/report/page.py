@@ -43,16 +43,7 @@ from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN, Comparison
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trial import Trial
-from orchestrator.wording import (
-    NOTHING,
-    Markdown,
-    counted,
-    difference,
-    escape,
-    fenced,
-    listed,
-    spread,
-)
+from orchestrator.words import NOTHING, Markdown, counted, difference, escape, fenced, listed, spread
 
 _LONGEST_REASON = 300
 Cells = dict[str, object]

@@ -16,7 +16,7 @@ from orchestrator.report.answer import level_in_words, verdict_in_words
 from orchestrator.report.tables import RECALLED, AblationRow, PublishedNumber
 from orchestrator.report.where_section import where_section
 from orchestrator.statistics import Comparison
-from orchestrator.wording import Markdown, escape, listed
+from orchestrator.words import Markdown, escape, listed
 
 _SAID = (OTHER_BUDGET, OTHER_TEXT, DID_NOT_TRAIN)
 """Why there is no verdict, short enough for a picture."""

@@ -9,7 +9,7 @@ from orchestrator.outcomes import Outcome, flat
 from orchestrator.records import Records
 from orchestrator.report.search_tables import search_row
 from orchestrator.rounds import Searched
-from orchestrator.wording import NOTHING, Markdown, byte_size, counted, duration, escape
+from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
 
 
 def provenance(

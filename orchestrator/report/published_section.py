@@ -7,7 +7,7 @@ from textwrap import shorten
 from typing import Literal
 
 from orchestrator.report.tables import RECALLED, AblationRow, Published, PublishedDifference, PublishedNumber
-from orchestrator.wording import (
+from orchestrator.words import (
     NOTHING,
     Markdown,
     difference,

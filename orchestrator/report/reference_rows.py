@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.guessing import guesses, reference_corpus
 from orchestrator.outcomes import Outcome
-from orchestrator.wording import NOTHING, number
+from orchestrator.words import NOTHING, number
 
 REFERENCE = "reference, not compared"
 _CHANGES = {

@@ -22,16 +22,7 @@ from orchestrator.search.population import history
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, dimensions_of
 from orchestrator.sweep.space import Searched as SearchedValue
-from orchestrator.values import value_in_words
-from orchestrator.wording import (
-    NOTHING,
-    Markdown,
-    counted,
-    duration,
-    escape,
-    listed,
-    number,
-)
+from orchestrator.words import NOTHING, Markdown, counted, duration, escape, listed, number, value_in_words
 
 _ENDS: dict[State, str] = {
     "complete": "complete",

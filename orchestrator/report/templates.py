@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from orchestrator.wording import escape
+from orchestrator.words import escape
 
 
 def template(name: str) -> Template:

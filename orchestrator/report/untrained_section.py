@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from orchestrator.guessing import Untrained, untrained
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.wording import number
+from orchestrator.words import number
 
 
 def untrained_section(outcomes: Mapping[str, tuple[Outcome, ...]]) -> dict[str, object]:

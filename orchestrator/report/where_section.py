@@ -9,7 +9,7 @@ from orchestrator.outcomes import Outcome
 from orchestrator.pictures import Frequency, FrequencyRow, Pictures, Position, PositionRow
 from orchestrator.report.where_tables import PIECES, Differences, WhereRow, where_table
 from orchestrator.token_losses import CLASSES
-from orchestrator.wording import NOTHING, Markdown, escape, listed, signed
+from orchestrator.words import NOTHING, Markdown, escape, listed, signed
 
 
 def where_section(

@@ -28,7 +28,7 @@ from orchestrator.search.grid import grid
 from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search
-from orchestrator.wording import counted
+from orchestrator.words import counted
 
 FEWEST_FOR_IMPORTANCE = 20
 """Complete trials below which nothing is said of how much each value matters."""

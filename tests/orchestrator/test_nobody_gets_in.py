@@ -15,7 +15,7 @@ from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.nodes import compared
 from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
 from orchestrator.sweep import SweepError, read_sweep
-from orchestrator.wording import escape
+from orchestrator.words import escape
 
 ROOT = Path(__file__).parents[2]
 SMALL = """name: small

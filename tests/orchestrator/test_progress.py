@@ -16,8 +16,9 @@ from lm.record import Evaluation, Record
 from lm.spec import Cache, Finetune
 from orchestrator.progress import Listeners, Progress
 from orchestrator.records import Records
-from orchestrator.timing import Clock, in_words, stage_epochs
+from orchestrator.timing import Clock, stage_epochs
 from orchestrator.trial import Trial
+from orchestrator.words import in_words
 from tests import factories
 from tests.tracking_factories import point, record, trial
 

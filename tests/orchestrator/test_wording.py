@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from orchestrator.statistics import Interval
-from orchestrator.wording import (
+from orchestrator.words import (
     byte_size,
     difference,
     duration,

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.wording import signed, significant
+from orchestrator.words import signed, significant
 
 NEVER_CUT = 0.05
 """A change of so many nats is shown however small the others are."""

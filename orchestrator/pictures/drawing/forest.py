@@ -16,7 +16,7 @@ from orchestrator.pictures.colours import COLOURS, GREY, HELPS, HURTS
 from orchestrator.pictures.drawing import change
 from orchestrator.pictures.drawing.look import MOST_TOLD, legend_height, look, place, plain, save, width_of, wrapped
 from orchestrator.pictures.shown import ForestRow, in_order
-from orchestrator.wording import NOTHING, listed, rounded_by_interval
+from orchestrator.words import NOTHING, listed, rounded_by_interval
 
 _DARK = "#555555"
 _PALE = "#dcdcdc"

@@ -14,7 +14,7 @@ from orchestrator.pictures.colours import COLOURS, GREY
 from orchestrator.pictures.drawing.labels import label_points
 from orchestrator.pictures.drawing.look import figure_of, look, plain, save, ticks
 from orchestrator.pictures.shown import HeadPoint, Reach
-from orchestrator.wording import listed
+from orchestrator.words import listed
 
 MOST_NAMED = 7
 """More variants than this are numbered, and named in the legend."""

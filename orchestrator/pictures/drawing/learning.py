@@ -29,7 +29,7 @@ from orchestrator.pictures.drawing.series import (
     window,
 )
 from orchestrator.pictures.shown import VariantCurves
-from orchestrator.wording import listed, number
+from orchestrator.words import listed, number
 
 MOST_COLOURED = 8
 """So many variants beside the baseline are told apart; of more, those that differ most from it."""

@@ -19,7 +19,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 from lm.files import atomic
-from orchestrator.wording import number, significant
+from orchestrator.words import number, significant
 
 MOST_TOLD = 100
 """So many letters of a name stand in a sentence."""

@@ -26,7 +26,7 @@ from orchestrator.pictures.drawing.series import (
     window,
 )
 from orchestrator.pictures.shown import VariantCurves
-from orchestrator.wording import counted
+from orchestrator.words import counted
 
 _MOST_POINTS = 30_000
 """So many points in all make a picture of about a megabyte."""

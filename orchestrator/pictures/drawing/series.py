@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from orchestrator.curve import Curve
 from orchestrator.pictures.drawing.look import figure_of
 from orchestrator.pictures.shown import VariantCurves
-from orchestrator.wording import listed
+from orchestrator.words import listed
 
 Across = Literal["epoch", "seconds"]
 _OVERFLOW = 600.0

@@ -19,7 +19,7 @@ from orchestrator.pictures.drawing.grid import MOST_PANELS, columns, grid
 from orchestrator.pictures.drawing.look import MOST_TOLD, look, plain, save
 from orchestrator.pictures.drawing.series import Line
 from orchestrator.pictures.shown import FrequencyRow, PositionRow
-from orchestrator.wording import NOTHING, counted, listed
+from orchestrator.words import NOTHING, counted, listed
 
 _PALE = 0.4
 _NEVER = "never"

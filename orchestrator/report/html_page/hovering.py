@@ -23,7 +23,7 @@ from orchestrator.comparable import is_adaptive
 from orchestrator.curve import curve_of
 from orchestrator.outcomes import Outcome
 from orchestrator.pictures.colours import DASHES, GREY, MOST_APART, looks
-from orchestrator.wording import counted
+from orchestrator.words import counted
 
 MOST_TRIALS = 120
 """Of more trials only their variants' means are drawn."""

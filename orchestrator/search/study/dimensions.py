@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from lm.spec import TrainSpec
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched, dimensions_of, fits
 from orchestrator.sweep.walk import Draw, Places
-from orchestrator.values import value_in_words
+from orchestrator.words import value_in_words
 
 
 def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:

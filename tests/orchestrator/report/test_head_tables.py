@@ -20,7 +20,7 @@ from orchestrator.report.csv_tables import measures_csv
 from orchestrator.report.head_tables import HeadRow, head_table, measure_table
 from orchestrator.report.provenance import provenance
 from orchestrator.trial import Trial
-from orchestrator.values import value_in_words
+from orchestrator.words import value_in_words
 from tests.factories import CACHE, make_record, make_trial, settle
 
 UNTIED = Model(layers=2, embedding_size=100, hidden_size=200, tied=False)

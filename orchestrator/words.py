@@ -1,19 +1,18 @@
-"""Text for the page: numbers rounded by their uncertainty, names that cannot break Markdown, lists in words."""
+"""Numbers, spans of time, bytes, values and lists as text, rounded by their uncertainty and safe in Markdown."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # scipy takes most of a second to import, and a plan is put in words without it
-    from orchestrator.statistics import Interval
+from lm.spec import Part
 
 MINUS = "\u2212"
 NOTHING = "–"
 _SPECIAL = re.compile(r"([\\`*\[\]|~#^!])|(?<![^\W_])(_)|(_)(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "$": "&#36;", "://": "&#58;//", "www.": "www&#46;"}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _ENTITY = re.compile("|".join(re.escape(text) for text in _ENTITIES), re.IGNORECASE)
 
 
@@ -82,11 +81,11 @@ def spread(mean: float, deviation: float | None) -> str:
     return f"{_scaled(mean, decimals, exponent)} ± {_scaled(deviation, decimals, exponent)}"
 
 
-def difference(value: float, interval: Interval | None) -> str:
+def difference(value: float, interval: tuple[float, float] | None) -> str:
     """A difference with its interval, rounded by the interval's width."""
     if interval is None:
         return signed(value)
-    shown, low, high = rounded_by_interval(value, interval.low, interval.high)
+    shown, low, high = rounded_by_interval(value, *interval)
     return f"{shown} [{low}, {high}]"
 
 
@@ -172,3 +171,44 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def in_words(seconds: float) -> str:
+    """A time as one reads it: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def seconds_in(text: str) -> float:
+    """The seconds of a span such as `8h` or `1.5d`; ValueError for anything else, and for nothing at all."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if seconds <= 0.0:
+        raise ValueError(f"a number above 0 and s, m, h or d, such as 90m or 8h; got {text!r}")
+    return seconds
+
+
+def value_in_words(value: object) -> str:
+    """A value of a spec; a part by its kind and what it sets off its defaults: `ecoc (codebook random (bits 200))`."""
+    match value:
+        case None:
+            return "none"
+        case Part():
+            fields = type(value).model_fields.items()
+            values = [(name, field, getattr(value, name)) for name, field in fields if name != "kind"]
+            sets = [
+                f"{name} {value_in_words(v)}" for name, field, v in values if field.is_required() or v != field.default
+            ]
+            return f"{getattr(value, 'kind', '')} ({', '.join(sets)})".strip().removesuffix(" ()")
+        case tuple():
+            return f"[{', '.join(map(value_in_words, value))}]"
+        case float():
+            exact = str(value)
+            return exact if len(exact) <= 9 else f"{value:.4g}"
+        case _:
+            return str(value)
