@@ -11,6 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py"))
+# The rooms of orchestrator/, in order: each imports only from earlier groups, and from itself.
+ROOMS = (
+    ("errors", "words"),
+    ("sweep",),
+)
+FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
     "ray": "schedule",
     "matplotlib": "pictures/drawing",
@@ -75,3 +81,40 @@ def test_the_driver_takes_only_torch_free_parts_of_lm(path: Path) -> None:
     free |= {"hashes", "kept"}
     taken = {name.split(".")[1] for name in imports(path, at_load=True) if name.startswith("lm.")}
     assert taken <= free
+
+
+def room(module: str) -> str:
+    """The first name below `orchestrator`; of the package itself, `__init__`."""
+    return (module.split(".") + ["__init__"])[1]
+
+
+def internal_imports() -> dict[str, set[str]]:
+    """The modules of `orchestrator` that each one imports, wherever in it the import stands."""
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
+    return {
+        module: {
+            name if name in names else name.rpartition(".")[0]
+            for name in imports(path, at_load=False)
+            if name.startswith("orchestrator.")
+        }
+        for module, path in names.items()
+        if module.split(".")[0] == "orchestrator"
+    }
+
+
+def test_no_import_runs_against_the_order_of_the_rooms() -> None:
+    wrong = [
+        f"{module} imports {other}"
+        for module, others in internal_imports().items()
+        for other in others
+        if room(module) in FLOORS and room(other) != room(module)
+        if FLOORS.get(room(other), len(ROOMS)) >= FLOORS[room(module)]
+    ]
+    assert not wrong
+
+
+def test_no_two_files_import_each_other_in_a_circle() -> None:
+    pending = internal_imports()
+    while free := {module for module, others in pending.items() if not (others - {module}) & pending.keys()}:
+        pending = {module: others for module, others in pending.items() if module not in free}
+    assert not pending, "these are in a circle, or import one that is"
