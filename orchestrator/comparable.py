@@ -10,7 +10,7 @@ from typing import Literal
 from lm.record import opened
 from orchestrator.guessing import untrained
 from orchestrator.outcomes import Outcome
-from orchestrator.timing import budget_of, stage_epochs
+from orchestrator.trials.trial import budget_of, stage_epochs
 from orchestrator.words import counted, listed
 
 Kind = Literal["adaptive", "not complete", "another test text", "did not train", "another budget"]

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

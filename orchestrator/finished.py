@@ -19,8 +19,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 import lm
 import orchestrator
 from lm.files import in_a_line, read_regular, sha256, write_text
-from orchestrator.hold import lock_path
-from orchestrator.records import Records
 from orchestrator.report import Report
 from orchestrator.report.staging import PAGE
 from orchestrator.report.summary import read_summary
@@ -28,6 +26,8 @@ from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking.store import tracking_uri
 from orchestrator.tracking.unusable import sqlite_file
+from orchestrator.trials.locks import lock_path
+from orchestrator.trials.records import Records
 
 _LIBRARIES = ("bokeh", "jinja2", "markdown-it-py", "matplotlib", "numpy", "pyarrow", "scipy")
 _SOURCES = (".py", ".jinja", ".css", ".js")

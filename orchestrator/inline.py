@@ -8,8 +8,8 @@ from dataclasses import replace
 from lm.record import Evaluation
 from orchestrator.course import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.records import Records
-from orchestrator.trial import Listener, Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Listener, Trial
 from orchestrator.work import Grant, fetch, work, write_failure
 
 

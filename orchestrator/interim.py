@@ -10,10 +10,10 @@ from collections.abc import Callable
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
 from orchestrator.order import first_compared
-from orchestrator.records import Records, is_settled
 from orchestrator.report import Report
 from orchestrator.rounds import Known
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.trial import Trial
 
 _log = logging.getLogger(__name__)
 _REST = 60  # after every look the thread rests so many times as long: at most 1/60 of a core

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.timing import budget_of, epochs_to_train
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial, budget_of, epochs_to_train
 
 
 def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lm.kept import say_once
 from lm.record import Record, StageResult, opened
-from orchestrator.records import Records
 from orchestrator.token_losses import TokenLosses, TokenLossReader
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
 

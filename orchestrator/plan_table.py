@@ -10,13 +10,13 @@ from typing import Any
 from rich.text import Text
 
 from orchestrator.machine import multiplies_in_bfloat16
-from orchestrator.plan import millions, state_in_words, state_of
-from orchestrator.records import Records
 from orchestrator.rounds import Known, Left, what_is_left
 from orchestrator.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.sweep import ScaledSweep
 from orchestrator.terminal import plain_console, print_table
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import millions, state_in_words, state_of
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from orchestrator.words import counted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lm.record import Record
 from lm.yaml_text import write_yaml
-from orchestrator.spec_words import in_short
+from orchestrator.trials.spec_words import in_short
 from orchestrator.words import counted, duration
 
 

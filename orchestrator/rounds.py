@@ -14,10 +14,7 @@ from pathlib import Path
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
 from orchestrator.errors import CannotStartError
-from orchestrator.facts import Facts
 from orchestrator.order import in_order
-from orchestrator.plan import plan
-from orchestrator.records import Records, is_settled
 from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
@@ -27,7 +24,10 @@ from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
-from orchestrator.trial import Trial
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.trial import Trial
 
 _MOST_COUNTED = 1000
 BEST_FOUND = "best found"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from orchestrator.comparison import compare_variants
 from orchestrator.outcomes import read_outcomes
-from orchestrator.plan import plan
-from orchestrator.records import Records
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 
 def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:

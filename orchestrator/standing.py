@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lm.record import perplexity
-from orchestrator.hold import Holder, holders, is_held, lock_path, read_holder, trial_is_held
-from orchestrator.plan import State, state_in_words, state_of
-from orchestrator.records import Records
 from orchestrator.rounds import Known, Searched
 from orchestrator.sweep import ScaledSweep
-from orchestrator.timing import stage_epochs
-from orchestrator.trial import Trial
+from orchestrator.trials.locks import Holder, holders, is_held, lock_path, read_holder, trial_is_held
+from orchestrator.trials.plan import State, state_in_words, state_of
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial, stage_epochs
 from orchestrator.words import value_in_words
 
 _SHOWN = ("stage", "epoch", "valid_nats_per_token")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from lm.record import Evaluation, Record
-from lm.spec import TrainSpec
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 
 
 class Clock:
@@ -133,24 +132,3 @@ class Clock:
         each = seconds / epochs
         over = min(each, self._now() - self._running[key]) if key in self._running and self._left[key] else 0.0
         return self._left[key] * each - over
-
-
-def stage_epochs(spec: TrainSpec) -> dict[str, int]:
-    """The most epochs of every stage, in order."""
-    tuned = 0 if spec.finetune is None else spec.finetune.epochs
-    most = {name: spec.during(name).epochs for name in spec.stages()}
-    most |= {name: tuned for name in most if name.startswith("finetune")}
-    return most | ({"cache": 0} if spec.cache is not None else {})
-
-
-def budget_of(spec: TrainSpec) -> tuple[int, int | None, int]:
-    """What a trial may train on: epochs over all stages, and the stretch of the training text, its length and start."""
-    return sum(stage_epochs(spec).values()), spec.corpus.train_tokens, spec.corpus.train_start
-
-
-def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
-    """The most epochs the trial may take, those of stages it takes over left out; `specs` holds its source by key."""
-    epochs = stage_epochs(trial.spec)
-    source = specs.get(trial.starts_from or "")
-    theirs = {} if source is None else source.stages()
-    return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) != spec)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lm.files import write_text
-from orchestrator.disk import set_aside
+from orchestrator.trials.disk import set_aside
 
 _LOOKS = 20  # a limit may be overrun by one part in so many
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)

@@ -26,7 +26,7 @@ from lm.record import (
 from lm.spec import NUMERICS_VERSION, Cache, Dropout, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
 from lm.tables import write_table
 from orchestrator.noise import Array, Losses
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 
 CORPUS = CorpusFacts(
     name="pydoc",

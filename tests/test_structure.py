@@ -15,6 +15,7 @@ FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for 
 ROOMS = (
     ("errors", "words"),
     ("sweep",),
+    ("trials",),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
@@ -85,7 +86,7 @@ def test_the_driver_takes_only_torch_free_parts_of_lm(path: Path) -> None:
 
 def room(module: str) -> str:
     """The first name below `orchestrator`; of the package itself, `__init__`."""
-    return (module.split(".") + ["__init__"])[1]
+    return [*module.split("."), "__init__"][1]
 
 
 def internal_imports() -> dict[str, set[str]]:

@@ -19,8 +19,8 @@ def export(
     runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
-    from orchestrator.records import Records
     from orchestrator.rounds import known
+    from orchestrator.trials.records import Records
     from orchestrator.words import counted
 
     sweep = opened(file, scale)

@@ -38,10 +38,10 @@ def plan(
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.packing import granted
-    from orchestrator.plan import write_specs as write
     from orchestrator.plan_table import plan_data, print_plan
-    from orchestrator.records import Records
     from orchestrator.rounds import known
+    from orchestrator.trials.plan import write_specs as write
+    from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
     with refused(ValueError, OSError):

@@ -35,9 +35,9 @@ def status(
             _all_sweeps(root, as_json)
         return
     from orchestrator.plan_table import print_status
-    from orchestrator.records import Records
     from orchestrator.rounds import known
     from orchestrator.standing import sweep_standing
+    from orchestrator.trials.records import Records
 
     scaled, records = opened(file, scale, silent=as_json), Records(root)
     with refused(ValueError, OSError):

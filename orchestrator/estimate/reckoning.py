@@ -19,13 +19,12 @@ from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
 from orchestrator.noise import Losses, text_variance
 from orchestrator.outcomes import Outcome, read_outcomes
-from orchestrator.plan import State, plan, state_of
-from orchestrator.records import Records
 from orchestrator.rounds import BEST_FOUND, Known, search_trials_left
 from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.sweep import ScaledSweep
-from orchestrator.timing import epochs_to_train, stage_epochs
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import State, plan, state_of
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES = 600 * 2**20

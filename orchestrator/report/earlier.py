@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from lm.spec import TrainSpec
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.plan import differences
 from orchestrator.report.places import ReportPlace
 from orchestrator.report.staging import PAGE, remove_report
 from orchestrator.report.summary import FILE, Summary, read_summary
 from orchestrator.report.written import complete_trials
+from orchestrator.trials.plan import differences
 from orchestrator.words import counted, listed
 
 IfFuller = Literal["refuse", "write beside", "replace"]

@@ -12,7 +12,6 @@ from lm.yaml_text import write_yaml
 from orchestrator.comparison import compare_variants, equal_variants
 from orchestrator.outcomes import Outcome, flat, read_outcomes
 from orchestrator.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.records import Records
 from orchestrator.report import answer, behind, tables
 from orchestrator.report.beside import write_tables
 from orchestrator.report.cost_section import cost_section
@@ -39,10 +38,11 @@ from orchestrator.report.tables import (
 from orchestrator.report.templates import template
 from orchestrator.report.untrained_section import untrained_section
 from orchestrator.rounds import Searched
-from orchestrator.spec_words import overrides
 from orchestrator.statistics import MARGIN, Comparison
 from orchestrator.sweep.designs import Ablation
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.spec_words import overrides
+from orchestrator.trials.trial import Trial
 from orchestrator.words import NOTHING, Markdown, counted, difference, escape, fenced, listed, spread
 
 _LONGEST_REASON = 300

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from orchestrator.outcomes import Outcome, flat
-from orchestrator.records import Records
 from orchestrator.report.search_tables import search_row
 from orchestrator.rounds import Searched
+from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
 
 

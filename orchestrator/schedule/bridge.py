@@ -18,9 +18,9 @@ from ray.tune.search import Searcher
 from lm.record import Evaluation
 from lm.spec import TrainSpec
 from orchestrator.course import Course
-from orchestrator.records import Records
 from orchestrator.schedule.memory import filled_by_others
-from orchestrator.trial import Listener, Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Listener, Trial
 from orchestrator.work import OUT_OF_MEMORY, Grant, settled_record, write_failure
 
 MOST_WORKER_DEATHS = 3

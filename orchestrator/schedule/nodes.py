@@ -23,7 +23,7 @@ from lm.data import CorpusError, fingerprint_of
 from lm.spec import Corpus
 from orchestrator.errors import CannotStartError
 from orchestrator.schedule.session import last_line
-from orchestrator.storage import Storage
+from orchestrator.trials.storage import Storage
 from orchestrator.work import Grant
 
 _SECONDS = 120.0

@@ -21,7 +21,7 @@ from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.talk import Order, serve
-from orchestrator.trial import Listener, Trial
+from orchestrator.trials.trial import Listener, Trial
 from orchestrator.work import Grant, settled_record
 
 ENVIRONMENT = {

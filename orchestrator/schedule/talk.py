@@ -18,7 +18,7 @@ from typing import Any, Literal
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
 from orchestrator.course import Course
-from orchestrator.trial import Listener, Trial
+from orchestrator.trials.trial import Listener, Trial
 from orchestrator.work import Grant
 
 Kind = Literal["course", "listener", "log", "error", "lost", "ended"]

@@ -9,15 +9,14 @@ from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfits
-from orchestrator.facts import Facts
-from orchestrator.records import Records
 from orchestrator.search.events import State
 from orchestrator.search.ledger import Ledger, budget_spent, ledger_path
 from orchestrator.search.population import history, is_last, next_member, spec_of, waits
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
-from orchestrator.timing import stage_epochs
-from orchestrator.trial import Trial
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial, stage_epochs
 
 _log = logging.getLogger(__name__)
 

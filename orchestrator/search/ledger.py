@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from lm.files import atomic, sync
-from orchestrator.disk import free_place, set_aside
 from orchestrator.search.events import Event, Found, found_in, tell, wrong_with
 from orchestrator.search.grid import grid
 from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search
+from orchestrator.trials.disk import free_place, set_aside
 from orchestrator.words import counted
 
 FEWEST_FOR_IMPORTANCE = 20

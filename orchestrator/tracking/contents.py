@@ -15,7 +15,7 @@ from typing import Any
 from lm.record import Evaluation, Record, StageResult
 from lm.spec import TrainSpec
 from orchestrator.tracking.store import STEP_METRIC, Measure, RunStatus
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 
 _CURVE = (
     "train_nats_per_token",

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.records import Records
 from orchestrator.tracking import contents
 from orchestrator.tracking.planned import SUPERSEDED, Planned
 from orchestrator.tracking.store import Run, Store
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 _log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple, ParamSpec
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.records import Records
 from orchestrator.tracking.contents import findings
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.planned import Planned
 from orchestrator.tracking.store import Store, tracking_uri
 from orchestrator.tracking.unusable import what_to_do
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")

@@ -28,13 +28,13 @@ from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
 from orchestrator.api import load_sweep
 from orchestrator.finished import LastMade
-from orchestrator.plan import plan
-from orchestrator.records import Records
 from orchestrator.report_sweep import report_sweep
 from orchestrator.rounds import known
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.store import Store
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import make_curve, make_record
 
 SEEDS = 20

@@ -22,14 +22,14 @@ from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
 from orchestrator.course import Planned
-from orchestrator.plan import plan
 from orchestrator.progress import Listeners, Progress
-from orchestrator.records import Records
 from orchestrator.run import unsettled
 from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.supervise import ENVIRONMENT
 from orchestrator.sweep import Sweep
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from orchestrator.work import Grant
 from tests.factories import FULL, make_curve, make_record
 

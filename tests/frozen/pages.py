@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lm.spec import Sgd
-from orchestrator.records import Records
 from orchestrator.rounds import Searched, known, search_tasks
 from orchestrator.sweep.designs import Ablation
+from orchestrator.trials.records import Records
 from tests.factories import make_trial, settle, write_tokens
 from tests.frozen.still import standing_still
 from tests.orchestrator.report import golden

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.plan_table import plan_data
-from orchestrator.records import Records
 from orchestrator.rounds import known
 from orchestrator.sweep import read_sweep
+from orchestrator.trials.records import Records
 from tests.frozen.still import standing_still
 
 FOLDER = Path(__file__).parent / "expected/plans"

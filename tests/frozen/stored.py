@@ -17,16 +17,16 @@ from unittest.mock import patch
 
 from lm.record import StageResult
 from orchestrator import load_records, load_sweep, run_sweep
-from orchestrator.records import Records
 from orchestrator.report_sweep import report_sweep
 from orchestrator.rounds import known
 from orchestrator.standing import last_commands, sweep_standing
+from orchestrator.trials.records import Records
 from tests.frozen.still import NUMERICS_VERSION
 from tests.lm.tiny import write_corpus
 
 FOLDER = Path(__file__).parent / "expected/runs"
 READ = FOLDER.with_name("read")
-_VERSIONS = ("lm.spec.trial", "orchestrator.records")
+_VERSIONS = ("lm.spec.trial", "orchestrator.trials.records")
 """The modules that ask for the numerics version while they read."""
 
 _BASE = """\

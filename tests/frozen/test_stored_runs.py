@@ -9,9 +9,9 @@ import pytest
 
 from lm.spec import trial_key
 from orchestrator import load_records
-from orchestrator.facts import Facts
-from orchestrator.records import Records
 from orchestrator.search.ledger import read_found
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.records import Records
 from tests.frozen.stored import FOLDER, READ, furnished, read
 
 

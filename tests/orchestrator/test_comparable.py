@@ -16,7 +16,6 @@ from orchestrator.comparison import compare_variants, losses_on_test
 from orchestrator.estimate.reckoning import _detectable
 from orchestrator.outcomes import read_outcomes
 from orchestrator.pictures import Forest, Overview
-from orchestrator.records import Records
 from orchestrator.report.interaction_tables import interaction_table
 from orchestrator.report.summary import read_summary
 from orchestrator.report.where_tables import where_table
@@ -24,7 +23,8 @@ from orchestrator.statistics import ONE_SEED
 from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.tracking.contents import findings
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, answer, render, write
 

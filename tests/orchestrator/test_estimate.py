@@ -26,10 +26,10 @@ from orchestrator.estimate.reckoning import (
 )
 from orchestrator.noise import text_variance
 from orchestrator.outcomes import read_outcomes
-from orchestrator.plan import plan
-from orchestrator.records import Records
 from orchestrator.rounds import Known, known
 from orchestrator.sweep import ScaledSweep, Sweep
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
 from tests.factories import CORPUS, FULL, make_trial, settle, write_tokens
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_rounds import SEARCH, at_paper

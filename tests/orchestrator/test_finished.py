@@ -12,10 +12,10 @@ import pytest
 
 from orchestrator import finished, run
 from orchestrator.api import load_sweep, run_sweep
-from orchestrator.records import Records
 from orchestrator.report import Report
 from orchestrator.report_sweep import report_sweep
 from orchestrator.rounds import known
+from orchestrator.trials.records import Records
 from tests.orchestrator.places import make_place, process, settle, trials
 
 HEAVY = ("bokeh", "matplotlib", "mlflow", "optuna", "ray", "torch")

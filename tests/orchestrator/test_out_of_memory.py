@@ -13,7 +13,7 @@ from lm.spec import Model
 from orchestrator.course import Planned
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, unpack
 from orchestrator.schedule.memory import filled_by_others
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from orchestrator.work import TRAINED_ALONE, Grant, ran_out_of_memory, work
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_schedule import Heard

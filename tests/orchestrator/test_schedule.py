@@ -15,7 +15,7 @@ from lm.spec import Corpus, Sgd, TrainSpec
 from orchestrator.course import Planned
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
 from orchestrator.schedule.supervise import ENVIRONMENT
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from orchestrator.work import Grant, write_failure
 
 

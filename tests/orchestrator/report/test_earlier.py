@@ -12,7 +12,7 @@ import pytest
 from orchestrator.report.earlier import FullerPageError, IfFuller
 from orchestrator.rounds import Searched, search_tasks
 from orchestrator.search.ledger import Found
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import write
 from tests.orchestrator.test_rounds import TUNE, at_paper

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from lm.record import write_curve, write_record
 from orchestrator.outcomes import read_outcomes
-from orchestrator.records import Records
 from orchestrator.report.provenance import provenance
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import make_curve, make_record, make_trial
 
 

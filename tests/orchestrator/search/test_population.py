@@ -19,7 +19,7 @@ from orchestrator.search.events import Found
 from orchestrator.search.ledger import best, ended
 from orchestrator.search.population import history, next_member, spec_of
 from orchestrator.search.task import SearchTask
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from tests.factories import make_record
 from tests.orchestrator.search.searching import SPACE, Facts, Shelf, events, found, task
 

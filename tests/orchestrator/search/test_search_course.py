@@ -19,7 +19,7 @@ from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
 from orchestrator.search.study import export, importance
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.search.searching import (
     BASE,
     CONDITIONAL,

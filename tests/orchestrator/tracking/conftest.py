@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records import Records
 from orchestrator.tracking import tracker as tracker_module
+from orchestrator.trials.records import Records
 from tests.orchestrator.tracking.seen import process_environment
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lm.record import write_curve, write_record
-from orchestrator.records import Records
 from orchestrator.tracking.store import Store
+from orchestrator.trials.records import Records
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker, trial
 

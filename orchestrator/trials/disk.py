@@ -15,8 +15,8 @@ from filelock import FileLock, Timeout
 from lm.files import DamagedError, in_a_line, make_folder, read_regular, writing
 from lm.hashes import WEIGHTS
 from lm.kept import say_once
-from orchestrator.hold import trial_is_held
-from orchestrator.records import check_trial, damage_in_a_line, read_own
+from orchestrator.trials.locks import trial_is_held
+from orchestrator.trials.records import check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
 

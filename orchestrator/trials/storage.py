@@ -25,10 +25,10 @@ from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
 from lm.files import atomic
-from orchestrator.disk import set_aside_damaged
 from orchestrator.errors import CannotStartError
-from orchestrator.records import Records
-from orchestrator.trial import Trial
+from orchestrator.trials.disk import set_aside_damaged
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 _RECORD, _MANIFEST, _CHECKPOINTS, _WEIGHTS = "record.json", "manifest.json", "checkpoints", "weights"
 _CHUNK = 8 * 2**20

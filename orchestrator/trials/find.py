@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lm.record import Record
 from orchestrator.errors import nearest
-from orchestrator.records import read_own
+from orchestrator.trials.records import read_own
 
 _KEY = re.compile(r"[0-9a-f]{1,16}")
 

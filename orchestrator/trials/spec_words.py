@@ -7,7 +7,7 @@ from typing import Any
 
 from lm.record import Record
 from lm.spec import TrainSpec
-from orchestrator.plan import differences
+from orchestrator.trials.plan import differences
 from orchestrator.words import counted
 
 

@@ -28,9 +28,8 @@ from lm.files import (
     writing,
 )
 from lm.hashes import CURVE, RECORD
-from orchestrator.hold import trial_is_held
-from orchestrator.records import Records, check_trial
-from orchestrator.rounds import Known
+from orchestrator.trials.locks import trial_is_held
+from orchestrator.trials.records import check_trial
 
 _KEY = re.compile(r"[0-9a-f]{16}")
 _LOSSES = re.compile(r"tokens/[\w-]+\.test\.parquet")
@@ -46,14 +45,12 @@ class Carried:
     left_out: tuple[str, ...]
 
 
-def export_trials(now: Known, records: Records, to: Path) -> Carried:
-    """Copy every trial of a sweep that has a record, and its searches; in `to` they replace what another record has.
+def export_trials(keys: Iterable[str], ledgers: Iterable[Path], runs: Path, to: Path) -> Carried:
+    """Copy those of these trials that have a record, and searches; in `to` they replace what another record has.
 
     WriteError where that folder cannot be written, ValueError while another command copies there.
     """
-    searched = [found.key for one in now.searches for found in one.found if found.key is not None]
-    keys = dict.fromkeys([*(records.holder(trial) for trial in now.trials), *searched])
-    return _carry(keys, [one.ledger for one in now.searches], records.root, to, replace=True)
+    return _carry(dict.fromkeys(keys), ledgers, runs, to, replace=True)
 
 
 def import_trials(folder: Path, runs: Path) -> Carried:

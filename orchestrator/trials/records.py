@@ -16,8 +16,8 @@ from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS,
 from lm.kept import say_once
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
-from orchestrator.checked import Checked, FileState, State
-from orchestrator.trial import Trial
+from orchestrator.trials.checked import Checked, FileState, State
+from orchestrator.trials.trial import Trial
 
 _KEY = re.compile(r"[0-9a-f]{16}")
 

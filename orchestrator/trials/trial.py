@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,3 +49,24 @@ class Listener(Protocol):
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """It ended: complete, diverged or failed with its record; without one stopped, and resumable unless early."""
+
+
+def stage_epochs(spec: TrainSpec) -> dict[str, int]:
+    """The most epochs of every stage, in order."""
+    tuned = 0 if spec.finetune is None else spec.finetune.epochs
+    most = {name: spec.during(name).epochs for name in spec.stages()}
+    most |= {name: tuned for name in most if name.startswith("finetune")}
+    return most | ({"cache": 0} if spec.cache is not None else {})
+
+
+def budget_of(spec: TrainSpec) -> tuple[int, int | None, int]:
+    """What a trial may train on: epochs over all stages, and the stretch of the training text, its length and start."""
+    return sum(stage_epochs(spec).values()), spec.corpus.train_tokens, spec.corpus.train_start
+
+
+def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
+    """The most epochs the trial may take, those of stages it takes over left out; `specs` holds its source by key."""
+    epochs = stage_epochs(trial.spec)
+    source = specs.get(trial.starts_from or "")
+    theirs = {} if source is None else source.stages()
+    return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) != spec)

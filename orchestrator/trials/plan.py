@@ -9,10 +9,10 @@ from typing import Literal
 from lm.files import write_text
 from lm.spec import Part, TrainSpec, stage_keys
 from lm.yaml_text import write_yaml
-from orchestrator.facts import Facts
-from orchestrator.records import Records, is_settled
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trial import Trial
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.trial import Trial
 from orchestrator.words import value_in_words
 
 NAMED_PARAMETER_CHANGE = 0.01
