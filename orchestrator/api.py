@@ -16,9 +16,10 @@ from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.errors import CannotStartError, nearest
 from orchestrator.opening import load_sweep
-from orchestrator.rounds import BEST_FOUND, Searched, known, unsettled
+from orchestrator.rounds import BEST_FOUND, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
+from orchestrator.search.ledger import Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside

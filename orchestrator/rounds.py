@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 from lm.spec import TrainSpec
 from orchestrator.course import Course, Planned, Rounds
 from orchestrator.errors import CannotStartError
 from orchestrator.order import in_order
-from orchestrator.search.course import SearchCourse
-from orchestrator.search.events import Found
 from orchestrator.search.grid import grid
-from orchestrator.search.ledger import best, ended, ledger_path, read_found
+from orchestrator.search.ledger import Searched, ledger_path, read_found
 from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
@@ -32,25 +30,6 @@ from orchestrator.trials.trial import Trial
 _MOST_COUNTED = 1000
 BEST_FOUND = "best found"
 """The variant that a search makes of the base."""
-
-
-@dataclass(frozen=True)
-class Searched:
-    """A search and what it has found so far."""
-
-    task: SearchTask
-    ledger: Path
-    found: tuple[Found, ...]
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is over."""
-        return ended(self.task, self.found)
-
-    @property
-    def best(self) -> Found | None:
-        """The complete trial with the lowest validation loss, None where none is complete."""
-        return best(self.found)
 
 
 @dataclass(frozen=True)

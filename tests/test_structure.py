@@ -16,13 +16,14 @@ ROOMS = (
     ("errors", "words"),
     ("sweep",),
     ("trials",),
+    ("search",),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
     "ray": "schedule",
     "matplotlib": "pictures/drawing",
     "mlflow": "tracking",
-    "optuna": "search/study",
+    "optuna": "search/optuna",
     "bokeh": "report/html_page",
 }
 

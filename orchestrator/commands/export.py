@@ -30,7 +30,7 @@ def export(
         searches = known(sweep, Records(runs.resolve())).searches
         studies = {f"{sweep.name}.{sweep.scale}.{one.task.variant}": (one.task, one.found) for one in searches}
         # Optuna takes most of a second to import.
-        from orchestrator.search.study import export as write
+        from orchestrator.search.optuna import export as write
 
         write(studies, optuna)
     for name, (_, found) in studies.items():

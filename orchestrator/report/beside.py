@@ -14,7 +14,7 @@ from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.latex import table_tex
 from orchestrator.report.reference_rows import ReferenceRow
 from orchestrator.report.tables import AblationRow
-from orchestrator.rounds import Searched
+from orchestrator.search.ledger import Searched
 from orchestrator.words import listed
 
 

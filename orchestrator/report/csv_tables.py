@@ -12,7 +12,7 @@ from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.reference_rows import REFERENCE, ReferenceRow
 from orchestrator.report.tables import AblationRow
-from orchestrator.rounds import Searched
+from orchestrator.search.ledger import Searched
 
 
 def table_csv(rows: Iterable[AblationRow], references: Iterable[ReferenceRow] = ()) -> str:

@@ -37,7 +37,7 @@ from orchestrator.report.tables import (
 )
 from orchestrator.report.templates import template
 from orchestrator.report.untrained_section import untrained_section
-from orchestrator.rounds import Searched
+from orchestrator.search.ledger import Searched
 from orchestrator.statistics import MARGIN, Comparison
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records

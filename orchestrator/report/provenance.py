@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.search_tables import search_row
-from orchestrator.rounds import Searched
+from orchestrator.search.ledger import Searched
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
 

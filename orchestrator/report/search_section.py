@@ -15,9 +15,8 @@ from orchestrator.report.search_tables import (
     option_rows,
     search_row,
 )
-from orchestrator.rounds import Searched
 from orchestrator.search.events import Found, State
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, front
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Searched, front
 from orchestrator.search.population import history
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, dimensions_of
@@ -244,7 +243,7 @@ def _importance(searched: Searched) -> dict[str, object]:
     shares = None
     if complete >= FEWEST_FOR_IMPORTANCE:
         # Optuna takes a second to import, and only a report of a long search needs it.
-        from orchestrator.search.study import importance
+        from orchestrator.search.optuna import importance
 
         shares = importance(searched.task, searched.found)
     rows = [(Markdown(f"`{key}`"), f"{mean:.2f} ± {spread:.2f}") for key, (mean, spread) in (shares or {}).items()]

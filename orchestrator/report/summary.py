@@ -13,7 +13,7 @@ from lm.spec import Part
 from orchestrator.outcomes import Outcome, flat
 from orchestrator.report.answer import verdict_in_words
 from orchestrator.report.tables import AblationRow
-from orchestrator.rounds import Searched
+from orchestrator.search.ledger import Searched
 
 FILE = "summary.json"
 

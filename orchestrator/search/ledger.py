@@ -106,6 +106,25 @@ def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
     return useless or sum(trial.seconds for trial in found) >= 3600.0 * searching.training_hours
 
 
+@dataclass(frozen=True)
+class Searched:
+    """A search and what it has found so far."""
+
+    task: SearchTask
+    ledger: Path
+    found: tuple[Found, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return ended(self.task, self.found)
+
+    @property
+    def best(self) -> Found | None:
+        """The complete trial with the lowest validation loss, None where none is complete."""
+        return best(self.found)
+
+
 class Ledger:
     """An open ledger: `events` when it was opened, `found` by now. Every new line is on the disk.
 

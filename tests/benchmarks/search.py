@@ -24,10 +24,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from lm.record import Evaluation, Record, perplexity
 from orchestrator.inline import run_inline
 from orchestrator.interrupt import Interrupt
-from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.searches import RandomSampler, Search
 from orchestrator.trials.facts import Facts

@@ -10,8 +10,9 @@ import pytest
 
 from orchestrator.report.search_section import trials_of_tuning
 from orchestrator.report.search_tables import not_searched, search_row
-from orchestrator.rounds import Searched, known, search_tasks
+from orchestrator.rounds import known, search_tasks
 from orchestrator.search.events import Found
+from orchestrator.search.ledger import Searched
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.records import Records
 from tests.factories import make_trial, settle

@@ -10,10 +10,10 @@ from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus, Dropout, Model, Penalties, Sgd, TrainSpec
-from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

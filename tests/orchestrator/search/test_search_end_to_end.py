@@ -17,9 +17,9 @@ from lm.spec import TrainSpec
 from orchestrator.__main__ import app
 from orchestrator.inline import run_inline
 from orchestrator.interrupt import Interrupt
-from orchestrator.search.course import SearchCourse
 from orchestrator.search.ledger import best, ended, ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.facts import Facts
 from orchestrator.trials.records import Records

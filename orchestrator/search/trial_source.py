@@ -114,7 +114,7 @@ class _Search:
     """One task with its ledger and its study, which always know the same."""
 
     def __init__(self, task: SearchTask, records: Records, facts: Facts) -> None:
-        from orchestrator.search.study import Study  # most of a second to import, and plans need none
+        from orchestrator.search.optuna import Study  # most of a second to import, and plans need none
 
         self.task, self._facts = task, facts
         self._fingerprint = facts.fingerprint(task.base.corpus)

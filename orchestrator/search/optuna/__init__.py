@@ -2,8 +2,8 @@
 
 import optuna
 
-from orchestrator.search.study.analysis import export, importance
-from orchestrator.search.study.study import Study
+from orchestrator.search.optuna.analysis import export, importance
+from orchestrator.search.optuna.study import Study
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # the driver's terminal shows our progress alone
 
