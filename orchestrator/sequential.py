@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.comparison import compare_variants
-from orchestrator.outcomes import read_outcomes
+from orchestrator.analysis.comparison import compare_variants
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -17,7 +17,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
 
     Every look is judged at its own share of the error (see `compare_variants`). A variant of which nothing more can
     be learnt gets no more seeds: it is decided, equal to the baseline in every seed, or may not be compared
-    (`orchestrator.comparable`). The baseline has as many as the variant with the most.
+    (`analysis.comparable`). The baseline has as many as the variant with the most.
     """
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
     trials = _plan(sweep, counts)

@@ -16,7 +16,7 @@ ROOMS = (
     ("errors", "words"),
     ("sweep",),
     ("trials",),
-    ("search",),
+    ("search", "analysis"),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {

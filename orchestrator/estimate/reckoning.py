@@ -12,15 +12,15 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.comparable import obstacles
-from orchestrator.comparison import losses_on_test
-from orchestrator.detectable import smallest_detectable
+from orchestrator.analysis.comparable import obstacles
+from orchestrator.analysis.comparison import losses_on_test
+from orchestrator.analysis.detectable import smallest_detectable
+from orchestrator.analysis.noise import Losses, text_variance
+from orchestrator.analysis.outcomes import Outcome, read_outcomes
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
-from orchestrator.noise import Losses, text_variance
-from orchestrator.outcomes import Outcome, read_outcomes
 from orchestrator.rounds import BEST_FOUND, Known, search_trials_left
-from orchestrator.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import State, plan, state_of
 from orchestrator.trials.records import Records

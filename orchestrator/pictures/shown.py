@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orchestrator.curve import Curve
+from orchestrator.analysis.curve import Curve
 
 
 @dataclass(frozen=True)

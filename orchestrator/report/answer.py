@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT
-from orchestrator.power import MOST_FURTHER, Further
-from orchestrator.report.interaction_tables import InteractionRow
-from orchestrator.report.tables import AblationRow
-from orchestrator.statistics import (
+from orchestrator.analysis.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT
+from orchestrator.analysis.power import MOST_FURTHER, Further
+from orchestrator.analysis.statistics import (
     DECIDED,
     IDENTICAL,
     LEVEL_OF_ERROR,
@@ -19,6 +17,8 @@ from orchestrator.statistics import (
     Interval,
     perplexity_change,
 )
+from orchestrator.report.interaction_tables import InteractionRow
+from orchestrator.report.tables import AblationRow
 from orchestrator.words import (
     Markdown,
     counted,

@@ -8,12 +8,12 @@ from statistics import median
 import numpy as np
 
 from lm.record import opened
-from orchestrator.comparable import is_adaptive, obstacles
-from orchestrator.curve import curve_of
-from orchestrator.guessing import untrained
-from orchestrator.noise import BLOCKS, WAVES, Correlation, Deviation
-from orchestrator.outcomes import Outcome, flat
-from orchestrator.statistics import LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
+from orchestrator.analysis.comparable import is_adaptive, obstacles
+from orchestrator.analysis.curve import curve_of
+from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
+from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 
 _NOISY = 10.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lm.files import write_text
 from lm.tables import write_table
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report import csv_tables
 from orchestrator.report.curve_table import curves_of
 from orchestrator.report.interaction_tables import InteractionRow

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from scipy import stats
 
+from orchestrator.analysis.statistics import DECIDED, Interval, Verdict, perplexity_change
 from orchestrator.report.places import report_place
 from orchestrator.report.templates import template
 from orchestrator.report.written import Row, WrittenReport, written_report
-from orchestrator.statistics import DECIDED, Interval, Verdict, perplexity_change
 from orchestrator.words import NOTHING, Markdown, counted, difference, signed, spread
 
 _FEWEST_RANKED = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.cost_tables import CostRow, cost_table
 from orchestrator.words import Markdown, byte_size, duration, escape, listed
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm.record import Record
-from orchestrator.comparable import budget, is_adaptive, planned_epochs
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.comparable import budget, is_adaptive, planned_epochs
+from orchestrator.analysis.outcomes import Outcome
 
 
 @dataclass(frozen=True)

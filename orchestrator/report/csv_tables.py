@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 
 from lm.record import Score, opened
-from orchestrator import statistics
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis import statistics
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.interaction_tables import InteractionRow
 from orchestrator.report.reference_rows import REFERENCE, ReferenceRow
 from orchestrator.report.tables import AblationRow

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.outcomes import Outcome
 
 
 def curves_of(outcomes: Iterable[Outcome]) -> pa.Table:

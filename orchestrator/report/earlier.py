@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from lm.spec import TrainSpec
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.places import ReportPlace
 from orchestrator.report.staging import PAGE, remove_report
 from orchestrator.report.summary import FILE, Summary, read_summary

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lm.costs import HeadCost
-from orchestrator.comparable import incomplete_seeds, is_adaptive
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.comparable import incomplete_seeds, is_adaptive
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.pictures import HeadPoint, Heads, Pictures
 from orchestrator.report.head_tables import NATS, HeadRow, MeasureRow, head_table, measure_table
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant

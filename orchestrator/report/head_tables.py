@@ -10,8 +10,8 @@ import numpy as np
 from lm.costs import HeadCost
 from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
-from orchestrator.comparable import is_adaptive
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.comparable import is_adaptive
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.pictures.shown import Reach
 from orchestrator.report.cost_tables import tokens_per_second, train_seconds
 from orchestrator.words import value_in_words

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from orchestrator.analysis.statistics import Interval
 from orchestrator.report.answer import what_would_decide
 from orchestrator.report.interaction_tables import InteractionRow, Interactions, effect_name
-from orchestrator.statistics import Interval
 from orchestrator.sweep.designs import Ablation
 from orchestrator.words import NOTHING, Markdown, escape, number, signed, significant
 

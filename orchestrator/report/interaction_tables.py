@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from orchestrator.comparable import Obstacle, obstacles
-from orchestrator.comparison import losses_on_test
-from orchestrator.outcomes import Outcome
-from orchestrator.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
+from orchestrator.analysis.comparable import Obstacle, obstacles
+from orchestrator.analysis.comparison import losses_on_test
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, Contrast, Contrasts, Interval, contrasts, perplexity_ratio
 from orchestrator.sweep.designs import Ablation, Factors
 
 Kind = Literal["alone", "main effect", "interaction"]

@@ -9,8 +9,9 @@ from textwrap import shorten
 
 from lm.files import write_text
 from lm.yaml_text import write_yaml
-from orchestrator.comparison import compare_variants, equal_variants
-from orchestrator.outcomes import Outcome, flat, read_outcomes
+from orchestrator.analysis.comparison import compare_variants, equal_variants
+from orchestrator.analysis.outcomes import Outcome, flat, read_outcomes
+from orchestrator.analysis.statistics import MARGIN, Comparison
 from orchestrator.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report import answer, behind, tables
 from orchestrator.report.beside import write_tables
@@ -38,7 +39,6 @@ from orchestrator.report.tables import (
 from orchestrator.report.templates import template
 from orchestrator.report.untrained_section import untrained_section
 from orchestrator.search.ledger import Searched
-from orchestrator.statistics import MARGIN, Comparison
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.spec_words import overrides

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from lm.spec import TrainSpec
-from orchestrator.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT, is_adaptive
-from orchestrator.curve import curve_of
-from orchestrator.guessing import guesses, reference_corpus
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT, is_adaptive
+from orchestrator.analysis.curve import curve_of
+from orchestrator.analysis.guessing import guesses, reference_corpus
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.statistics import Comparison
 from orchestrator.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
 from orchestrator.report.answer import level_in_words, verdict_in_words
 from orchestrator.report.tables import RECALLED, AblationRow, PublishedNumber
 from orchestrator.report.where_section import where_section
-from orchestrator.statistics import Comparison
 from orchestrator.words import Markdown, escape, listed
 
 _SAID = (OTHER_BUDGET, OTHER_TEXT, DID_NOT_TRAIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.search_tables import search_row
 from orchestrator.search.ledger import Searched
 from orchestrator.trials.records import Records

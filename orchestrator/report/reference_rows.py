@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.guessing import guesses, reference_corpus
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.guessing import guesses, reference_corpus
+from orchestrator.analysis.outcomes import Outcome
 from orchestrator.words import NOTHING, number
 
 REFERENCE = "reference, not compared"

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from lm.files import write_text
 from lm.spec import Part
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.answer import verdict_in_words
 from orchestrator.report.tables import AblationRow
 from orchestrator.search.ledger import Searched

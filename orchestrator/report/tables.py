@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from lm.record import Score, StageResult, opened
-from orchestrator import statistics
-from orchestrator.comparable import DID_NOT_TRAIN, Obstacle, incomplete_seeds, is_adaptive, obstacles
-from orchestrator.comparison import nats_on_test
-from orchestrator.outcomes import Outcome
-from orchestrator.statistics import Comparison, Effect, Interval
+from orchestrator.analysis import statistics
+from orchestrator.analysis.comparable import DID_NOT_TRAIN, Obstacle, incomplete_seeds, is_adaptive, obstacles
+from orchestrator.analysis.comparison import nats_on_test
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.statistics import Comparison, Effect, Interval
 
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.guessing import Untrained, untrained
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.guessing import Untrained, untrained
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.words import number
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.token_losses import CLASSES
 from orchestrator.pictures import Frequency, FrequencyRow, Pictures, Position, PositionRow
 from orchestrator.report.where_tables import PIECES, Differences, WhereRow, where_table
-from orchestrator.token_losses import CLASSES
 from orchestrator.words import NOTHING, Markdown, escape, listed, signed
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.comparable import obstacles
-from orchestrator.noise import Array
-from orchestrator.outcomes import Outcome
-from orchestrator.token_losses import TokenLosses
+from orchestrator.analysis.comparable import obstacles
+from orchestrator.analysis.noise import Array
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.token_losses import TokenLosses
 
 PIECES = 16
 """The text is shown in so many pieces, each of `BLOCKS / PIECES` blocks."""
@@ -49,7 +49,7 @@ class Where:
 def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Where | None:
     """The rows in the order of the plan; None where the baseline, or every other variant, lacks losses by token.
 
-    A variant that may not be compared with the baseline (`orchestrator.comparable`) is left out, but for one of another
+    A variant that may not be compared with the baseline (`analysis.comparable`) is left out, but for one of another
     budget, and so is one whose training text makes other words frequent.
     """
     base = _losses(outcomes[baseline])

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from orchestrator.analysis.statistics import Interval, Verdict
 from orchestrator.report import summary
 from orchestrator.report.places import ReportPlace
 from orchestrator.report.summary import Summary
-from orchestrator.statistics import Interval, Verdict
 
 _ANEW = "write it again: python -m orchestrator report FILE"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.analysis.statistics import NO_DIFFERENCE, NO_NOISE, ONE_SEED, Contrasts, contrasts
 from orchestrator.report.interaction_tables import Estimand, estimands
-from orchestrator.statistics import NO_DIFFERENCE, NO_NOISE, ONE_SEED, Contrasts, contrasts
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from tests.factories import seeded
 

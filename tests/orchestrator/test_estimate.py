@@ -12,7 +12,9 @@ import pytest
 
 from lm.measured import Measured
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
-from orchestrator.detectable import smallest_detectable
+from orchestrator.analysis.detectable import smallest_detectable
+from orchestrator.analysis.noise import text_variance
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.estimate import Measuring, estimate, print_estimate
 from orchestrator.estimate.projection import measured_spec
 from orchestrator.estimate.reckoning import (
@@ -24,8 +26,6 @@ from orchestrator.estimate.reckoning import (
     packing_of,
     trial_seconds,
 )
-from orchestrator.noise import text_variance
-from orchestrator.outcomes import read_outcomes
 from orchestrator.rounds import Known, known
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan

@@ -11,7 +11,7 @@ import pytest
 from lm.record import write_record
 from lm.spec import Cache
 from lm.spec import trial as lm_spec
-from orchestrator.outcomes import flat, read_outcomes
+from orchestrator.analysis.outcomes import flat, read_outcomes
 from orchestrator.run import unsettled
 from orchestrator.trials.plan import state_of
 from orchestrator.trials.records import Records, is_settled

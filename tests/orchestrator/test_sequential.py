@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.comparison import compare_variants
-from orchestrator.outcomes import read_outcomes
+from orchestrator.analysis.comparison import compare_variants
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.sequential import trials_by_look
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.seeds import UntilDecided

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.curve import Curve
+from orchestrator.analysis.curve import Curve
 from orchestrator.pictures.drawing.look import figure_of
 from orchestrator.pictures.shown import VariantCurves
 from orchestrator.words import listed

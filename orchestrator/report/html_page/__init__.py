@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lm.files import write_text
-from orchestrator.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.html_page.body import html_body
 
 if TYPE_CHECKING:

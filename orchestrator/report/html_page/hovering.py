@@ -19,9 +19,9 @@ from bokeh.plotting import figure
 from bokeh.resources import Resources
 from numpy.typing import NDArray
 
-from orchestrator.comparable import is_adaptive
-from orchestrator.curve import curve_of
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.comparable import is_adaptive
+from orchestrator.analysis.curve import curve_of
+from orchestrator.analysis.outcomes import Outcome
 from orchestrator.pictures.colours import DASHES, GREY, MOST_APART, looks
 from orchestrator.words import counted
 

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lm.record import Evaluation, curve_table
-from orchestrator.curve import Curve, curve_of
+from orchestrator.analysis.curve import Curve, curve_of
 from orchestrator.pictures.colours import looks
 from orchestrator.pictures.drawing import draw_overview, draw_variants, learning, panels, series
 from orchestrator.pictures.shown import VariantCurves

@@ -11,7 +11,7 @@ import pytest
 
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
-from orchestrator.outcomes import read_outcomes
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.pictures import Reach
 from orchestrator.report.cost_section import cost_section
 from orchestrator.report.cost_tables import cost_table

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lm.record import curve_table
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.outcomes import Outcome
 from orchestrator.pictures.colours import GREY, looks
 from orchestrator.report.html_page import hovering
 from orchestrator.report.html_page.body import html_body

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lm.record import write_curve, write_record
-from orchestrator.outcomes import read_outcomes
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.provenance import provenance
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

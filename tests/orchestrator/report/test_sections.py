@@ -12,7 +12,7 @@ import yaml
 
 from lm.record import write_record
 from lm.spec import Dropout, EcocHead
-from orchestrator.outcomes import read_outcomes
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.pictures import Frequency
 from orchestrator.report.where_tables import where_table
 from orchestrator.trials.records import Records

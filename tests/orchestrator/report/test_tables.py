@@ -12,8 +12,8 @@ import pytest
 
 from lm.record import write_record
 from lm.spec import SgdHalving, stage_keys
-from orchestrator.comparison import compare_variants, equal_variants
-from orchestrator.outcomes import Outcome, read_outcomes
+from orchestrator.analysis.comparison import compare_variants, equal_variants
+from orchestrator.analysis.outcomes import Outcome, read_outcomes
 from orchestrator.report.csv_tables import table_csv, trials_csv
 from orchestrator.report.tables import AblationRow, PublishedDifference, ablation_table, cache_table, stage_table
 from orchestrator.trials.records import Records

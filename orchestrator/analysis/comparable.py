@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lm.record import opened
-from orchestrator.guessing import untrained
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.outcomes import Outcome
 from orchestrator.trials.trial import budget_of, stage_epochs
 from orchestrator.words import counted, listed
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from lm.record import opened
-from orchestrator import statistics
-from orchestrator.comparable import OTHER_BUDGET, is_adaptive, obstacles
-from orchestrator.noise import Array, Losses
-from orchestrator.outcomes import Outcome
-from orchestrator.statistics import LEVEL_OF_ERROR, MARGIN, Comparison
+from orchestrator.analysis import statistics
+from orchestrator.analysis.comparable import OTHER_BUDGET, is_adaptive, obstacles
+from orchestrator.analysis.noise import Array, Losses
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN, Comparison
 
 
 def compare_variants(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lm.kept import say_once
 from lm.record import Record, StageResult, opened
-from orchestrator.token_losses import TokenLosses, TokenLossReader
+from orchestrator.analysis.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 

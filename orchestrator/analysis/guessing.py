@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lm.record import CorpusFacts, Record, Split, StageResult, perplexity
-from orchestrator.outcomes import Outcome
+from orchestrator.analysis.outcomes import Outcome
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from orchestrator.noise import WAVES, Deviation, Errors, squared_seed_reach, squared_text_reach
+from orchestrator.analysis.noise import WAVES, Deviation, Errors, squared_seed_reach, squared_text_reach
 
 WANTED = 0.8
 """The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""

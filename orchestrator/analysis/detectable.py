@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.noise import BLOCKS, Array, Losses
-from orchestrator.power import WANTED
-from orchestrator.statistics import LEVEL_OF_ERROR, contrasts
+from orchestrator.analysis.noise import BLOCKS, Array, Losses
+from orchestrator.analysis.power import WANTED
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, contrasts
 
 _VALUES, _FEWEST_SWEEPS = 2000, 40
 

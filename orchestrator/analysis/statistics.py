@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import special
 
-from orchestrator.noise import (
+from orchestrator.analysis.noise import (
     Correlation,
     Deviation,
     Errors,
@@ -24,7 +24,7 @@ from orchestrator.noise import (
     squared_text_reach,
     text_variance,
 )
-from orchestrator.power import Further, further_seeds
+from orchestrator.analysis.power import Further, further_seeds
 from orchestrator.words import listed
 
 Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
@@ -125,7 +125,7 @@ def contrasts(
     A contrast is decided where its interval excludes zero or lies within the `margin`, a share of perplexity.
 
     The intervals cover all true contrasts together with probability `level`. Each adds the two noises of its groups
-    (`orchestrator.noise`) in quadrature, each times its own t (Zou and Donner 2008, "Construction of confidence limits
+    (`analysis.noise`) in quadrature, each times its own t (Zou and Donner 2008, "Construction of confidence limits
     about effect measures: a general approach", Statistics in Medicine 27): one t for both, with the degrees of freedom
     of their sum, erred in 8% of simulated sweeps where few seeds happen to lie close. The seeds' degrees of freedom
     are Satterthwaite's, no more than all seeds together have. No interval takes the seeds' noise as less than a lone

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from orchestrator.curve import numbers_of
-from orchestrator.noise import BLOCKS, Array
+from orchestrator.analysis.curve import numbers_of
+from orchestrator.analysis.noise import BLOCKS, Array
 
 _EDGES = (1, 10, 100, 1_000, 10_000)
 CLASSES = ("never", "1–9", "10–99", "100–999", "1,000–9,999", "10,000+")
