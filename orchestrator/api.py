@@ -14,9 +14,9 @@ from typing import Literal
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
+from orchestrator.agenda.expand import BEST_FOUND, known, unsettled
 from orchestrator.errors import CannotStartError, nearest
 from orchestrator.opening import load_sweep
-from orchestrator.rounds import BEST_FOUND, known, unsettled
 from orchestrator.run import Executor, Options, Prepared, prepare
 from orchestrator.run import run_sweep as run_prepared
 from orchestrator.search.ledger import Searched

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 import lm
 import orchestrator
 from lm.files import in_a_line, read_regular, sha256, write_text
+from orchestrator.agenda.expand import Known
 from orchestrator.report import Report
 from orchestrator.report.staging import PAGE
 from orchestrator.report.summary import read_summary
-from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking.store import tracking_uri
 from orchestrator.tracking.unusable import sqlite_file

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from lm.record import Evaluation
-from orchestrator.course import Course
+from orchestrator.agenda.trial_source import Course
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 from lm.record import Evaluation, Record
+from orchestrator.agenda.expand import Known
+from orchestrator.agenda.order import first_compared
 from orchestrator.errors import redacted
-from orchestrator.order import first_compared
 from orchestrator.report import Report
-from orchestrator.rounds import Known
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from orchestrator.agenda.expand import Known
 from orchestrator.report import Report, write_report
 from orchestrator.report.earlier import IfFuller
 from orchestrator.report.index import write_index
-from orchestrator.rounds import Known
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Published, published_numbers
 from orchestrator.trials.records import Records

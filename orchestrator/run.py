@@ -17,7 +17,8 @@ from lm.data import load
 from lm.files import check_writable, make_folder
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.course import UntilLost, Within
+from orchestrator.agenda.expand import Known, course, known, unsettled
+from orchestrator.agenda.trial_source import UntilLost, Within
 from orchestrator.errors import CannotStartError
 from orchestrator.estimate import Measuring, core_hours
 from orchestrator.finished import LastMade
@@ -28,7 +29,6 @@ from orchestrator.packing import granted, multi_process_service
 from orchestrator.progress import Listeners, Progress
 from orchestrator.report import Report
 from orchestrator.report_sweep import report_sweep, sweep_command
-from orchestrator.rounds import Known, course, known, unsettled
 from orchestrator.sweep import ScaledSweep
 from orchestrator.tracking import Planned, Tracker
 from orchestrator.trials.records import Records, is_settled

@@ -17,6 +17,7 @@ ROOMS = (
     ("sweep",),
     ("trials",),
     ("search", "analysis"),
+    ("agenda",),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {

@@ -19,7 +19,7 @@ def export(
     runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
     from orchestrator.trials.records import Records
     from orchestrator.words import counted
 

@@ -37,9 +37,9 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
+    from orchestrator.agenda.expand import known
     from orchestrator.packing import granted
     from orchestrator.plan_table import plan_data, print_plan
-    from orchestrator.rounds import known
     from orchestrator.trials.plan import write_specs as write
     from orchestrator.trials.records import Records
 

@@ -155,7 +155,7 @@ def export(
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` takes it over. Exit code 1 if a trial is
     damaged, which is named and left out.
     """
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
     from orchestrator.trials.carry import export_trials
     from orchestrator.trials.records import Records
 
@@ -232,7 +232,7 @@ def _is_terminal() -> bool:
 
 def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dict[str, str]:
     """What the sweep calls its trials, those of its searches included, by key; no trial of another sweep."""
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
     from orchestrator.trials.records import Records
 
     with refused(ValueError, OSError):

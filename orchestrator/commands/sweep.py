@@ -102,8 +102,8 @@ def _check(executor: str, budget: str | None) -> None:
 
 
 def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path, *, fresh: bool) -> None:
+    from orchestrator.agenda.standing import search_standing
     from orchestrator.api import select, to_train
-    from orchestrator.standing import search_standing
     from orchestrator.trials.records import Records
     from orchestrator.words import counted
 

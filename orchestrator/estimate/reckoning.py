@@ -12,6 +12,7 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
+from orchestrator.agenda.expand import BEST_FOUND, Known, search_trials_left
 from orchestrator.analysis.comparable import obstacles
 from orchestrator.analysis.comparison import losses_on_test
 from orchestrator.analysis.detectable import smallest_detectable
@@ -20,7 +21,6 @@ from orchestrator.analysis.outcomes import Outcome, read_outcomes
 from orchestrator.analysis.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.estimate.measuring import Measuring
 from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
-from orchestrator.rounds import BEST_FOUND, Known, search_trials_left
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import State, plan, state_of
 from orchestrator.trials.records import Records

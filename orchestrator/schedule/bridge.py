@@ -17,7 +17,7 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation
 from lm.spec import TrainSpec
-from orchestrator.course import Course
+from orchestrator.agenda.trial_source import Course
 from orchestrator.schedule.memory import filled_by_others
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial

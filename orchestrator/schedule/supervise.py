@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
-from orchestrator.course import Course
+from orchestrator.agenda.trial_source import Course
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.schedule.folder import session_folder

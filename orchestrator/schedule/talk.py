@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
-from orchestrator.course import Course
+from orchestrator.agenda.trial_source import Course
 from orchestrator.trials.trial import Listener, Trial
 from orchestrator.work import Grant
 

@@ -26,10 +26,10 @@ import pyarrow as pa
 from lm.data import load
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
+from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep
 from orchestrator.finished import LastMade
 from orchestrator.report_sweep import report_sweep
-from orchestrator.rounds import known
 from orchestrator.tracking.mirror import Mirror, Title
 from orchestrator.tracking.store import Store
 from orchestrator.trials.plan import plan

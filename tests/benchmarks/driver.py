@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
-from orchestrator.course import Planned
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.progress import Listeners, Progress
 from orchestrator.run import unsettled
 from orchestrator.schedule.folder import session_folder

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lm.spec import Sgd
-from orchestrator.rounds import known, search_tasks
+from orchestrator.agenda.expand import known, search_tasks
 from orchestrator.search.ledger import Searched
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.rounds import search_tasks
+from orchestrator.agenda.expand import search_tasks
 from orchestrator.sweep import read_sweep
 from tests.orchestrator.search.searching import CONDITIONAL, task
 from tests.orchestrator.sweep_texts import SWEEPS

@@ -15,11 +15,11 @@ import pytest
 import lm.hashes
 from lm.record import Evaluation, Record
 from lm.rescore import rescore
+from orchestrator.agenda.expand import unsettled
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.api import load_records
-from orchestrator.course import Planned
 from orchestrator.inline import run_inline
 from orchestrator.interrupt import Interrupt
-from orchestrator.rounds import unsettled
 from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.plan import State, state_of
 from orchestrator.trials.records import Records

@@ -12,6 +12,7 @@ import pytest
 
 from lm.measured import Measured
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
+from orchestrator.agenda.expand import Known, known
 from orchestrator.analysis.detectable import smallest_detectable
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
@@ -26,7 +27,6 @@ from orchestrator.estimate.reckoning import (
     packing_of,
     trial_seconds,
 )
-from orchestrator.rounds import Known, known
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records

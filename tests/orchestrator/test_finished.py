@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator import finished, run
+from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep, run_sweep
 from orchestrator.report import Report
 from orchestrator.report_sweep import report_sweep
-from orchestrator.rounds import known
 from orchestrator.trials.records import Records
 from tests.orchestrator.places import make_place, process, settle, trials
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from orchestrator.standing import last_commands
+from orchestrator.agenda.standing import last_commands
 from orchestrator.trials.locks import (
     HeldError,
     holders,

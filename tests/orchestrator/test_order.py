@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lm.record import Record
+from orchestrator.agenda.expand import Known
+from orchestrator.agenda.order import first_compared, in_order
 from orchestrator.api import load_sweep
 from orchestrator.interim import Interim
-from orchestrator.order import first_compared, in_order
 from orchestrator.report import Report
-from orchestrator.rounds import Known
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

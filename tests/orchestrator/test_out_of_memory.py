@@ -10,7 +10,7 @@ from ray.tune.search import Searcher
 
 from lm.record import read_record
 from lm.spec import Model
-from orchestrator.course import Planned
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, unpack
 from orchestrator.schedule.memory import filled_by_others
 from orchestrator.trials.trial import Trial

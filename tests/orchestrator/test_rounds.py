@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agenda.expand import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left
 from orchestrator.api import _set_aside, select, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.estimate.reckoning import _most_trials
-from orchestrator.rounds import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left
 from orchestrator.run import Options, _outcome, prepare
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask

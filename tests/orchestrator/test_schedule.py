@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
-from orchestrator.course import Planned
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
 from orchestrator.schedule.supervise import ENVIRONMENT
 from orchestrator.trials.trial import Trial
@@ -88,7 +88,7 @@ from dataclasses import replace
 from pathlib import Path
 import ray
 from ray import tune
-from orchestrator.course import Planned
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.schedule.bridge import Queue, as_result
 from orchestrator.schedule.execute import fit
 from orchestrator.schedule.folder import session_folder

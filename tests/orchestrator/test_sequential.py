@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.agenda.sequential import trials_by_look
 from orchestrator.analysis.comparison import compare_variants
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.sequential import trials_by_look
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.seeds import UntilDecided
 from orchestrator.trials.records import Records

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.course import Planned
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.interrupt import Interrupt
 from orchestrator.schedule import run_on_ray, supervise

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.agenda.expand import search_tasks
 from orchestrator.report.earlier import FullerPageError, IfFuller
-from orchestrator.rounds import search_tasks
 from orchestrator.search.ledger import Found, Searched
 from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.__main__ import app
-from orchestrator.rounds import search_tasks
+from orchestrator.agenda.expand import search_tasks
 from orchestrator.search import ledger as ledgers
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import Ledger, ledger_path, read_found

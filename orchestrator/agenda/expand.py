@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from lm.spec import TrainSpec
-from orchestrator.course import Course, Planned, Rounds
+from orchestrator.agenda.order import in_order
+from orchestrator.agenda.trial_source import Course, Planned, Rounds
 from orchestrator.errors import CannotStartError
-from orchestrator.order import in_order
 from orchestrator.search.grid import grid
 from orchestrator.search.ledger import Searched, ledger_path, read_found
 from orchestrator.search.population import history, spec_of
@@ -93,7 +93,7 @@ def _trials(sweep: ScaledSweep, records: Records) -> list[Trial]:
     if len(sweep.looks) == 1:
         return plan(sweep)
     # Its statistics take most of a second to import.
-    from orchestrator.sequential import trials_by_look
+    from orchestrator.agenda.sequential import trials_by_look
 
     return trials_by_look(sweep, records)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lm.record import perplexity
-from orchestrator.rounds import Known
+from orchestrator.agenda.expand import Known
 from orchestrator.search.ledger import Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, holders, is_held, lock_path, read_holder, trial_is_held
