@@ -24,10 +24,10 @@ from orchestrator.report import Report
 from orchestrator.report.staging import PAGE
 from orchestrator.report.summary import read_summary
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tracking.store import tracking_uri
-from orchestrator.tracking.unusable import sqlite_file
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow.store import tracking_uri
+from orchestrator.watch.mlflow.unusable import sqlite_file
 
 _LIBRARIES = ("bokeh", "jinja2", "markdown-it-py", "matplotlib", "numpy", "pyarrow", "scipy")
 _SOURCES = (".py", ".jinja", ".css", ".js")

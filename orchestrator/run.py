@@ -26,13 +26,13 @@ from orchestrator.interim import Interim
 from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import check_machine, check_utf8, gpus_of, has_gpu
 from orchestrator.packing import granted, multi_process_service
-from orchestrator.progress import Listeners, Progress
 from orchestrator.report import Report
 from orchestrator.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
-from orchestrator.tracking import Planned, Tracker
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.storage import Storage, exchange
+from orchestrator.watch.mlflow import Planned, Tracker
+from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.watchdog import forget_stalls
 from orchestrator.words import seconds_in
 from orchestrator.work import Grant

@@ -17,13 +17,13 @@ ROOMS = (
     ("sweep",),
     ("trials",),
     ("search", "analysis"),
-    ("agenda",),
+    ("agenda", "watch"),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
     "ray": "schedule",
     "matplotlib": "pictures/drawing",
-    "mlflow": "tracking",
+    "mlflow": "watch/mlflow",
     "optuna": "search/optuna",
     "bokeh": "report/html_page",
 }

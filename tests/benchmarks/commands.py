@@ -30,11 +30,11 @@ from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep
 from orchestrator.finished import LastMade
 from orchestrator.report_sweep import report_sweep
-from orchestrator.tracking.mirror import Mirror, Title
-from orchestrator.tracking.store import Store
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.mirror import Mirror, Title
+from orchestrator.watch.mlflow.store import Store
 from tests.factories import make_curve, make_record
 
 SEEDS = 20

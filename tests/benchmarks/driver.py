@@ -22,7 +22,6 @@ from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
 from orchestrator.agenda.trial_source import Planned
-from orchestrator.progress import Listeners, Progress
 from orchestrator.run import unsettled
 from orchestrator.schedule.folder import session_folder
 from orchestrator.schedule.supervise import ENVIRONMENT
@@ -30,6 +29,7 @@ from orchestrator.sweep import Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.work import Grant
 from tests.factories import FULL, make_curve, make_record
 

@@ -22,9 +22,9 @@ from orchestrator.report.summary import read_summary
 from orchestrator.report.where_tables import where_table
 from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
-from orchestrator.tracking.contents import findings
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.contents import findings
 from tests.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, answer, render, write
 

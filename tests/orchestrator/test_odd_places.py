@@ -19,8 +19,8 @@ from orchestrator.api import run_sweep
 from orchestrator.errors import CannotStartError
 from orchestrator.schedule import folder, nodes
 from orchestrator.schedule.folder import session_folder
-from orchestrator.tracking.store import Store
 from orchestrator.trials.storage import Storage, borrowed
+from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.sweep_texts import GOOD, read_text
 
 

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from lm.record import Evaluation, Record
 from lm.spec import Cache, Finetune
-from orchestrator.progress import Listeners, Progress
-from orchestrator.timing import Clock
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
+from orchestrator.watch.clock import Clock
+from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.words import in_words
 from tests import factories
 from tests.tracking_factories import point, record, trial

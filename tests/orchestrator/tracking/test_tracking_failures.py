@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking import store as store_module
-from orchestrator.tracking import tracker as tracker_module
-from orchestrator.tracking.mirror import Mirror
-from orchestrator.tracking.store import Store
 from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow import store as store_module
+from orchestrator.watch.mlflow import tracker as tracker_module
+from orchestrator.watch.mlflow.mirror import Mirror
+from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker
 

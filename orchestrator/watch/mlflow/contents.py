@@ -14,8 +14,8 @@ from typing import Any
 
 from lm.record import Evaluation, Record, StageResult
 from lm.spec import TrainSpec
-from orchestrator.tracking.store import STEP_METRIC, Measure, RunStatus
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.store import STEP_METRIC, Measure, RunStatus
 
 _CURVE = (
     "train_nats_per_token",

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lm.record import Evaluation, Record
-from orchestrator.timing import Clock
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
+from orchestrator.watch.clock import Clock
 from orchestrator.words import in_words
 
 _log = logging.getLogger(__name__)

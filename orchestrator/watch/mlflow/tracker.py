@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple, ParamSpec
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.tracking.contents import findings
-from orchestrator.tracking.mirror import Mirror, Title
-from orchestrator.tracking.planned import Planned
-from orchestrator.tracking.store import Store, tracking_uri
-from orchestrator.tracking.unusable import what_to_do
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.contents import findings
+from orchestrator.watch.mlflow.mirror import Mirror, Title
+from orchestrator.watch.mlflow.planned import Planned
+from orchestrator.watch.mlflow.store import Store, tracking_uri
+from orchestrator.watch.mlflow.unusable import what_to_do
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from filelock import FileLock
 
-from orchestrator.tracking.unusable import OUT_OF_DATE, UpgradeError, sqlite_file
+from orchestrator.watch.mlflow.unusable import OUT_OF_DATE, UpgradeError, sqlite_file
 
 RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.tracking import contents
-from orchestrator.tracking.planned import SUPERSEDED, Planned
-from orchestrator.tracking.store import Run, Store
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow import contents
+from orchestrator.watch.mlflow.planned import SUPERSEDED, Planned
+from orchestrator.watch.mlflow.store import Run, Store
 
 _log = logging.getLogger(__name__)
 
