@@ -27,7 +27,7 @@ from orchestrator.interrupt import Interrupt, on_interrupt
 from orchestrator.machine import check_machine, check_utf8, gpus_of, has_gpu
 from orchestrator.packing import granted, multi_process_service
 from orchestrator.report import Report
-from orchestrator.report_sweep import report_sweep, sweep_command
+from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.storage import Storage, exchange

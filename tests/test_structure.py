@@ -18,14 +18,15 @@ ROOMS = (
     ("trials",),
     ("search", "analysis"),
     ("agenda", "watch"),
+    ("report",),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
     "ray": "schedule",
-    "matplotlib": "pictures/drawing",
+    "matplotlib": "report/pictures/drawing",
     "mlflow": "watch/mlflow",
     "optuna": "search/optuna",
-    "bokeh": "report/html_page",
+    "bokeh": "report/html",
 }
 
 
@@ -75,7 +76,9 @@ def test_each_tool_has_one_door(path: Path) -> None:
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
     heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("schedule") else set())
-    assert inside.startswith(("pictures/drawing", "report/html_page/hovering")) or not tops(path, at_load=True) & heavy
+    assert (
+        inside.startswith(("report/pictures/drawing", "report/html/hovering")) or not tops(path, at_load=True) & heavy
+    )
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)

@@ -78,8 +78,8 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
     scaled = opened(file, scale)
     from orchestrator.agenda.expand import known
-    from orchestrator.report.earlier import FullerPageError
-    from orchestrator.report_sweep import report_sweep
+    from orchestrator.report.files.earlier import FullerPageError
+    from orchestrator.report.report_sweep import report_sweep
     from orchestrator.trials.records import Records
 
     records = Records(runs.resolve())

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from scipy import stats
 
 from orchestrator.analysis.statistics import DECIDED, Interval, Verdict, perplexity_change
-from orchestrator.report.places import report_place
-from orchestrator.report.templates import template
-from orchestrator.report.written import Row, WrittenReport, written_report
+from orchestrator.report.files.places import report_place
+from orchestrator.report.files.written import Row, WrittenReport, written_report
+from orchestrator.report.markdown import template
 from orchestrator.words import NOTHING, Markdown, counted, difference, signed, spread
 
 _FEWEST_RANKED = 4

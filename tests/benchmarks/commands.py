@@ -29,7 +29,7 @@ from lm.tables import write_table
 from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep
 from orchestrator.finished import LastMade
-from orchestrator.report_sweep import report_sweep
+from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

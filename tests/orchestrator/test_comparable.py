@@ -16,10 +16,10 @@ from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.analysis.statistics import ONE_SEED
 from orchestrator.estimate.reckoning import _detectable
-from orchestrator.pictures import Forest, Overview
-from orchestrator.report.interaction_tables import interaction_table
-from orchestrator.report.summary import read_summary
-from orchestrator.report.where_tables import where_table
+from orchestrator.report.files.summary import read_summary
+from orchestrator.report.pictures import Forest, Overview
+from orchestrator.report.sections.interaction_tables import interaction_table
+from orchestrator.report.sections.where import where_table
 from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records

@@ -14,7 +14,7 @@ from orchestrator import finished, run
 from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep, run_sweep
 from orchestrator.report import Report
-from orchestrator.report_sweep import report_sweep
+from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
 from tests.orchestrator.places import make_place, process, settle, trials
 

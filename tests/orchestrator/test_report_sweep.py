@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import known
-from orchestrator.report_sweep import report_sweep
+from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.records import Records
 from tests.orchestrator.sweep_texts import edited

@@ -15,7 +15,7 @@ from lm.record import read_record
 from orchestrator import load_records, load_sweep
 from orchestrator.agenda.expand import known
 from orchestrator.api import select
-from orchestrator.report_sweep import report_sweep
+from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records

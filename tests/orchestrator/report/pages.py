@@ -10,8 +10,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from orchestrator.pictures.shown import Picture
 from orchestrator.report import write_report
+from orchestrator.report.pictures.figures import Picture
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

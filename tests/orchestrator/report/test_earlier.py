@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import search_tasks
-from orchestrator.report.earlier import FullerPageError, IfFuller
+from orchestrator.report.files.earlier import FullerPageError, IfFuller
 from orchestrator.search.ledger import Found, Searched
 from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle

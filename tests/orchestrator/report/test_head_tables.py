@@ -12,12 +12,11 @@ import pytest
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.pictures import Reach
-from orchestrator.report.cost_section import cost_section
-from orchestrator.report.cost_tables import cost_table
-from orchestrator.report.csv_tables import measures_csv
-from orchestrator.report.head_tables import HeadRow, head_table, measure_table
-from orchestrator.report.provenance import provenance
+from orchestrator.report.files.csv_tables import measures_csv
+from orchestrator.report.pictures import Reach
+from orchestrator.report.sections.cost import cost_section, cost_table
+from orchestrator.report.sections.heads import HeadRow, head_table, measure_table
+from orchestrator.report.sections.provenance import provenance
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.words import value_in_words

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import known, search_tasks
-from orchestrator.report.search_section import trials_of_tuning
-from orchestrator.report.search_tables import not_searched, search_row
+from orchestrator.report.sections.search import trials_of_tuning
+from orchestrator.report.sections.search_tables import not_searched, search_row
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import Searched
 from orchestrator.search.task import SearchTask

@@ -13,7 +13,7 @@ import pytest
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
-from orchestrator.report.search_tables import search_row
+from orchestrator.report.sections.search_tables import search_row
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import best, ended
 from orchestrator.search.population import history, next_member, spec_of
