@@ -16,9 +16,9 @@ from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.agenda.expand import BEST_FOUND, known, unsettled
 from orchestrator.errors import CannotStartError, nearest
-from orchestrator.opening import load_sweep
-from orchestrator.run import Executor, Options, Prepared, prepare
-from orchestrator.run import run_sweep as run_prepared
+from orchestrator.execute.opening import load_sweep
+from orchestrator.execute.run import Executor, Options, Prepared, prepare
+from orchestrator.execute.run import run_sweep as run_prepared
 from orchestrator.search.ledger import Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator.agenda.expand import Known, Left, what_is_left
 from orchestrator.agenda.standing import SweepStanding, TrialStanding, search_standing
-from orchestrator.machine import multiplies_in_bfloat16
+from orchestrator.execute.machine import multiplies_in_bfloat16
 from orchestrator.sweep import ScaledSweep
 from orchestrator.terminal import plain_console, print_table
 from orchestrator.trials.plan import millions, state_in_words, state_of

@@ -19,10 +19,11 @@ ROOMS = (
     ("search", "analysis"),
     ("agenda", "watch"),
     ("report",),
+    ("execute",),
 )
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
-    "ray": "schedule",
+    "ray": "execute/ray",
     "matplotlib": "report/pictures/drawing",
     "mlflow": "watch/mlflow",
     "optuna": "search/optuna",
@@ -75,7 +76,7 @@ def test_each_tool_has_one_door(path: Path) -> None:
     for tool, door in DOORS.items():
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
-    heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("schedule") else set())
+    heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("execute/ray") else set())
     assert (
         inside.startswith(("report/pictures/drawing", "report/html/hovering")) or not tops(path, at_load=True) & heavy
     )

@@ -38,7 +38,7 @@ def plan(
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.agenda.expand import known
-    from orchestrator.packing import granted
+    from orchestrator.execute.packing import granted
     from orchestrator.plan_table import plan_data, print_plan
     from orchestrator.trials.plan import write_specs as write
     from orchestrator.trials.records import Records
@@ -49,8 +49,8 @@ def plan(
         now = known(sweep, records)
         cost = None
         if estimate:
-            from orchestrator.estimate import Measuring, print_estimate
-            from orchestrator.estimate import estimate as reckon
+            from orchestrator.execute.cost import Measuring, print_estimate
+            from orchestrator.execute.cost import estimate as reckon
 
             cost = reckon(sweep, now, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
         if as_json:

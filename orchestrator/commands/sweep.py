@@ -58,7 +58,7 @@ def sweep(
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
     from orchestrator.errors import CannotStartError, RayLostError
-    from orchestrator.packing import granted
+    from orchestrator.execute.packing import granted
 
     _check(executor, budget)
     scaled = opened(file, scale)

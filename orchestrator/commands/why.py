@@ -76,8 +76,8 @@ def reproduce(
     codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, as where the text is another.
     """
     from lm.record import read_curve
-    from orchestrator.reproduce import circumstances, obstacles
-    from orchestrator.reproduce import reproduce as reproduce_trial
+    from orchestrator.execute.reproduce import circumstances, obstacles
+    from orchestrator.execute.reproduce import reproduce as reproduce_trial
     from orchestrator.trials.find import record_of
     from orchestrator.trials.records import check_trial
     from orchestrator.words import counted

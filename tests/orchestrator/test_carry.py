@@ -14,9 +14,9 @@ import pytest
 
 from lm.files import sha256
 from lm.hashes import RECORD
+from orchestrator.execute.work import Grant, write_failure
 from orchestrator.trials.records import check_trial
 from orchestrator.trials.trial import Trial
-from orchestrator.work import Grant, write_failure
 from tests.orchestrator.places import command, make_place, process, settle, trials
 from tests.orchestrator.search import test_search_end_to_end as searching
 

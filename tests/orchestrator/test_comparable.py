@@ -15,7 +15,7 @@ from orchestrator.analysis.comparable import Obstacle, obstacles
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.analysis.statistics import ONE_SEED
-from orchestrator.estimate.reckoning import _detectable
+from orchestrator.execute.cost.reckoning import _detectable
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures import Forest, Overview
 from orchestrator.report.sections.interaction_tables import interaction_table

@@ -17,8 +17,8 @@ from lm.optimizers import build_optimizer
 from lm.spec import Corpus, Sgd
 from orchestrator.api import run_sweep
 from orchestrator.errors import CannotStartError
-from orchestrator.schedule import folder, nodes
-from orchestrator.schedule.folder import session_folder
+from orchestrator.execute.ray import folder, nodes
+from orchestrator.execute.ray.folder import session_folder
 from orchestrator.trials.storage import Storage, borrowed
 from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.sweep_texts import GOOD, read_text

@@ -12,7 +12,7 @@ from lm.record import Record
 from orchestrator.agenda.expand import Known
 from orchestrator.agenda.order import first_compared, in_order
 from orchestrator.api import load_sweep
-from orchestrator.interim import Interim
+from orchestrator.execute.interim import Interim
 from orchestrator.report import Report
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records

@@ -8,8 +8,8 @@ import yaml
 from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
-from orchestrator import machine
 from orchestrator.agenda.expand import known
+from orchestrator.execute import machine
 from orchestrator.plan_table import print_plan
 from orchestrator.sweep import check_vocabularies, read_sweep
 from orchestrator.trials import facts

@@ -9,8 +9,8 @@ from typing import Any
 from ray import tune
 
 from lm.record import Evaluation
-from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
-from orchestrator.work import Grant, work
+from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
+from orchestrator.execute.work import Grant, work
 
 
 def fit(

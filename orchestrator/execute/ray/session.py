@@ -10,9 +10,9 @@ from typing import Any
 import ray
 
 from orchestrator.errors import CannotStartError, RayLostError
-from orchestrator.machine import cpu_count
-from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
-from orchestrator.work import Grant
+from orchestrator.execute.machine import cpu_count
+from orchestrator.execute.ray.token import token_for_cluster, token_for_this_machine
+from orchestrator.execute.work import Grant
 
 # Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
 # once, and takes it again page by page at the next step: a step with a large softmax was measured 1.6 times slower.

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
 from orchestrator.agenda.trial_source import Course
+from orchestrator.execute.work import Grant
 from orchestrator.trials.trial import Listener, Trial
-from orchestrator.work import Grant
 
 Kind = Literal["course", "listener", "log", "error", "lost", "ended"]
 

@@ -19,8 +19,8 @@ from orchestrator.analysis.detectable import smallest_detectable
 from orchestrator.analysis.noise import Losses, text_variance
 from orchestrator.analysis.outcomes import Outcome, read_outcomes
 from orchestrator.analysis.statistics import LEVEL_OF_ERROR, perplexity_change
-from orchestrator.estimate.measuring import Measuring
-from orchestrator.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
+from orchestrator.execute.cost.measuring import Measuring
+from orchestrator.execute.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import State, plan, state_of
 from orchestrator.trials.records import Records

@@ -10,6 +10,6 @@ It also gets the environment that Ray reads when it loads, whatever the driver h
 
 from __future__ import annotations
 
-from orchestrator.schedule.supervise import run_on_ray
+from orchestrator.execute.ray.supervise import run_on_ray
 
 __all__ = ["run_on_ray"]

@@ -18,11 +18,11 @@ from lm.record import Evaluation, Record
 from lm.spec import Corpus
 from orchestrator.agenda.trial_source import Course
 from orchestrator.errors import CannotStartError, RayLostError
-from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.schedule.folder import session_folder
-from orchestrator.schedule.talk import Order, serve
+from orchestrator.execute.interrupt import Interrupt, on_interrupt
+from orchestrator.execute.ray.folder import session_folder
+from orchestrator.execute.ray.talk import Order, serve
+from orchestrator.execute.work import Grant, settled_record
 from orchestrator.trials.trial import Listener, Trial
-from orchestrator.work import Grant, settled_record
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -116,7 +116,7 @@ def _start(end: int, *, verbose: bool) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path if isinstance(path, str))
     output = None if verbose else subprocess.DEVNULL
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "orchestrator.schedule", str(end)],  # it finds modules where this process does
+        [sys.executable, "-P", "-m", "orchestrator.execute.ray", str(end)],  # it finds modules where this process does
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,

@@ -20,8 +20,8 @@ from lm.measured import Measured
 from lm.spec import TrainSpec, trial_key
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
-from orchestrator.estimate.projection import measured_spec
-from orchestrator.machine import cpu_count, gpu_names, gpus_of, has_gpu
+from orchestrator.execute.cost.projection import measured_spec
+from orchestrator.execute.machine import cpu_count, gpu_names, gpus_of, has_gpu
 from orchestrator.sweep import Resources
 
 

@@ -18,10 +18,10 @@ from ray.tune.search import Searcher
 from lm.record import Evaluation
 from lm.spec import TrainSpec
 from orchestrator.agenda.trial_source import Course
-from orchestrator.schedule.memory import filled_by_others
+from orchestrator.execute.ray.memory import filled_by_others
+from orchestrator.execute.work import OUT_OF_MEMORY, Grant, settled_record, write_failure
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
-from orchestrator.work import OUT_OF_MEMORY, Grant, settled_record, write_failure
 
 MOST_WORKER_DEATHS = 3
 _WAIT_SECONDS = (60, 300, 900)

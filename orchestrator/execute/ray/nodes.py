@@ -22,9 +22,9 @@ from lm.checkout import COMMIT_VARIABLE, commit
 from lm.data import CorpusError, fingerprint_of
 from lm.spec import Corpus
 from orchestrator.errors import CannotStartError
-from orchestrator.schedule.session import last_line
+from orchestrator.execute.ray.session import last_line
+from orchestrator.execute.work import Grant
 from orchestrator.trials.storage import Storage
-from orchestrator.work import Grant
 
 _SECONDS = 120.0
 _MOST_SHIPPED_BYTES = 200 * 2**20

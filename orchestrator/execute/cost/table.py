@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.estimate.reckoning import Estimate, Packing
+from orchestrator.execute.cost.reckoning import Estimate, Packing
 from orchestrator.words import in_words
 
 _PLAIN_WIDTH = 160

@@ -17,11 +17,11 @@ from lm.files import DamagedError
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION
 from orchestrator.errors import redacted
+from orchestrator.execute.watchdog import forget_reason, recorded_stall, stall_limit, write_reason
 from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, borrowed
 from orchestrator.trials.trial import Trial
-from orchestrator.watchdog import forget_reason, recorded_stall, stall_limit, write_reason
 
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"

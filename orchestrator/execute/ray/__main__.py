@@ -1,4 +1,4 @@
-"""The process that speaks to Ray: `python -m orchestrator.schedule SOCKET`, as the driver starts it.
+"""The process that speaks to Ray: `python -m orchestrator.execute.ray SOCKET`, as the driver starts it.
 
 Only the driver answers signals; SIGUSR1 is how it asks this process to stop. When one of Ray's own processes dies, or
 the driver, this process ends at once.
@@ -17,11 +17,11 @@ from types import FrameType
 import ray
 
 from orchestrator.errors import CannotStartError, RayLostError
-from orchestrator.schedule.bridge import Queue
-from orchestrator.schedule.execute import fit, train_in_worker
-from orchestrator.schedule.nodes import check_nodes, shipped
-from orchestrator.schedule.session import dead_process, fitting, slots, start_ray
-from orchestrator.schedule.talk import Line, Order, RemoteCourse, RemoteListener
+from orchestrator.execute.ray.bridge import Queue
+from orchestrator.execute.ray.execute import fit, train_in_worker
+from orchestrator.execute.ray.nodes import check_nodes, shipped
+from orchestrator.execute.ray.session import dead_process, fitting, slots, start_ray
+from orchestrator.execute.ray.talk import Line, Order, RemoteCourse, RemoteListener
 
 _LOOK_SECONDS = 0.5
 _DEAD_SECONDS = 3.0

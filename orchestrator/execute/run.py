@@ -20,12 +20,14 @@ from lm.spec import TrainSpec
 from orchestrator.agenda.expand import Known, course, known, unsettled
 from orchestrator.agenda.trial_source import UntilLost, Within
 from orchestrator.errors import CannotStartError
-from orchestrator.estimate import Measuring, core_hours
-from orchestrator.finished import LastMade
-from orchestrator.interim import Interim
-from orchestrator.interrupt import Interrupt, on_interrupt
-from orchestrator.machine import check_machine, check_utf8, gpus_of, has_gpu
-from orchestrator.packing import granted, multi_process_service
+from orchestrator.execute.cost import Measuring, core_hours
+from orchestrator.execute.finished import LastMade
+from orchestrator.execute.interim import Interim
+from orchestrator.execute.interrupt import Interrupt, on_interrupt
+from orchestrator.execute.machine import check_machine, check_utf8, gpus_of, has_gpu
+from orchestrator.execute.packing import granted, multi_process_service
+from orchestrator.execute.watchdog import forget_stalls
+from orchestrator.execute.work import Grant
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
@@ -33,9 +35,7 @@ from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.storage import Storage, exchange
 from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
-from orchestrator.watchdog import forget_stalls
 from orchestrator.words import seconds_in
-from orchestrator.work import Grant
 
 Executor = Literal["ray", "inline"]
 
@@ -308,11 +308,11 @@ def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> b
     training = UntilLost(course(prepared.sweep, prepared.records))
     within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
-        from orchestrator.inline import run_inline
+        from orchestrator.execute.inline import run_inline
 
         run_inline(within, prepared.grant, listener, interrupt)
         return within.is_over
-    from orchestrator.schedule import run_on_ray
+    from orchestrator.execute.ray import run_on_ray
 
     run_on_ray(
         within,

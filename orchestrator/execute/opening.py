@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.machine import default_scale
+from orchestrator.execute.machine import default_scale
 from orchestrator.sweep import ScaledSweep, check_vocabularies, read_sweep
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from lm.record import Evaluation
 from orchestrator.agenda.trial_source import Course
-from orchestrator.interrupt import Interrupt, on_interrupt
+from orchestrator.execute.interrupt import Interrupt, on_interrupt
+from orchestrator.execute.work import Grant, fetch, work, write_failure
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
-from orchestrator.work import Grant, fetch, work, write_failure
 
 
 class _StoppedEarly(BaseException):
