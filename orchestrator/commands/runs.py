@@ -41,7 +41,7 @@ def list_runs(
 ) -> None:
     """List every trial that has settled: its key, what it is, how it ended, its size on disk, and when."""
     from orchestrator.api import load_records
-    from orchestrator.terminal import print_table
+    from orchestrator.commands.terminal import print_table
     from orchestrator.trials.disk import size_of
     from orchestrator.words import counted
 
@@ -84,7 +84,7 @@ def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) ->
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
         return
-    from orchestrator.record_text import record_text
+    from orchestrator.commands.record_text import record_text
 
     typer.echo(record_text(record))
 

@@ -36,7 +36,7 @@ def status(
         return
     from orchestrator.agenda.expand import known
     from orchestrator.agenda.standing import sweep_standing
-    from orchestrator.plan_table import print_status
+    from orchestrator.commands.plan_table import print_status
     from orchestrator.trials.records import Records
 
     scaled, records = opened(file, scale, silent=as_json), Records(root)
@@ -50,7 +50,7 @@ def status(
 
 def _all_sweeps(runs: Path, as_json: bool) -> None:
     from orchestrator.agenda.standing import last_commands
-    from orchestrator.terminal import print_table
+    from orchestrator.commands.terminal import print_table
 
     found = last_commands(runs)
     if as_json:

@@ -9,8 +9,8 @@ from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
 from orchestrator.agenda.expand import known
+from orchestrator.commands.plan_table import print_plan
 from orchestrator.execute import machine
-from orchestrator.plan_table import print_plan
 from orchestrator.sweep import check_vocabularies, read_sweep
 from orchestrator.trials import facts
 from orchestrator.trials.plan import plan, state_in_words, state_of, write_specs

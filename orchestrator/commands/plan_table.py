@@ -11,9 +11,9 @@ from rich.text import Text
 
 from orchestrator.agenda.expand import Known, Left, what_is_left
 from orchestrator.agenda.standing import SweepStanding, TrialStanding, search_standing
+from orchestrator.commands.terminal import plain_console, print_table
 from orchestrator.execute.machine import multiplies_in_bfloat16
 from orchestrator.sweep import ScaledSweep
-from orchestrator.terminal import plain_console, print_table
 from orchestrator.trials.plan import millions, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
