@@ -14,8 +14,8 @@ from lm.spec import TrainSpec
 from orchestrator.agenda.order import in_order
 from orchestrator.agenda.trial_source import Course, Planned, Rounds
 from orchestrator.errors import CannotStartError
-from orchestrator.search.grid import grid
 from orchestrator.search.ledger import Searched, ledger_path, read_found
+from orchestrator.search.points import grid
 from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchCourse

@@ -23,7 +23,7 @@ from typing import Any
 
 from lm.files import atomic, sync
 from orchestrator.search.events import Event, Found, found_in, tell, wrong_with
-from orchestrator.search.grid import grid
+from orchestrator.search.points import grid
 from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from lm.spec import Leg, TrainSpec
-from orchestrator.search.cube import random_point, value_of
 from orchestrator.search.events import Found
+from orchestrator.search.points import random_point, value_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import PopulationBased
 from orchestrator.sweep.space import Change, Choice, Integer, Searched

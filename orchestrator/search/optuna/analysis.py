@@ -16,9 +16,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from lm.files import WriteError, check_writable
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
-from orchestrator.search.optuna.dimensions import distribution, parameter
-from orchestrator.search.optuna.quiet import quiet
-from orchestrator.search.optuna.states import STATES
+from orchestrator.search.optuna.terms import STATES, distribution, parameter, quiet
 from orchestrator.search.task import SearchTask
 
 _EVALUATOR_SEEDS = range(5)

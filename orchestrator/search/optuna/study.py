@@ -25,13 +25,10 @@ from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from lm.spec import TrainSpec
-from orchestrator.search.cube import drawing, random_point, sobol_point
 from orchestrator.search.events import State
-from orchestrator.search.grid import grid
-from orchestrator.search.optuna.dimensions import parameters, suggesting
 from orchestrator.search.optuna.policies import pruner, sampler_for
-from orchestrator.search.optuna.quiet import quiet
-from orchestrator.search.optuna.states import STATES
+from orchestrator.search.optuna.terms import STATES, parameters, quiet, suggesting
+from orchestrator.search.points import drawing, grid, random_point, sobol_point
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import searches
 from orchestrator.sweep.space import Searched, fits

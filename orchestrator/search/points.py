@@ -1,16 +1,16 @@
-"""Points of the unit cube and the values they stand for, for random and quasi-random search."""
+"""Points of a search space: those of a grid, random ones, and ones that fill the space evenly. Free of Optuna."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched
-from orchestrator.sweep.walk import Draw
+from orchestrator.sweep.walk import Draw, every
 
 
 def drawing(task: SearchTask, point: Sequence[float]) -> Draw:
@@ -54,3 +54,24 @@ def value_of(dimension: Searched, x: float) -> Any:
             return min(high, max(low, math.exp(start + x * (end - start))))
         case _:
             return min(dimension.high, dimension.low + x * (dimension.high - dimension.low))
+
+
+def grid(task: SearchTask, points: int) -> Iterator[dict[str, Any]]:
+    """The values of every combination, the last dimension changing fastest; those that no spec can have included."""
+    walks = every(task.base, task.space, lambda _, dimension: points_of(dimension, points))
+    return (walked.values for walked in walks)
+
+
+def points_of(dimension: Searched, points: int) -> list[Any]:
+    """All names of a choice, all whole numbers, or so many points from low to high, on the dimension's scale."""
+    match dimension:
+        case Choice() | Change():
+            return list(dimension.options)
+        case Integer():
+            return list(range(dimension.low, dimension.high + 1))
+        case LogUniform():
+            low, high = math.log(dimension.low), math.log(dimension.high)
+            inner = [math.exp(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
+        case _:
+            inner = [dimension.low + (dimension.high - dimension.low) * i / (points - 1) for i in range(1, points - 1)]
+    return [dimension.low, *inner, dimension.high]

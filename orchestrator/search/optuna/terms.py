@@ -1,12 +1,16 @@
-"""What is searched, in Optuna's terms; of a choice or change the names of its options."""
+"""A search in Optuna's terms: its dimensions, what became of a trial, and which of its warnings are unheard."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.exceptions import ExperimentalWarning
+from optuna.trial import TrialState
 
 from lm.spec import TrainSpec
 from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched, dimensions_of, fits
@@ -60,3 +64,20 @@ def distribution(dimension: Searched) -> BaseDistribution:
             return IntDistribution(dimension.low, dimension.high, log=dimension.log)
         case _:
             return FloatDistribution(dimension.low, dimension.high, log=isinstance(dimension, LogUniform))
+
+
+STATES = {
+    "running": TrialState.RUNNING,
+    "complete": TrialState.COMPLETE,
+    "stopped": TrialState.PRUNED,
+    "diverged": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Within, what is experimental is chosen on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        yield
