@@ -33,8 +33,8 @@ def texts() -> dict[str, str]:
 
     Topics quote each other, so a paragraph is kept only where it first stands; otherwise much of validation and
     test would have been seen in training. About 40, 10 and 50 percent of the text, in blocks that take turns: a
-    small model learns 20,000 tokens by heart, while the test text bounds what a comparison can tell. The same for every run of one Python version; another version's text differs. CorpusError where
-    `pydoc_data` is not installed.
+    small model learns 20,000 tokens by heart, while the test text bounds what a comparison can tell. The same for
+    every run of one Python version; another version's text differs. CorpusError where `pydoc_data` is not installed.
     """
     lines: dict[str, list[list[str]]] = {split: [] for split in SPLITS}
     tokens = 0
