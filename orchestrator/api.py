@@ -14,21 +14,21 @@ from typing import Literal
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
-from orchestrator.disk import aside_folder, set_aside
-from orchestrator.facts import Facts
-from orchestrator.hold import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.machine import CannotStartError
-from orchestrator.nearest import nearest
-from orchestrator.opening import load_sweep
-from orchestrator.plan import State, state_of
-from orchestrator.records import Records, damage_in_a_line, read_own
-from orchestrator.rounds import BEST_FOUND, Searched, known, unsettled
-from orchestrator.run import Executor, Options, Prepared, prepare
-from orchestrator.run import run_sweep as run_prepared
+from orchestrator.agenda.expand import BEST_FOUND, known, unsettled
+from orchestrator.errors import CannotStartError, nearest
+from orchestrator.execute.opening import load_sweep
+from orchestrator.execute.run import Executor, Options, Prepared, prepare
+from orchestrator.execute.run import run_sweep as run_prepared
+from orchestrator.search.ledger import Searched
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
-from orchestrator.trial import Trial
-from orchestrator.wording import counted
+from orchestrator.trials.disk import aside_folder, set_aside
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.locks import HeldError, holding, holding_searches, trial_is_held
+from orchestrator.trials.plan import State, state_of
+from orchestrator.trials.records import Records, damage_in_a_line, read_own
+from orchestrator.trials.trial import Trial
+from orchestrator.words import counted
 
 __all__ = ["SweepResult", "load_records", "load_sweep", "run_sweep", "select", "to_train"]
 _log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from lm.record import (
 )
 from lm.spec import NUMERICS_VERSION, Cache, Dropout, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
 from lm.tables import write_table
-from orchestrator.noise import Array, Losses
-from orchestrator.trial import Trial
+from orchestrator.analysis.noise import Array, Losses
+from orchestrator.trials.trial import Trial
 
 CORPUS = CorpusFacts(
     name="pydoc",

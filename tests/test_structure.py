@@ -11,12 +11,26 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path.relative_to(ROOT) for package in ("lm", "orchestrator") for path in (ROOT / package).rglob("*.py"))
+# The rooms of orchestrator/, in order: each imports only from earlier groups, and from itself.
+ROOMS = (
+    ("errors", "words"),
+    ("sweep",),
+    ("trials",),
+    ("search", "analysis"),
+    ("agenda", "watch"),
+    ("report",),
+    ("execute",),
+    ("api",),
+    ("commands",),
+    ("__init__", "__main__"),
+)
+FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
-    "ray": "schedule",
-    "matplotlib": "pictures/drawing",
-    "mlflow": "tracking",
-    "optuna": "search/study",
-    "bokeh": "report/html_page",
+    "ray": "execute/ray",
+    "matplotlib": "report/pictures/drawing",
+    "mlflow": "watch/mlflow",
+    "optuna": "search/optuna",
+    "bokeh": "report/html",
 }
 
 
@@ -65,8 +79,10 @@ def test_each_tool_has_one_door(path: Path) -> None:
     for tool, door in DOORS.items():
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
-    heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("schedule") else set())
-    assert inside.startswith(("pictures/drawing", "report/html_page/hovering")) or not tops(path, at_load=True) & heavy
+    heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("execute/ray") else set())
+    assert (
+        inside.startswith(("report/pictures/drawing", "report/html/hovering")) or not tops(path, at_load=True) & heavy
+    )
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)
@@ -75,3 +91,41 @@ def test_the_driver_takes_only_torch_free_parts_of_lm(path: Path) -> None:
     free |= {"hashes", "kept"}
     taken = {name.split(".")[1] for name in imports(path, at_load=True) if name.startswith("lm.")}
     assert taken <= free
+
+
+def room(module: str) -> str:
+    """The first name below `orchestrator`; of the package itself, `__init__`."""
+    return [*module.split("."), "__init__"][1]
+
+
+def internal_imports() -> dict[str, set[str]]:
+    """The modules of `orchestrator` that each one imports, wherever in it the import stands."""
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
+    return {
+        module: {
+            name if name in names else name.rpartition(".")[0]
+            for name in imports(path, at_load=False)
+            if name.startswith("orchestrator.")
+        }
+        for module, path in names.items()
+        if module.split(".")[0] == "orchestrator"
+    }
+
+
+def test_no_import_runs_against_the_order_of_the_rooms() -> None:
+    taken = internal_imports()
+    assert {room(module) for module in taken} == FLOORS.keys()
+    wrong = [
+        f"{module} imports {other}"
+        for module, others in taken.items()
+        for other in others
+        if room(other) != room(module) and FLOORS[room(other)] >= FLOORS[room(module)]
+    ]
+    assert not wrong
+
+
+def test_no_two_files_import_each_other_in_a_circle() -> None:
+    pending = internal_imports()
+    while free := {module for module, others in pending.items() if not (others - {module}) & pending.keys()}:
+        pending = {module: others for module, others in pending.items() if module not in free}
+    assert not pending, "these are in a circle, or import one that is"

@@ -9,9 +9,9 @@ from zlib import crc32
 
 from lm.record import CorpusFacts, Evaluation, Record, Score, StageResult, write_curve, write_record
 from lm.spec import Corpus, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
-from orchestrator.records import Records
-from orchestrator.tracking import Tracker
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow import Tracker
 
 FINGERPRINT = "f" * 64
 EPOCHS = 3

@@ -19,9 +19,9 @@ def export(
     runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
-    from orchestrator.records import Records
-    from orchestrator.rounds import known
-    from orchestrator.wording import counted
+    from orchestrator.agenda.expand import known
+    from orchestrator.trials.records import Records
+    from orchestrator.words import counted
 
     sweep = opened(file, scale)
     if sweep.searching is None:
@@ -30,7 +30,7 @@ def export(
         searches = known(sweep, Records(runs.resolve())).searches
         studies = {f"{sweep.name}.{sweep.scale}.{one.task.variant}": (one.task, one.found) for one in searches}
         # Optuna takes most of a second to import.
-        from orchestrator.search.study import export as write
+        from orchestrator.search.optuna import export as write
 
         write(studies, optuna)
     for name, (_, found) in studies.items():

@@ -37,11 +37,11 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from orchestrator.packing import granted
-    from orchestrator.plan import write_specs as write
-    from orchestrator.plan_table import plan_data, print_plan
-    from orchestrator.records import Records
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
+    from orchestrator.commands.plan_table import plan_data, print_plan
+    from orchestrator.execute.packing import granted
+    from orchestrator.trials.plan import write_specs as write
+    from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
     with refused(ValueError, OSError):
@@ -49,8 +49,8 @@ def plan(
         now = known(sweep, records)
         cost = None
         if estimate:
-            from orchestrator.estimate import Measuring, print_estimate
-            from orchestrator.estimate import estimate as reckon
+            from orchestrator.execute.cost import Measuring, print_estimate
+            from orchestrator.execute.cost import estimate as reckon
 
             cost = reckon(sweep, now, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
         if as_json:
@@ -60,7 +60,7 @@ def plan(
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
-            from orchestrator.wording import counted
+            from orchestrator.words import counted
 
             written = write(now.table, write_specs)
             train = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"

@@ -77,10 +77,10 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
     scaled = opened(file, scale)
-    from orchestrator.records import Records
-    from orchestrator.report.earlier import FullerPageError
-    from orchestrator.report_sweep import report_sweep
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
+    from orchestrator.report.files.earlier import FullerPageError
+    from orchestrator.report.report_sweep import report_sweep
+    from orchestrator.trials.records import Records
 
     records = Records(runs.resolve())
 

@@ -24,7 +24,7 @@ from orchestrator.commands.shared import (
 
 if TYPE_CHECKING:
     from lm.record import Record
-    from orchestrator.carry import Carried
+    from orchestrator.trials.carry import Carried
 
 app = typer.Typer(help="List, show, compare and carry the trials on disk, and free their disk.", no_args_is_help=True)
 
@@ -41,9 +41,9 @@ def list_runs(
 ) -> None:
     """List every trial that has settled: its key, what it is, how it ended, its size on disk, and when."""
     from orchestrator.api import load_records
-    from orchestrator.disk import size_of
-    from orchestrator.terminal import print_table
-    from orchestrator.wording import counted
+    from orchestrator.commands.terminal import print_table
+    from orchestrator.trials.disk import size_of
+    from orchestrator.words import counted
 
     variants = None if file is None else _variants(file, scale, runs.resolve(), silent=as_json)
     with refused(ValueError, OSError):
@@ -77,14 +77,14 @@ def list_runs(
 @app.command()
 def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) -> None:
     """Show everything that a trial's record holds; --json prints the record as it is."""
-    from orchestrator.find_trial import record_of
+    from orchestrator.trials.find import record_of
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
         return
-    from orchestrator.record_text import record_text
+    from orchestrator.commands.record_text import record_text
 
     typer.echo(record_text(record))
 
@@ -92,8 +92,8 @@ def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) ->
 @app.command()
 def diff(key: Key, other: Key, runs: WrittenRuns = Path("runs")) -> None:
     """Compare two trials: what their specs have otherwise, what they read, where they ran."""
-    from orchestrator.find_trial import record_of
-    from orchestrator.spec_words import record_differences
+    from orchestrator.trials.find import record_of
+    from orchestrator.trials.spec_words import record_differences
 
     with refused(ValueError, OSError):
         before, after = (record_of(runs, each) for each in (key, other))
@@ -123,7 +123,7 @@ def gc(
     scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep
     everything.
     """
-    from orchestrator.disk import collect
+    from orchestrator.trials.disk import collect
 
     if weights != (file is not None):
         wrong("runs gc: --weights and --sweep FILE go together: they remove the weights of that sweep's trials")
@@ -155,13 +155,16 @@ def export(
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` takes it over. Exit code 1 if a trial is
     damaged, which is named and left out.
     """
-    from orchestrator.carry import export_trials
-    from orchestrator.records import Records
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
+    from orchestrator.trials.carry import export_trials
+    from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale), Records(runs.resolve())
     with refused(ValueError, OSError):
-        _told(export_trials(known(sweep, records), records, to), to)
+        now = known(sweep, records)
+        searched = [found.key for one in now.searches for found in one.found if found.key is not None]
+        keys = [*(records.holder(trial) for trial in now.trials), *searched]
+        _told(export_trials(keys, [one.ledger for one in now.searches], records.root, to), to)
 
 
 @app.command("import")
@@ -173,15 +176,15 @@ def import_(
 
     Each is checked by the hashes in its record. Exit code 1 if one is damaged, which is named and left out.
     """
-    from orchestrator.carry import import_trials
+    from orchestrator.trials.carry import import_trials
 
     with refused(ValueError, OSError):
         _told(import_trials(folder, runs), runs)
 
 
 def _told(carried: Carried, to: Path) -> None:
-    from orchestrator.disk import size_of
-    from orchestrator.wording import counted
+    from orchestrator.trials.disk import size_of
+    from orchestrator.words import counted
 
     for line in carried.left_out:
         typer.echo(f"left out: {line}", err=True)
@@ -195,9 +198,9 @@ def _told(carried: Carried, to: Path) -> None:
 
 def _whose_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> list[str]:
     """The keys of a sweep's complete and diverged trials that have weights, without the best."""
-    from orchestrator.disk import has_weights
-    from orchestrator.hold import sweep_runs
-    from orchestrator.records import Records
+    from orchestrator.trials.disk import has_weights
+    from orchestrator.trials.locks import sweep_runs
+    from orchestrator.trials.records import Records
 
     variants, records = _variants(file, scale, runs, silent=False), Records(runs)
     if sweep_runs(runs):
@@ -212,8 +215,8 @@ def _whose_weights(file: Path, scale: str | None, runs: Path, keep_best: int) ->
 
 def _agreed(keys: list[str], runs: Path) -> bool:
     """Whether the person at the terminal wants these weights removed; exit code 2 where nobody can be asked."""
-    from orchestrator.disk import size_of
-    from orchestrator.wording import counted
+    from orchestrator.trials.disk import size_of
+    from orchestrator.words import counted
 
     if not keys:
         return True
@@ -229,8 +232,8 @@ def _is_terminal() -> bool:
 
 def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dict[str, str]:
     """What the sweep calls its trials, those of its searches included, by key; no trial of another sweep."""
-    from orchestrator.records import Records
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
+    from orchestrator.trials.records import Records
 
     with refused(ValueError, OSError):
         now = known(opened(file, scale, silent=silent), Records(runs))
@@ -239,7 +242,7 @@ def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dic
 
 
 def _row(record: Record, size: int, variant: str | None) -> dict[str, Any]:
-    from orchestrator.spec_words import in_short
+    from orchestrator.trials.spec_words import in_short
 
     done = record.stages[-1] if record.status == "complete" else None
     return {

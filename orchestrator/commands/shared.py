@@ -46,7 +46,7 @@ def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
 
 
 def _written(context: typer.Context, runs: Path) -> Path:
-    from orchestrator.nearest import closest
+    from orchestrator.errors import closest
 
     if not context.resilient_parsing and runs != Path("runs") and not runs.is_dir():
         near = closest(runs.name, (path.name for path in runs.parent.glob("*") if path.is_dir()))
@@ -81,7 +81,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as mu
 def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSweep:
     """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, where it is wrong."""
     from lm.data import CorpusError
-    from orchestrator.opening import open_sweep
+    from orchestrator.execute.opening import open_sweep
     from orchestrator.sweep import SweepError
 
     with refused(SweepError, CorpusError):

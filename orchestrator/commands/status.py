@@ -34,10 +34,10 @@ def status(
         with refused(OSError):
             _all_sweeps(root, as_json)
         return
-    from orchestrator.plan_table import print_status
-    from orchestrator.records import Records
-    from orchestrator.rounds import known
-    from orchestrator.standing import sweep_standing
+    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.standing import sweep_standing
+    from orchestrator.commands.plan_table import print_status
+    from orchestrator.trials.records import Records
 
     scaled, records = opened(file, scale, silent=as_json), Records(root)
     with refused(ValueError, OSError):
@@ -49,8 +49,8 @@ def status(
 
 
 def _all_sweeps(runs: Path, as_json: bool) -> None:
-    from orchestrator.standing import last_commands
-    from orchestrator.terminal import print_table
+    from orchestrator.agenda.standing import last_commands
+    from orchestrator.commands.terminal import print_table
 
     found = last_commands(runs)
     if as_json:

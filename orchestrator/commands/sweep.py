@@ -57,9 +57,8 @@ def sweep(
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
-    from orchestrator.machine import CannotStartError
-    from orchestrator.packing import granted
-    from orchestrator.ray_lost import RayLostError
+    from orchestrator.errors import CannotStartError, RayLostError
+    from orchestrator.execute.packing import granted
 
     _check(executor, budget)
     scaled = opened(file, scale)
@@ -91,7 +90,7 @@ def sweep(
 
 
 def _check(executor: str, budget: str | None) -> None:
-    from orchestrator.budget import seconds_in
+    from orchestrator.words import seconds_in
 
     if executor not in ("ray", "inline"):
         wrong(f"--executor: ray or inline, got {executor!r}")
@@ -103,10 +102,10 @@ def _check(executor: str, budget: str | None) -> None:
 
 
 def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path, *, fresh: bool) -> None:
+    from orchestrator.agenda.standing import search_standing
     from orchestrator.api import select, to_train
-    from orchestrator.records import Records
-    from orchestrator.standing import search_standing
-    from orchestrator.wording import counted
+    from orchestrator.trials.records import Records
+    from orchestrator.words import counted
 
     with refused(ValueError, OSError):
         waiting, searches = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)

@@ -36,7 +36,7 @@ def why(
     """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
     from lm.files import DamagedError, read_regular
     from lm.record import read_curve
-    from orchestrator.records import check_trial, damage_in_a_line
+    from orchestrator.trials.records import check_trial, damage_in_a_line
 
     with refused(ValueError, OSError):
         key = _key(file, variant, seed, scale, runs)
@@ -76,11 +76,11 @@ def reproduce(
     codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, as where the text is another.
     """
     from lm.record import read_curve
-    from orchestrator.find_trial import record_of
-    from orchestrator.records import check_trial
-    from orchestrator.reproduce import circumstances, obstacles
-    from orchestrator.reproduce import reproduce as reproduce_trial
-    from orchestrator.wording import counted
+    from orchestrator.execute.reproduce import circumstances, obstacles
+    from orchestrator.execute.reproduce import reproduce as reproduce_trial
+    from orchestrator.trials.find import record_of
+    from orchestrator.trials.records import check_trial
+    from orchestrator.words import counted
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)
@@ -109,10 +109,10 @@ def reproduce(
 
 
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
-    from orchestrator.find_trial import find_key
-    from orchestrator.nearest import nearest
-    from orchestrator.records import Records
-    from orchestrator.rounds import known
+    from orchestrator.agenda.expand import known
+    from orchestrator.errors import nearest
+    from orchestrator.trials.find import find_key
+    from orchestrator.trials.records import Records
 
     if variant is None and seed is None and Path(text).suffix not in (".yaml", ".yml"):
         return find_key(runs, text)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from orchestrator.report.places import report_place
-from orchestrator.report.templates import template
-from orchestrator.report.written import Row, WrittenReport, written_report
-from orchestrator.statistics import DECIDED, Interval, Verdict, perplexity_change
-from orchestrator.wording import NOTHING, Markdown, counted, difference, signed, spread
+from orchestrator.analysis.statistics import DECIDED, Interval, Verdict, perplexity_change
+from orchestrator.report.files.places import report_place
+from orchestrator.report.files.written import Row, WrittenReport, written_report
+from orchestrator.report.markdown import template
+from orchestrator.words import NOTHING, Markdown, counted, difference, signed, spread
 
 _FEWEST_RANKED = 4
 """Of fewer variants no rank correlation is given: three fall into one order by chance too often."""

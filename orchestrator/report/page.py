@@ -9,50 +9,34 @@ from textwrap import shorten
 
 from lm.files import write_text
 from lm.yaml_text import write_yaml
-from orchestrator.comparison import compare_variants, equal_variants
-from orchestrator.outcomes import Outcome, flat, read_outcomes
-from orchestrator.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.records import Records
-from orchestrator.report import answer, behind, tables
-from orchestrator.report.beside import write_tables
-from orchestrator.report.cost_section import cost_section
-from orchestrator.report.earlier import IfFuller, place_for, remove_contained
-from orchestrator.report.head_section import head_section
-from orchestrator.report.html_page import hovered_curves, write_html
-from orchestrator.report.interaction_section import interaction_section
-from orchestrator.report.interaction_tables import interaction_table
-from orchestrator.report.picture_section import picture_section
-from orchestrator.report.plain import plain
-from orchestrator.report.provenance import provenance
-from orchestrator.report.published_section import printed, printed_difference, published_line, published_section
-from orchestrator.report.reference_rows import REFERENCE, ReferenceRow, perplexity_cell, reference_rows
-from orchestrator.report.search_section import hardly_chosen, search_section, trials_of_tuning
-from orchestrator.report.staging import PAGE, staged
-from orchestrator.report.summary import summary, verdicts, write_summary
-from orchestrator.report.tables import (
-    AblationRow,
-    CacheRow,
-    Published,
-    Spread,
-    StageRow,
-)
-from orchestrator.report.templates import template
-from orchestrator.report.untrained_section import untrained_section
-from orchestrator.rounds import Searched
-from orchestrator.spec_words import overrides
-from orchestrator.statistics import MARGIN, Comparison
+from orchestrator.analysis.comparison import compare_variants, equal_variants
+from orchestrator.analysis.outcomes import Outcome, flat, read_outcomes
+from orchestrator.analysis.statistics import MARGIN, Comparison
+from orchestrator.report.files.earlier import IfFuller, place_for, remove_contained
+from orchestrator.report.files.exports import write_tables
+from orchestrator.report.files.staging import PAGE, staged
+from orchestrator.report.files.summary import summary, verdicts, write_summary
+from orchestrator.report.html import hovered_curves, write_html
+from orchestrator.report.markdown import plain, template
+from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
+from orchestrator.report.sections import answer, method_notes, tables
+from orchestrator.report.sections.cost import cost_section
+from orchestrator.report.sections.differences import picture_section
+from orchestrator.report.sections.heads import head_section
+from orchestrator.report.sections.interaction_tables import interaction_table
+from orchestrator.report.sections.interactions import interaction_section
+from orchestrator.report.sections.provenance import provenance
+from orchestrator.report.sections.published import printed, printed_difference, published_line, published_section
+from orchestrator.report.sections.reference_rows import REFERENCE, ReferenceRow, perplexity_cell, reference_rows
+from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
+from orchestrator.report.sections.tables import AblationRow, CacheRow, Published, Spread, StageRow
+from orchestrator.report.sections.untrained import untrained_section
+from orchestrator.search.ledger import Searched
 from orchestrator.sweep.designs import Ablation
-from orchestrator.trial import Trial
-from orchestrator.wording import (
-    NOTHING,
-    Markdown,
-    counted,
-    difference,
-    escape,
-    fenced,
-    listed,
-    spread,
-)
+from orchestrator.trials.records import Records
+from orchestrator.trials.spec_words import overrides
+from orchestrator.trials.trial import Trial
+from orchestrator.words import NOTHING, Markdown, counted, difference, escape, fenced, listed, spread
 
 _LONGEST_REASON = 300
 Cells = dict[str, object]
@@ -163,14 +147,14 @@ def _sentences(
     searched: bool,
 ) -> Cells:
     return {
-        "standing": behind.standing(outcomes),
-        "noise": behind.noise_sentence(outcomes, comparison, baseline, searched),
-        "averaging": behind.averaging_sentence(outcomes),
+        "standing": method_notes.standing(outcomes),
+        "noise": method_notes.noise_sentence(outcomes, comparison, baseline, searched),
+        "averaging": method_notes.averaging_sentence(outcomes),
         "level": answer.level_in_words(comparison),
         "simultaneous": comparison is not None and comparison.intervals > 1,
-        "looks": behind.looks_sentence(looks),
-        "divergence": behind.divergence_sentence(outcomes),
-        "convention": behind.convention_sentence(outcomes),
+        "looks": method_notes.looks_sentence(looks),
+        "divergence": method_notes.divergence_sentence(outcomes),
+        "convention": method_notes.convention_sentence(outcomes),
     }
 
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from lm.files import atomic, sync
-from orchestrator.disk import free_place, set_aside
 from orchestrator.search.events import Event, Found, found_in, tell, wrong_with
-from orchestrator.search.grid import grid
+from orchestrator.search.points import grid
 from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search
-from orchestrator.wording import counted
+from orchestrator.trials.disk import free_place, set_aside
+from orchestrator.words import counted
 
 FEWEST_FOR_IMPORTANCE = 20
 """Complete trials below which nothing is said of how much each value matters."""
@@ -104,6 +104,25 @@ def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
     last = found[-MOST_FAILED_IN_A_ROW:]
     useless = len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last)
     return useless or sum(trial.seconds for trial in found) >= 3600.0 * searching.training_hours
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search and what it has found so far."""
+
+    task: SearchTask
+    ledger: Path
+    found: tuple[Found, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return ended(self.task, self.found)
+
+    @property
+    def best(self) -> Found | None:
+        """The complete trial with the lowest validation loss, None where none is complete."""
+        return best(self.found)
 
 
 class Ledger:

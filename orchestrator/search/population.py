@@ -8,18 +8,16 @@ trial: who goes on from whom depends on losses alone, not on which worker was fa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lm.spec import Leg, TrainSpec
-from orchestrator.search.cube import random_point, value_of
+from orchestrator.search.events import Found
+from orchestrator.search.points import random_point, value_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import PopulationBased
 from orchestrator.sweep.space import Change, Choice, Integer, Searched
-
-if TYPE_CHECKING:
-    from orchestrator.search.events import Found
 
 _FACTORS = (0.8, 1.2)
 

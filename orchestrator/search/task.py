@@ -13,7 +13,7 @@ from orchestrator.sweep.options import Options, combinations, lacking
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
 from orchestrator.sweep.space import Range, Searched, fits
 from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, start_values, walk
-from orchestrator.values import value_in_words
+from orchestrator.words import value_in_words
 
 _ELSEWHERE = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
 """What of a search its explanation leaves out, or has in another form."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 from orchestrator.sweep.problems import Problem
 from orchestrator.sweep.types import Sweep
 

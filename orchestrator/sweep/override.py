@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lm.spec import Part, Penalties, TrainSpec
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 from orchestrator.sweep.problems import Path, Problem, from_pydantic
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from lm.yaml_text import Place
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 
 Path = Place
 """Keys and list positions from the top of the file."""

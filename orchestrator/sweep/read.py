@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from lm.data import vocabulary_size_of
 from lm.spec import Part, TrainSpec, vocabulary_misfits
 from lm.yaml_text import Document, dotted, read_text, read_yaml
-from orchestrator.nearest import closest
-from orchestrator.published import check_reference
+from orchestrator.errors import closest
 from orchestrator.sweep.joint import group_problems, overlaps, within
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.problems import Path, Problem, SweepError, from_pydantic, shown, unknown_key
+from orchestrator.sweep.published import check_reference
 from orchestrator.sweep.search_problems import search_problems
 from orchestrator.sweep.types import PUBLISHED_SCALE, Change, ScaledSweep, Sweep
 

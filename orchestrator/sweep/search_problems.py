@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lm.spec import TrainSpec
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 from orchestrator.sweep.options import combinations, trials_needed
 from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key

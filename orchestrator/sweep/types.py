@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.spec import Part, TrainSpec
-from orchestrator.nearest import nearest
+from orchestrator.errors import nearest
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.sweep.override import override
 from orchestrator.sweep.problems import SLUG, Path, SweepError

@@ -26,15 +26,15 @@ import pyarrow as pa
 from lm.data import load
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
+from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep
-from orchestrator.finished import LastMade
-from orchestrator.plan import plan
-from orchestrator.records import Records
-from orchestrator.report_sweep import report_sweep
-from orchestrator.rounds import known
-from orchestrator.tracking.mirror import Mirror, Title
-from orchestrator.tracking.store import Store
-from orchestrator.trial import Trial
+from orchestrator.execute.finished import LastMade
+from orchestrator.report.report_sweep import report_sweep
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.mirror import Mirror, Title
+from orchestrator.watch.mlflow.store import Store
 from tests.factories import make_curve, make_record
 
 SEEDS = 20

@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
-from orchestrator.course import Planned
-from orchestrator.plan import plan
-from orchestrator.progress import Listeners, Progress
-from orchestrator.records import Records
-from orchestrator.run import unsettled
-from orchestrator.schedule.folder import session_folder
-from orchestrator.schedule.supervise import ENVIRONMENT
+from orchestrator.agenda.trial_source import Planned
+from orchestrator.execute.ray.folder import session_folder
+from orchestrator.execute.ray.supervise import ENVIRONMENT
+from orchestrator.execute.run import unsettled
+from orchestrator.execute.work import Grant
 from orchestrator.sweep import Sweep
-from orchestrator.trial import Trial
-from orchestrator.work import Grant
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
+from orchestrator.watch.progress import Listeners, Progress
 from tests.factories import FULL, make_curve, make_record
 
 MOST_BYTES = 1.5 * 2**30
@@ -48,7 +48,7 @@ def stub(at_once: int) -> Callable[[dict[str, Any]], None]:
     def train(config: dict[str, Any]) -> None:
         from ray import tune
 
-        from orchestrator.schedule.bridge import as_result, unpack
+        from orchestrator.execute.ray.bridge import as_result, unpack
 
         trial, grant = unpack(config["trial"]), Grant(**config["grant"])
         curve = make_curve(trial.spec, 100.0, epochs=2)
@@ -100,9 +100,9 @@ def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[s
     os.environ.update(ENVIRONMENT | os.environ)  # Ray reads it when it loads
     import ray
 
-    from orchestrator.schedule.bridge import Queue
-    from orchestrator.schedule.execute import fit
-    from orchestrator.schedule.session import start_ray
+    from orchestrator.execute.ray.bridge import Queue
+    from orchestrator.execute.ray.execute import fit
+    from orchestrator.execute.ray.session import start_ray
 
     processor, clock = time.process_time, time.perf_counter
     sweep = Sweep(name="driver", question="?", base=FULL, seeds=tuple(range(trials))).at("paper")

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
-from orchestrator.records import Records
 from orchestrator.report import write_report
 from orchestrator.sweep.designs import Ablation
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import FULL, make_curve, make_record, make_trial
 
 _AS_THE_COMMAND = "from tests.benchmarks import report; report.main()"

@@ -22,18 +22,18 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lm.record import Evaluation, Record, perplexity
-from orchestrator.facts import Facts
-from orchestrator.inline import run_inline
-from orchestrator.interrupt import Interrupt
-from orchestrator.records import Records
-from orchestrator.search.course import SearchCourse
+from orchestrator.execute.inline import run_inline
+from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.work import Grant
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.searches import RandomSampler, Search
-from orchestrator.trial import Trial
-from orchestrator.work import Grant
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 WAYS = ("random", "random+scheduler", "file")
 

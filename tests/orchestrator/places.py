@@ -15,9 +15,9 @@ from lm.spec import TrainSpec, trial_key
 from lm.train import train
 from orchestrator.__main__ import app
 from orchestrator.api import load_sweep
-from orchestrator.plan import plan
-from orchestrator.records import Records
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.lm.tiny import write_corpus
 
 SWEEP = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.budget import seconds_in
+from orchestrator.words import seconds_in
 from tests.orchestrator.sweeps_for_real import finish, start
 from tests.orchestrator.test_sweep_end_to_end import place
 

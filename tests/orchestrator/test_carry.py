@@ -14,9 +14,9 @@ import pytest
 
 from lm.files import sha256
 from lm.hashes import RECORD
-from orchestrator.records import check_trial
-from orchestrator.trial import Trial
-from orchestrator.work import Grant, write_failure
+from orchestrator.execute.work import Grant, write_failure
+from orchestrator.trials.records import check_trial
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.places import command, make_place, process, settle, trials
 from tests.orchestrator.search import test_search_end_to_end as searching
 
@@ -190,7 +190,7 @@ def test_names_in_a_record_lead_nowhere_else(place: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator import carry
+from orchestrator.trials import carry
 left = int(sys.argv[1])
 sync = carry.sync
 def counted(path):

@@ -13,9 +13,9 @@ import pytest
 
 import lm.hashes
 from lm.record import write_record
-from orchestrator import checked
-from orchestrator.records import Records
-from orchestrator.trial import Trial
+from orchestrator.trials import checked
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import make_record, make_trial, settle, write_tokens
 
 NOTE = ".checked.json"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import machine
 from orchestrator.__main__ import app
-from orchestrator.machine import default_scale, has_gpu
+from orchestrator.execute import machine
+from orchestrator.execute.machine import default_scale, has_gpu
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.schema import schema_text
 from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from lm.record import CorpusFacts, write_record
-from orchestrator.comparable import Obstacle, obstacles
-from orchestrator.comparison import compare_variants, losses_on_test
-from orchestrator.estimate.reckoning import _detectable
-from orchestrator.outcomes import read_outcomes
-from orchestrator.pictures import Forest, Overview
-from orchestrator.records import Records
-from orchestrator.report.interaction_tables import interaction_table
-from orchestrator.report.summary import read_summary
-from orchestrator.report.where_tables import where_table
-from orchestrator.statistics import ONE_SEED
+from orchestrator.analysis.comparable import Obstacle, obstacles
+from orchestrator.analysis.comparison import compare_variants, losses_on_test
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.analysis.statistics import ONE_SEED
+from orchestrator.execute.cost.reckoning import _detectable
+from orchestrator.report.files.summary import read_summary
+from orchestrator.report.pictures import Forest, Overview
+from orchestrator.report.sections.interaction_tables import interaction_table
+from orchestrator.report.sections.where import where_table
 from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
-from orchestrator.tracking.contents import findings
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.contents import findings
 from tests.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, answer, render, write
 

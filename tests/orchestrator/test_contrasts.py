@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.report.interaction_tables import Estimand, estimands
-from orchestrator.statistics import NO_DIFFERENCE, NO_NOISE, ONE_SEED, Contrasts, contrasts
+from orchestrator.analysis.statistics import NO_DIFFERENCE, NO_NOISE, ONE_SEED, Contrasts, contrasts
+from orchestrator.report.sections.interaction_tables import Estimand, estimands
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from tests.factories import seeded
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.course import Planned, Rounds, UntilLost, Within
-from orchestrator.search.course import SearchCourse
+from orchestrator.agenda.trial_source import Planned, Rounds, UntilLost, Within
+from orchestrator.search.trial_source import SearchCourse
 from tests.orchestrator.search import searching
 from tests.orchestrator.test_schedule import trial
 

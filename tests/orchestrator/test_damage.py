@@ -15,16 +15,16 @@ import pytest
 import lm.hashes
 from lm.record import Evaluation, Record
 from lm.rescore import rescore
+from orchestrator.agenda.expand import unsettled
+from orchestrator.agenda.trial_source import Planned
 from orchestrator.api import load_records
-from orchestrator.course import Planned
-from orchestrator.disk import set_aside_damaged
-from orchestrator.inline import run_inline
-from orchestrator.interrupt import Interrupt
-from orchestrator.plan import State, state_of
-from orchestrator.records import Records
-from orchestrator.rounds import unsettled
-from orchestrator.trial import Trial
-from orchestrator.work import TRAINED_ALONE, Grant, work
+from orchestrator.execute.inline import run_inline
+from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.work import TRAINED_ALONE, Grant, work
+from orchestrator.trials.disk import set_aside_damaged
+from orchestrator.trials.plan import State, state_of
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.lm.trials import assert_same, settled
 from tests.orchestrator.places import command, make_place, process, trials
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestrator.detectable import smallest_detectable
-from orchestrator.noise import BLOCKS, Losses
-from orchestrator.statistics import compare
+from orchestrator.analysis.detectable import smallest_detectable
+from orchestrator.analysis.noise import BLOCKS, Losses
+from orchestrator.analysis.statistics import compare
 
 
 def drawn(rng: np.random.Generator, mean: float, deviation: float, text: float, seeds: int) -> Losses:

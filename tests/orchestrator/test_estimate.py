@@ -12,10 +12,13 @@ import pytest
 
 from lm.measured import Measured
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
-from orchestrator.detectable import smallest_detectable
-from orchestrator.estimate import Measuring, estimate, print_estimate
-from orchestrator.estimate.projection import measured_spec
-from orchestrator.estimate.reckoning import (
+from orchestrator.agenda.expand import Known, known
+from orchestrator.analysis.detectable import smallest_detectable
+from orchestrator.analysis.noise import text_variance
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.execute.cost import Measuring, estimate, print_estimate
+from orchestrator.execute.cost.projection import measured_spec
+from orchestrator.execute.cost.reckoning import (
     _detectable,
     _most_trials,
     checkpoint_bytes,
@@ -24,12 +27,9 @@ from orchestrator.estimate.reckoning import (
     packing_of,
     trial_seconds,
 )
-from orchestrator.noise import text_variance
-from orchestrator.outcomes import read_outcomes
-from orchestrator.plan import plan
-from orchestrator.records import Records
-from orchestrator.rounds import Known, known
 from orchestrator.sweep import ScaledSweep, Sweep
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
 from tests.factories import CORPUS, FULL, make_trial, settle, write_tokens
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_rounds import SEARCH, at_paper
@@ -100,7 +100,7 @@ def test_the_memory_of_a_machine_is_shared_after_the_drivers_share(
     monkeypatch: pytest.MonkeyPatch, memory: float, fit: int
 ) -> None:
     """1.0 GiB for the driver, and 1.15 times the largest peak for each trial."""
-    reckoning = "orchestrator.estimate.reckoning"
+    reckoning = "orchestrator.execute.cost.reckoning"
     monkeypatch.setattr(f"{reckoning}.memory_bytes", lambda: int(memory * 2**30))
     monkeypatch.setattr(f"{reckoning}.cpu_count", lambda: 3)
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,)).at("paper")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import finished, run
+from orchestrator.agenda.expand import known
 from orchestrator.api import load_sweep, run_sweep
-from orchestrator.records import Records
+from orchestrator.execute import finished, run
 from orchestrator.report import Report
-from orchestrator.report_sweep import report_sweep
-from orchestrator.rounds import known
+from orchestrator.report.report_sweep import report_sweep
+from orchestrator.trials.records import Records
 from tests.orchestrator.places import make_place, process, settle, trials
 
 HEAVY = ("bokeh", "matplotlib", "mlflow", "optuna", "ray", "torch")
@@ -208,7 +208,7 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
     quick = process(whole, "-X", "importtime", *SWEEP)
     assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
     imported = {line.rpartition("|")[2].strip() for line in quick.stderr.splitlines()}
-    assert "orchestrator.finished" in imported and not imported & set(HEAVY)
+    assert "orchestrator.execute.finished" in imported and not imported & set(HEAVY)
     assert (page.stat().st_mtime_ns, database.stat().st_mtime_ns) == before
 
     database.unlink()

@@ -10,9 +10,9 @@ import pytest
 
 from lm.record import Record, write_curve, write_record
 from lm.spec import TrainSpec
-from orchestrator.guessing import guesses, reference_corpus, untrained
-from orchestrator.outcomes import Outcome, read_outcomes
-from orchestrator.records import Records
+from orchestrator.analysis.guessing import guesses, reference_corpus, untrained
+from orchestrator.analysis.outcomes import Outcome, read_outcomes
+from orchestrator.trials.records import Records
 from tests.factories import CACHE, CORPUS, FULL, make_curve, make_record, make_trial
 
 MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})

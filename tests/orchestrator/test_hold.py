@@ -8,15 +8,24 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from orchestrator.hold import HeldError, holders, holding, holding_searches, is_held, lock_path, read_holder, sweep_runs
-from orchestrator.standing import last_commands
+from orchestrator.agenda.standing import last_commands
+from orchestrator.trials.locks import (
+    HeldError,
+    holders,
+    holding,
+    holding_searches,
+    is_held,
+    lock_path,
+    read_holder,
+    sweep_runs,
+)
 
 
 def hold_in_another_process(runs: Path) -> subprocess.Popen[str]:
     """A process that holds a sweep, and a search of its, until it is killed."""
     code = f"""
     from pathlib import Path
-    from orchestrator.hold import holding, holding_searches
+    from orchestrator.trials.locks import holding, holding_searches
     runs = Path({str(runs)!r})
     with holding(runs, "toy", "mini"), holding_searches([runs / ".searches" / "aa.jsonl"]):
         print("held", flush=True)

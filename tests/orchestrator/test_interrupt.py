@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 
-from orchestrator import inline, run
-from orchestrator.interrupt import Interrupt
-from orchestrator.work import Grant
+from orchestrator.execute import inline, run
+from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.work import Grant
 from tests.orchestrator.sweep_texts import GOOD, read_text
 
 

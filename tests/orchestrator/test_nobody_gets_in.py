@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.machine import CannotStartError
-from orchestrator.redact import redacted
-from orchestrator.schedule import folder
-from orchestrator.schedule.folder import session_folder
-from orchestrator.schedule.nodes import compared
-from orchestrator.schedule.token import token_for_cluster, token_for_this_machine
+from orchestrator.errors import CannotStartError, redacted
+from orchestrator.execute.ray import folder
+from orchestrator.execute.ray.folder import session_folder
+from orchestrator.execute.ray.nodes import compared
+from orchestrator.execute.ray.token import token_for_cluster, token_for_this_machine
 from orchestrator.sweep import SweepError, read_sweep
-from orchestrator.wording import escape
+from orchestrator.words import escape
 
 ROOT = Path(__file__).parents[2]
 SMALL = """name: small
@@ -190,7 +189,7 @@ def _calls() -> list[tuple[Path, ast.Call]]:
 def test_nothing_is_unpickled() -> None:
     """torch loads weights only, numpy no objects, YAML by the safe loaders; pickle is for processes of its own."""
     pickled = ("pickle.", "cloudpickle.", "dill.", "joblib.", "marshal.", "shelve.")
-    pipe = {ROOT / "orchestrator/schedule/talk.py"}
+    pipe = {ROOT / "orchestrator/execute/ray/talk.py"}
     allowed_yaml = {"yaml.safe_load", "yaml.load(path.read_text(encoding='utf-8'), _Loader)"}
     loads = 0
     for path, call in _calls():

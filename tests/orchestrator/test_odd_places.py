@@ -16,11 +16,11 @@ from torch import nn
 from lm.optimizers import build_optimizer
 from lm.spec import Corpus, Sgd
 from orchestrator.api import run_sweep
-from orchestrator.machine import CannotStartError
-from orchestrator.schedule import folder, nodes
-from orchestrator.schedule.folder import session_folder
-from orchestrator.storage import Storage, borrowed
-from orchestrator.tracking.store import Store
+from orchestrator.errors import CannotStartError
+from orchestrator.execute.ray import folder, nodes
+from orchestrator.execute.ray.folder import session_folder
+from orchestrator.trials.storage import Storage, borrowed
+from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.sweep_texts import GOOD, read_text
 
 

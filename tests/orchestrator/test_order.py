@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from lm.record import Record
+from orchestrator.agenda.expand import Known
+from orchestrator.agenda.order import first_compared, in_order
 from orchestrator.api import load_sweep
-from orchestrator.interim import Interim
-from orchestrator.order import first_compared, in_order
-from orchestrator.plan import plan
-from orchestrator.records import Records
+from orchestrator.execute.interim import Interim
 from orchestrator.report import Report
-from orchestrator.rounds import Known
-from orchestrator.trial import Trial
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, make_trial, settle
 
 

@@ -10,11 +10,11 @@ from ray.tune.search import Searcher
 
 from lm.record import read_record
 from lm.spec import Model
-from orchestrator.course import Planned
-from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, unpack
-from orchestrator.schedule.memory import filled_by_others
-from orchestrator.trial import Trial
-from orchestrator.work import TRAINED_ALONE, Grant, ran_out_of_memory, work
+from orchestrator.agenda.trial_source import Planned
+from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue, unpack
+from orchestrator.execute.ray.memory import filled_by_others
+from orchestrator.execute.work import TRAINED_ALONE, Grant, ran_out_of_memory, work
+from orchestrator.trials.trial import Trial
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_schedule import Heard
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.estimate.reckoning import gpu_share
-from orchestrator.machine import gpu_memory_bytes
-from orchestrator.packing import multi_process_service
+from orchestrator.execute.cost.reckoning import gpu_share
+from orchestrator.execute.machine import gpu_memory_bytes
+from orchestrator.execute.packing import multi_process_service
 
 GIB = 2**30
 

@@ -8,13 +8,14 @@ import yaml
 from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
-from orchestrator import facts, machine
-from orchestrator.plan import plan, state_in_words, state_of, write_specs
-from orchestrator.plan_table import print_plan
-from orchestrator.records import Records
-from orchestrator.rounds import known
+from orchestrator.agenda.expand import known
+from orchestrator.commands.plan_table import print_plan
+from orchestrator.execute import machine
 from orchestrator.sweep import check_vocabularies, read_sweep
-from orchestrator.trial import Trial
+from orchestrator.trials import facts
+from orchestrator.trials.plan import plan, state_in_words, state_of, write_specs
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited, read_text
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from orchestrator.noise import BLOCKS, WAVES, Deviation, Errors, Losses
-from orchestrator.power import MOST_FURTHER, WANTED, further_seeds
-from orchestrator.statistics import MARGIN, Effect, compare
+from orchestrator.analysis.noise import BLOCKS, WAVES, Deviation, Errors, Losses
+from orchestrator.analysis.power import MOST_FURTHER, WANTED, further_seeds
+from orchestrator.analysis.statistics import MARGIN, Effect, compare
 from tests.factories import seeded
 
 

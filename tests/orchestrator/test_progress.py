@@ -14,10 +14,11 @@ from rich.console import Console
 
 from lm.record import Evaluation, Record
 from lm.spec import Cache, Finetune
-from orchestrator.progress import Listeners, Progress
-from orchestrator.records import Records
-from orchestrator.timing import Clock, in_words, stage_epochs
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial, stage_epochs
+from orchestrator.watch.clock import Clock
+from orchestrator.watch.progress import Listeners, Progress
+from orchestrator.words import in_words
 from tests import factories
 from tests.tracking_factories import point, record, trial
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.published import Number, Published, published_numbers
 from orchestrator.sweep import ScaledSweep, read_sweep
+from orchestrator.sweep.published import Number, Published, published_numbers
 from tests.orchestrator.sweep_texts import SWEEPS
 
 FOLDER = SWEEPS / "published"

@@ -34,7 +34,7 @@ DEATHS = {
     "control store": b"/gcs/gcs_server",
     "dashboard agent": b"ray::DashboardAgent",
     "runtime environment agent": b"ray::RuntimeEnvAgent",
-    "process that speaks to Ray": b"orchestrator.schedule",
+    "process that speaks to Ray": b"orchestrator.execute.ray",
 }
 
 

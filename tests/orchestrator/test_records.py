@@ -11,11 +11,11 @@ import pytest
 from lm.record import write_record
 from lm.spec import Cache
 from lm.spec import trial as lm_spec
-from orchestrator.outcomes import flat, read_outcomes
-from orchestrator.plan import state_of
-from orchestrator.records import Records, is_settled
-from orchestrator.run import unsettled
-from orchestrator.trial import Trial
+from orchestrator.analysis.outcomes import flat, read_outcomes
+from orchestrator.execute.run import unsettled
+from orchestrator.trials.plan import state_of
+from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle
 
 CACHE = Cache(window=500, weight=0.1, flatness=1.0)

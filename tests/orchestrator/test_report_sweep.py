@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records import Records
-from orchestrator.report_sweep import report_sweep
-from orchestrator.rounds import known
+from orchestrator.agenda.expand import known
+from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import read_sweep
+from orchestrator.trials.records import Records
 from tests.orchestrator.sweep_texts import edited
 
 ROW = "- {paper: p, dataset: ptb, variant: base net, split: test, metric: perplexity, certainty: seed, "

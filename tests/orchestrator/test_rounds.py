@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agenda.expand import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left
 from orchestrator.api import _set_aside, select, to_train
-from orchestrator.estimate.reckoning import _most_trials
-from orchestrator.facts import Facts
-from orchestrator.machine import CannotStartError
-from orchestrator.plan import plan, state_of
-from orchestrator.records import Records
-from orchestrator.rounds import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left
-from orchestrator.run import Options, _outcome, prepare
+from orchestrator.errors import CannotStartError
+from orchestrator.execute.cost.reckoning import _most_trials
+from orchestrator.execute.run import Options, _outcome, prepare
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import plan, state_of
+from orchestrator.trials.records import Records
 from tests.factories import settle
 from tests.orchestrator.sweep_texts import read_text
 

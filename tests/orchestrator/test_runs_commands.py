@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lm.record import read_record, write_record
-from orchestrator.disk import set_aside
-from orchestrator.hold import holding
-from orchestrator.records import Records
+from orchestrator.trials.disk import set_aside
+from orchestrator.trials.locks import holding
+from orchestrator.trials.records import Records
 from tests.lm.trials import settled
 from tests.orchestrator.places import command, folder_of, make_place, settle, settle_spec, start, trials
 

@@ -12,11 +12,11 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
-from orchestrator.course import Planned
-from orchestrator.schedule.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
-from orchestrator.schedule.supervise import ENVIRONMENT
-from orchestrator.trial import Trial
-from orchestrator.work import Grant, write_failure
+from orchestrator.agenda.trial_source import Planned
+from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
+from orchestrator.execute.ray.supervise import ENVIRONMENT
+from orchestrator.execute.work import Grant, write_failure
+from orchestrator.trials.trial import Trial
 
 
 def trial(key: str, starts_from: str | None = None) -> Trial:
@@ -88,12 +88,12 @@ from dataclasses import replace
 from pathlib import Path
 import ray
 from ray import tune
-from orchestrator.course import Planned
-from orchestrator.schedule.bridge import Queue, as_result
-from orchestrator.schedule.execute import fit
-from orchestrator.schedule.folder import session_folder
-from orchestrator.schedule.session import start_ray
-from orchestrator.work import Grant
+from orchestrator.agenda.trial_source import Planned
+from orchestrator.execute.ray.bridge import Queue, as_result
+from orchestrator.execute.ray.execute import fit
+from orchestrator.execute.ray.folder import session_folder
+from orchestrator.execute.ray.session import start_ray
+from orchestrator.execute.work import Grant
 from tests.orchestrator.test_schedule import Heard, trial
 from tests.tracking_factories import point
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.comparison import compare_variants
-from orchestrator.outcomes import read_outcomes
-from orchestrator.records import Records
-from orchestrator.sequential import trials_by_look
+from orchestrator.agenda.sequential import trials_by_look
+from orchestrator.analysis.comparison import compare_variants
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.seeds import UntilDecided
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import CORPUS, settle
 from tests.orchestrator.sweep_texts import read_text
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.noise import (
+from orchestrator.analysis.noise import (
     BLOCKS,
     WAVES,
     Errors,
@@ -21,8 +21,8 @@ from orchestrator.noise import (
     squared_text_reach,
     text_variance,
 )
-from orchestrator.power import further_seeds
-from orchestrator.statistics import (
+from orchestrator.analysis.power import further_seeds
+from orchestrator.analysis.statistics import (
     IDENTICAL,
     NO_NOISE,
     ONE_SEED,

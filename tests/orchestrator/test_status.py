@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hold import holding
+from orchestrator.trials.locks import holding
 from tests.orchestrator.places import command, make_place, settle, start, trials
 
 

@@ -12,12 +12,12 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from lm.record import Evaluation, read_record
-from orchestrator.machine import CannotStartError
-from orchestrator.plan import plan
-from orchestrator.records import Records
-from orchestrator.storage import Storage, _last, borrowed, exchange
+from orchestrator.errors import CannotStartError
+from orchestrator.execute.work import Grant, fetch, work
 from orchestrator.sweep import read_sweep
-from orchestrator.work import Grant, fetch, work
+from orchestrator.trials.plan import plan
+from orchestrator.trials.records import Records
+from orchestrator.trials.storage import Storage, _last, borrowed, exchange
 from tests.orchestrator.sweeps_for_real import SWEEP, finish, report, start
 from tests.orchestrator.test_sweep_end_to_end import place
 from tests.orchestrator.tracking.seen import eventually

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.course import Planned
-from orchestrator.interrupt import Interrupt
-from orchestrator.machine import CannotStartError
-from orchestrator.ray_lost import RayLostError
-from orchestrator.schedule import run_on_ray, supervise
-from orchestrator.work import Grant
+from orchestrator.agenda.trial_source import Planned
+from orchestrator.errors import CannotStartError, RayLostError
+from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.ray import run_on_ray, supervise
+from orchestrator.execute.work import Grant
 from tests.orchestrator.test_schedule import Heard, trial
 
 # Takes all trials that it can get, notes their keys, and then does as it is told.
@@ -25,8 +24,8 @@ STAND_IN = """
 import os, sys
 from multiprocessing.connection import Connection
 from pathlib import Path
-from orchestrator.machine import CannotStartError
-from orchestrator.schedule.talk import Line, RemoteCourse, RemoteListener
+from orchestrator.execute.machine import CannotStartError
+from orchestrator.execute.ray.talk import Line, RemoteCourse, RemoteListener
 line, notes = Line(Connection(int(sys.argv[1]))), Path(sys.argv[2])
 session = line.order().session
 assert session.is_dir()

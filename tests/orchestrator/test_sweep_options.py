@@ -13,12 +13,12 @@ import pytest
 
 from lm.record import read_record
 from orchestrator import load_records, load_sweep
+from orchestrator.agenda.expand import known
 from orchestrator.api import select
-from orchestrator.hold import holding
-from orchestrator.records import Records
-from orchestrator.report_sweep import report_sweep
-from orchestrator.rounds import known
+from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
+from orchestrator.trials.locks import holding
+from orchestrator.trials.records import Records
 from tests.orchestrator.places import SWEEP, command, make_place, process, settle, start, trials
 
 
@@ -99,7 +99,7 @@ def test_a_bucket_that_is_not_reached_is_told_in_a_line(place: Path, monkeypatch
         raise OSError("When resolving region for bucket 'lab':\n  no network")  # as pyarrow says it: without a file
 
     pyarrow = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=unreached))
-    monkeypatch.setattr("orchestrator.storage.arrow", pyarrow)
+    monkeypatch.setattr("orchestrator.trials.storage.arrow", pyarrow)
     code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--storage", "s3://lab/trials")
     assert (code, err) == (2, "storage s3://lab/trials: When resolving region for bucket 'lab': no network\n")
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lm.record import token_nats_path
-from orchestrator.noise import BLOCKS
-from orchestrator.outcomes import read_outcomes
-from orchestrator.records import Records
-from orchestrator.token_losses import CLASSES, TokenLossReader
+from orchestrator.analysis.noise import BLOCKS
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.analysis.token_losses import CLASSES, TokenLossReader
+from orchestrator.trials.records import Records
 from tests.factories import make_trial, settle, write_tokens
 
 

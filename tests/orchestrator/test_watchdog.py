@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from lm.record import read_record
-from orchestrator.watchdog import forget_stalls, recorded_stall, stall_limit, write_reason
-from orchestrator.work import Grant, work
+from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit, write_reason
+from orchestrator.execute.work import Grant, work
 from tests.orchestrator.test_schedule import trial
 
 LIMITED = """
 import re, sys, threading, time
 from pathlib import Path
-from orchestrator.watchdog import stall_limit
+from orchestrator.execute.watchdog import stall_limit
 
 folder = Path(sys.argv[1])
 
@@ -70,13 +70,13 @@ def test_the_limit_ends_with_its_block(tmp_path: Path) -> None:
 
 TRACES = """Timeout (0:01:00)!
 Thread 0x00007f0000000001 (most recent call first):
-  File "/x/orchestrator/watchdog.py", line 87 in _watch
+  File "/x/orchestrator/execute/watchdog.py", line 87 in _watch
   File "/x/threading.py", line 982 in run
 
 Thread 0x00007f0000000002 (most recent call first):
   File "/x/filelock/_api.py", line 1177 in acquire
   File "/x/lm/train.py", line 73 in train
-  File "/x/orchestrator/work.py", line 53 in work
+  File "/x/orchestrator/execute/work.py", line 53 in work
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lm.record import Evaluation, read_curve, read_record, write_curve, write_record
-from orchestrator import reproduce as reproducing
+from orchestrator.execute import reproduce as reproducing
 from tests.factories import FULL, make_curve
 from tests.orchestrator.places import command, folder_of, make_place, settle, settle_spec, start, trials
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import load_sweep
-from orchestrator.machine import cpu_count, gpus_of
-from orchestrator.packing import granted
+from orchestrator.execute.machine import cpu_count, gpus_of
+from orchestrator.execute.packing import granted
 from orchestrator.sweep import Resources
 from tests.orchestrator.places import SWEEP, command, make_place, process
 from tests.orchestrator.sweep_texts import SWEEPS

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from orchestrator.statistics import Interval
-from orchestrator.wording import (
+from orchestrator.analysis.statistics import Interval
+from orchestrator.words import (
     byte_size,
     difference,
     duration,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.files import WriteError
-from orchestrator.pictures import Forest, ForestRow, Heads, Pictures
-from orchestrator.pictures.shown import Picture
+from orchestrator.report.pictures import Forest, ForestRow, Heads, Pictures
+from orchestrator.report.pictures.figures import Picture
 from tests.orchestrator.report import golden
 from tests.orchestrator.report.pages import NoArtist, render
 
@@ -64,7 +64,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_the_report(tmp_path: Pa
 def test_matplotlib_is_imported_with_the_first_picture_and_needs_no_folder(tmp_path: Path) -> None:
     """It cannot be had where it finds no folder to write into: then the report is written without pictures."""
     code = (
-        "import sys, tempfile; from pathlib import Path; from orchestrator.pictures import Pictures; "
+        "import sys, tempfile; from pathlib import Path; from orchestrator.report.pictures import Pictures; "
         "from tests.orchestrator.pictures.test_artist import FOREST; assert 'matplotlib' not in sys.modules; "
         "tempfile.tempdir = '/dev/null/none'; pictures = Pictures(Path(sys.argv[1])); pictures.draw('', FOREST); "
         "print(pictures.lost)"

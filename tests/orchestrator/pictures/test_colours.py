@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.lines import Line2D
 
-from orchestrator.pictures.colours import COLOURS, DASHES, MOST_APART, looks
+from orchestrator.report.pictures.colours import COLOURS, DASHES, MOST_APART, looks
 
 
 def test_no_two_of_36_share_both_colour_and_dash() -> None:

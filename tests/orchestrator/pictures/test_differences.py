@@ -14,10 +14,19 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from orchestrator.pictures.colours import HELPS, HURTS
-from orchestrator.pictures.drawing import change, draw_forest, draw_frequency, draw_position, forest, grid, look, where
-from orchestrator.pictures.shown import ForestRow, FrequencyRow, PositionRow
-from orchestrator.token_losses import CLASSES as LABELS
+from orchestrator.analysis.token_losses import CLASSES as LABELS
+from orchestrator.report.pictures.colours import HELPS, HURTS
+from orchestrator.report.pictures.drawing import (
+    change,
+    draw_forest,
+    draw_frequency,
+    draw_position,
+    forest,
+    grid,
+    look,
+    where,
+)
+from orchestrator.report.pictures.figures import ForestRow, FrequencyRow, PositionRow
 
 MARGIN = 0.005
 SHARES = (0.002, 0.05, 0.17, 0.24, 0.27, 0.268)

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from lm.spec import Head
-from orchestrator.pictures.drawing import draw_heads
-from orchestrator.pictures.drawing.heads import MARKERS, MOST_NAMED, _heights
-from orchestrator.pictures.drawing.labels import label_points
-from orchestrator.pictures.shown import HeadPoint, Reach
+from orchestrator.report.pictures.drawing import draw_heads
+from orchestrator.report.pictures.drawing.heads import MARKERS, MOST_NAMED, _heights
+from orchestrator.report.pictures.drawing.labels import label_points
+from orchestrator.report.pictures.figures import HeadPoint, Reach
 
 
 def row(name: str, test: float, parameters: int = 10_000, seconds: float = 100.0, kind: str = "softmax") -> HeadPoint:

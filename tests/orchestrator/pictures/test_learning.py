@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lm.record import Evaluation, curve_table
-from orchestrator.curve import Curve, curve_of
-from orchestrator.pictures.colours import looks
-from orchestrator.pictures.drawing import draw_overview, draw_variants, learning, panels, series
-from orchestrator.pictures.shown import VariantCurves
+from orchestrator.analysis.curve import Curve, curve_of
+from orchestrator.report.pictures.colours import looks
+from orchestrator.report.pictures.drawing import draw_overview, draw_variants, learning, panels, series
+from orchestrator.report.pictures.figures import VariantCurves
 from tests.factories import FULL, make_curve
 
 
@@ -302,7 +302,7 @@ def test_names_are_literal_text(tmp_path: Path) -> None:
 def test_neither_pyplot_nor_a_report_without_pictures_is_imported() -> None:
     code = (
         "import sys; import orchestrator.report.page; assert 'matplotlib' not in sys.modules; "
-        "import orchestrator.pictures.drawing; assert 'matplotlib.pyplot' not in sys.modules; "
+        "import orchestrator.report.pictures.drawing; assert 'matplotlib.pyplot' not in sys.modules; "
         "assert not {'torch', 'ray', 'mlflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,17 +1,15 @@
-"""A report of made-up trials; `python -m tests.orchestrator.report.golden` writes its golden files anew."""
+"""A report of made-up trials; `tests.frozen` holds what it says."""
 
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 from pathlib import Path
 
 from orchestrator.sweep.designs import Ablation
 from tests.factories import CACHE, CORPUS, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, write
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[2] / "frozen/expected/pages/leave_one_out"
 MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})
 FILES = ("report.md", "table.csv", "trials.csv", "table.tex", "summary.json")
 
@@ -47,11 +45,3 @@ def make(place: Path, *, order: int = 1, pictures: bool = False, artist: NoArtis
         folder=place / "report",
     )
     return place / "report"
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        made = make(Path(place))
-        FOLDER.mkdir(exist_ok=True)
-        for name in FILES:
-            shutil.copyfile(made / name, FOLDER / name)

@@ -10,11 +10,11 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from orchestrator.pictures.shown import Picture
-from orchestrator.records import Records
 from orchestrator.report import write_report
+from orchestrator.report.pictures.figures import Picture
 from orchestrator.sweep.designs import Ablation
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_tables import Number, Paper
 
 PAPERS = {"full": Paper(Number(60.0, "recalled"), Number(57.3)), "b": Paper(Number(71.1), Number(68.9))}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report.earlier import FullerPageError, IfFuller
-from orchestrator.rounds import Searched, search_tasks
-from orchestrator.search.ledger import Found
-from orchestrator.trial import Trial
+from orchestrator.agenda.expand import search_tasks
+from orchestrator.report.files.earlier import FullerPageError, IfFuller
+from orchestrator.search.ledger import Found, Searched
+from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import write
 from tests.orchestrator.test_rounds import TUNE, at_paper

@@ -1,21 +1,11 @@
-"""A report's bytes: those of the golden files, and the same whatever the order of the records."""
+"""A report's bytes are the same whatever the order of the records."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.orchestrator.report import golden
-
-
-@pytest.mark.parametrize("name", golden.FILES)
-def test_the_report_is_the_golden_one(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    """Where a change of the page is meant: `python -m tests.orchestrator.report.golden`, and read the difference."""
-    place = tmp_path_factory.getbasetemp() / "golden"
-    made = place / "report" if place.exists() else golden.make(place)
-    assert (made / name).read_text(encoding="utf-8") == (golden.FOLDER / name).read_text(encoding="utf-8")
 
 
 def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lm.spec import AdaptiveHead
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, answer, render, write
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED

@@ -11,16 +11,15 @@ import pytest
 
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
-from orchestrator.outcomes import read_outcomes
-from orchestrator.pictures import Reach
-from orchestrator.records import Records
-from orchestrator.report.cost_section import cost_section
-from orchestrator.report.cost_tables import cost_table
-from orchestrator.report.csv_tables import measures_csv
-from orchestrator.report.head_tables import HeadRow, head_table, measure_table
-from orchestrator.report.provenance import provenance
-from orchestrator.trial import Trial
-from orchestrator.values import value_in_words
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report.files.csv_tables import measures_csv
+from orchestrator.report.pictures import Reach
+from orchestrator.report.sections.cost import cost_section, cost_table
+from orchestrator.report.sections.heads import HeadRow, head_table, measure_table
+from orchestrator.report.sections.provenance import provenance
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
+from orchestrator.words import value_in_words
 from tests.factories import CACHE, make_record, make_trial, settle
 
 UNTIED = Model(layers=2, embedding_size=100, hidden_size=200, tied=False)

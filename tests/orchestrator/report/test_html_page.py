@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from lm.record import curve_table
-from orchestrator.outcomes import Outcome
-from orchestrator.pictures.colours import GREY, looks
-from orchestrator.report.html_page import hovering
-from orchestrator.report.html_page.body import html_body
+from orchestrator.analysis.outcomes import Outcome
+from orchestrator.report.html import hovering
+from orchestrator.report.html.body import html_body
+from orchestrator.report.pictures.colours import GREY, looks
 from tests.factories import CACHE, begin, make_curve, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, render, write
 

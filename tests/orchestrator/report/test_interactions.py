@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.sweep.designs import Ablation, Design, Factors
-from orchestrator.trial import Trial
+from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, answer, render, write
 from tests.orchestrator.report.test_head_section import section

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from lm.record import write_curve, write_record
-from orchestrator.outcomes import read_outcomes
-from orchestrator.records import Records
-from orchestrator.report.provenance import provenance
-from orchestrator.trial import Trial
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report.sections.provenance import provenance
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import make_curve, make_record, make_trial
 
 

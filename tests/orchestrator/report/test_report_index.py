@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import Evaluation, read_curve
 from lm.spec import TrainSpec
-from orchestrator.report.index import write_index
+from orchestrator.report.files.index import write_index
 from tests.factories import CACHE, begin, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, render, write
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records import Records
-from orchestrator.report.search_section import trials_of_tuning
-from orchestrator.report.search_tables import not_searched, search_row
-from orchestrator.rounds import Searched, known, search_tasks
+from orchestrator.agenda.expand import known, search_tasks
+from orchestrator.report.sections.search import trials_of_tuning
+from orchestrator.report.sections.search_tables import not_searched, search_row
 from orchestrator.search.events import Found
+from orchestrator.search.ledger import Searched
 from orchestrator.search.task import SearchTask
+from orchestrator.trials.records import Records
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import answer, render, write
 from tests.orchestrator.search.test_population import Trainer, population

@@ -12,11 +12,11 @@ import yaml
 
 from lm.record import write_record
 from lm.spec import Dropout, EcocHead
-from orchestrator.outcomes import read_outcomes
-from orchestrator.pictures import Frequency
-from orchestrator.records import Records
-from orchestrator.report.where_tables import where_table
-from orchestrator.spec_words import overrides
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report.pictures import Frequency
+from orchestrator.report.sections.where import where_table
+from orchestrator.trials.records import Records
+from orchestrator.trials.spec_words import overrides
 from tests.factories import FULL, make_record, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import NoArtist, write
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED

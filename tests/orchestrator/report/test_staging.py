@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lm.files import WriteError
-from orchestrator.pictures.shown import Picture
+from orchestrator.report.pictures.figures import Picture
 from tests.factories import make_trial, settle
 from tests.orchestrator.report import golden
 from tests.orchestrator.report.pages import NoArtist, write

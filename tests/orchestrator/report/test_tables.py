@@ -12,12 +12,18 @@ import pytest
 
 from lm.record import write_record
 from lm.spec import SgdHalving, stage_keys
-from orchestrator.comparison import compare_variants, equal_variants
-from orchestrator.outcomes import Outcome, read_outcomes
-from orchestrator.records import Records
-from orchestrator.report.csv_tables import table_csv, trials_csv
-from orchestrator.report.tables import AblationRow, PublishedDifference, ablation_table, cache_table, stage_table
-from orchestrator.trial import Trial
+from orchestrator.analysis.comparison import compare_variants, equal_variants
+from orchestrator.analysis.outcomes import Outcome, read_outcomes
+from orchestrator.report.files.csv_tables import table_csv, trials_csv
+from orchestrator.report.sections.tables import (
+    AblationRow,
+    PublishedDifference,
+    ablation_table,
+    cache_table,
+    stage_table,
+)
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
 
 

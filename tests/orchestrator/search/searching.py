@@ -10,13 +10,13 @@ from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus, Dropout, Model, Penalties, Sgd, TrainSpec
-from orchestrator.records import Records
-from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep.searches import Search
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from tests.factories import make_record
 
 EPOCHS = 9

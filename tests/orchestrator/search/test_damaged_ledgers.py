@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.__main__ import app
-from orchestrator.facts import Facts as RealFacts
-from orchestrator.records import Records
-from orchestrator.rounds import search_tasks
+from orchestrator.agenda.expand import search_tasks
 from orchestrator.search import ledger as ledgers
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import Ledger, ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.trials.facts import Facts as RealFacts
+from orchestrator.trials.records import Records
 from tests.orchestrator.search.searching import SPACE, Facts, Shelf, path_of, search, task
 from tests.orchestrator.search.test_population import CHANGING, SCHEDULER
 from tests.orchestrator.test_rounds import SEARCH, at_paper, find

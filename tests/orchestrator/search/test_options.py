@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 import pytest
 
-from orchestrator.search.study import export, importance
+from orchestrator.search.optuna import export, importance
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.options import trials_needed
 from tests.orchestrator.search.searching import BASE, Shelf, found, path_of, search, task

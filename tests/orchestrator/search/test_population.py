@@ -13,13 +13,13 @@ import pytest
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
-from orchestrator.report.search_tables import search_row
-from orchestrator.search.course import SearchCourse
+from orchestrator.report.sections.search_tables import search_row
 from orchestrator.search.events import Found
 from orchestrator.search.ledger import best, ended
 from orchestrator.search.population import history, next_member, spec_of
 from orchestrator.search.task import SearchTask
-from orchestrator.trial import Trial
+from orchestrator.search.trial_source import SearchCourse
+from orchestrator.trials.trial import Trial
 from tests.factories import make_record
 from tests.orchestrator.search.searching import SPACE, Facts, Shelf, events, found, task
 

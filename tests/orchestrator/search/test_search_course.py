@@ -14,12 +14,12 @@ import pytest
 
 from lm.record import Evaluation
 from lm.spec import Penalties
-from orchestrator.search.course import SearchCourse
 from orchestrator.search.events import Found
-from orchestrator.search.grid import grid
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
-from orchestrator.search.study import export, importance
-from orchestrator.trial import Trial
+from orchestrator.search.optuna import export, importance
+from orchestrator.search.points import grid
+from orchestrator.search.trial_source import SearchCourse
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.search.searching import (
     BASE,
     CONDITIONAL,

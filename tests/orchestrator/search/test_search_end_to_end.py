@@ -15,16 +15,16 @@ from typer.testing import CliRunner
 from lm.record import Evaluation, Record, read_record
 from lm.spec import TrainSpec
 from orchestrator.__main__ import app
-from orchestrator.facts import Facts
-from orchestrator.inline import run_inline
-from orchestrator.interrupt import Interrupt
-from orchestrator.records import Records
-from orchestrator.search.course import SearchCourse
+from orchestrator.execute.inline import run_inline
+from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.work import Grant
 from orchestrator.search.ledger import best, ended, ledger_path, read_found
 from orchestrator.search.task import SearchTask
+from orchestrator.search.trial_source import SearchCourse
 from orchestrator.sweep.searches import Search
-from orchestrator.trial import Trial
-from orchestrator.work import Grant
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 
 SEARCH = """
 search:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records import Records
-from orchestrator.tracking import tracker as tracker_module
+from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow import tracker as tracker_module
 from tests.orchestrator.tracking.seen import process_environment
 
 
@@ -18,7 +18,7 @@ from tests.orchestrator.tracking.seen import process_environment
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh database, made by two processes at once; without a lock that leaves a broken file."""
     folder = tmp_path_factory.mktemp("migrated")
-    code = "import sys; from orchestrator.tracking.store import Store; Store().experiment(sys.argv[1])"
+    code = "import sys; from orchestrator.watch.mlflow.store import Store; Store().experiment(sys.argv[1])"
     makers = [
         subprocess.Popen(
             [sys.executable, "-c", code, name],

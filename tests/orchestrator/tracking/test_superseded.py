@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.records import Records
-from orchestrator.tracking import Planned
-from orchestrator.trial import Trial
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow import Planned
 from tests.orchestrator.places import make_place, process
 from tests.orchestrator.tracking.seen import BARE, FULL
 from tests.tracking_factories import leave, record, tracker, trial

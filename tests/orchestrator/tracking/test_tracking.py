@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lm.record import write_curve, write_record
-from orchestrator.records import Records
-from orchestrator.tracking.store import Store
+from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker, trial
 
@@ -185,7 +185,7 @@ def test_the_users_store_is_honoured(
 
 
 def test_importing_the_tracker_imports_no_mlflow() -> None:
-    code = "import sys, orchestrator.tracking; sys.exit('mlflow' in sys.modules)"
+    code = "import sys, orchestrator.watch.mlflow; sys.exit('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=process_environment(), check=False).returncode == 0
 
 

@@ -19,18 +19,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.records import Records
-from orchestrator.tracking import store as store_module
-from orchestrator.tracking import tracker as tracker_module
-from orchestrator.tracking.mirror import Mirror
-from orchestrator.tracking.store import Store
+from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow import store as store_module
+from orchestrator.watch.mlflow import tracker as tracker_module
+from orchestrator.watch.mlflow.mirror import Mirror
+from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker
 
 KILLED_DRIVER = """
 import time
 from pathlib import Path
-from orchestrator.records import Records
+from orchestrator.trials.records import Records
 from tests.tracking_factories import leave, point, record, tracker, trial
 full, bare, dropped = trial("full", finetune=2), trial("without dropout", 2), trial("dropped")
 records = Records(Path("runs"))
@@ -173,7 +173,7 @@ def sql(*statements: str) -> Callable[[Path], object]:
 
 NEXT_COMMAND = """
 from pathlib import Path
-from orchestrator.records import Records
+from orchestrator.trials.records import Records
 from tests.orchestrator.tracking.seen import FULL
 from tests.tracking_factories import tracker
 tracker([FULL], Records(Path("runs"))).finish(None, "complete")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.records import Records
-from orchestrator.tracking import tracker as tracker_module
+from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow import tracker as tracker_module
 from tests.orchestrator.tracking.seen import BARE, FULL, closed_port, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker
 

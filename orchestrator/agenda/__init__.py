@@ -1,0 +1,1 @@
+"""What a sweep consists of by now, what is trained next, and how far it is."""

@@ -1,0 +1,162 @@
+"""Where a sweep stands right now, from records, curves and locks; also while another process runs it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from lm.record import perplexity
+from orchestrator.agenda.expand import Known
+from orchestrator.search.ledger import Searched
+from orchestrator.sweep import ScaledSweep
+from orchestrator.trials.locks import Holder, holders, is_held, lock_path, read_holder, trial_is_held
+from orchestrator.trials.plan import State, state_in_words, state_of
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial, stage_epochs
+from orchestrator.words import value_in_words
+
+_SHOWN = ("stage", "epoch", "valid_nats_per_token")
+
+
+@dataclass(frozen=True)
+class TrialStanding:
+    """How far a trial has come; times in ISO 8601, None for what there is not yet.
+
+    `running` is a trial whose folder a process holds. `epochs` is the most that its stages may take together; the
+    perplexities are the curve's last and its best, which no cache has seen.
+    """
+
+    variant: str
+    seed: int
+    key: str
+    state: State | Literal["running"]
+    state_in_words: str
+    stage: str | None
+    epoch: int
+    epochs: int
+    valid_perplexity: float | None
+    best_valid_perplexity: float | None
+    last_epoch_at: str | None
+    finished_at: str | None
+
+
+@dataclass(frozen=True)
+class SearchStanding:
+    """How far a search has come: trials asked for, how many it will be at most (None: time decides), their states.
+
+    `best_values` is None for a schedule, whose values change.
+    """
+
+    variant: str
+    asked: int
+    trials: int | None
+    counts: dict[str, int]
+    best_valid_perplexity: float | None
+    best_values: dict[str, Any] | None
+
+    def in_words(self) -> str:
+        """A line of the terminal."""
+        of = "" if self.trials is None else f" of {self.trials}"
+        states = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        best = ""
+        if self.best_valid_perplexity is not None:
+            values = ", ".join(f"{key} {value_in_words(value)}" for key, value in (self.best_values or {}).items())
+            best = f"; best {self.best_valid_perplexity:.2f} validation perplexity{', with ' if values else ''}{values}"
+        return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}"
+
+
+@dataclass(frozen=True)
+class SweepStanding:
+    """A sweep's trials, who runs it (None if nobody does), its counts by state, and its best trial so far."""
+
+    sweep: str
+    scale: str
+    held_by: Holder | None
+    is_running: bool
+    counts: dict[str, int]
+    best: TrialStanding | None
+    trials: tuple[TrialStanding, ...]
+    searches: tuple[SearchStanding, ...]
+
+
+def search_standing(searched: Searched) -> SearchStanding:
+    """Where a search stands."""
+    best = searched.best
+    return SearchStanding(
+        variant=searched.task.variant,
+        asked=len(searched.found),
+        trials=searched.task.trials,
+        counts=dict(Counter(found.state for found in searched.found)),
+        best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
+        best_values=None if best is None or searched.task.population else dict(best.values),
+    )
+
+
+def sweep_standing(sweep: ScaledSweep, now: Known, records: Records) -> SweepStanding:
+    """Where a sweep stands; ValueError where a record cannot be read."""
+    names = {trial.key: trial.variant for trial in now.table}
+    found = tuple(_standing(trial, names, records) for trial in now.table)
+    counts: dict[str, int] = {}
+    for standing in found:
+        counts[standing.state] = counts.get(standing.state, 0) + 1
+    scored = [standing for standing in found if standing.best_valid_perplexity is not None]
+    running = is_held(lock_path(records.root, sweep.name, sweep.scale))
+    return SweepStanding(
+        sweep=sweep.name,
+        scale=sweep.scale,
+        held_by=read_holder(records.root, sweep.name, sweep.scale) if running else None,
+        is_running=running,
+        counts=counts,
+        best=min(scored, key=lambda standing: standing.best_valid_perplexity or math.inf, default=None),
+        trials=found,
+        searches=tuple(map(search_standing, now.searches)),
+    )
+
+
+def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", "killed"]]]:
+    """The last command of every sweep that was run with this folder, and what became of it, the latest first."""
+    found: list[tuple[Holder, Literal["running", "ended", "killed"]]] = []
+    for holder in holders(runs):
+        if is_held(lock_path(runs, holder.sweep, holder.scale)):
+            found.append((holder, "running"))
+        else:
+            found.append((holder, "killed" if holder.until is None else "ended"))
+    return found
+
+
+def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> TrialStanding:
+    planned = state_of(trial, records)
+    folder = records.folder(trial.key)
+    running = trial_is_held(folder) and not (folder / "record.json").exists()
+    record, curve = records.find(trial), records.curve_table(trial, _SHOWN)
+    stage, epoch, *nats = (None, 0)
+    if len(curve):
+        stage, epoch = (curve[name][-1].as_py() for name in ("stage", "epoch"))
+        nats = curve["valid_nats_per_token"].to_pylist()
+    return TrialStanding(
+        variant=trial.variant,
+        seed=trial.seed,
+        key=trial.key,
+        state="running" if running else planned,
+        state_in_words="running" if running else state_in_words(trial, planned, names),
+        stage=stage,
+        epoch=epoch,
+        epochs=sum(stage_epochs(trial.spec).values()),
+        valid_perplexity=perplexity(nats[-1]) if nats else None,
+        best_valid_perplexity=perplexity(min(nats)) if nats else None,
+        # A copy of the folder has the times of its copying.
+        last_epoch_at=_written_at(folder / "curve.parquet") if record is None else record.finished_at,
+        finished_at=None if record is None else record.finished_at,
+    )
+
+
+def _written_at(path: Path) -> str | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except FileNotFoundError:
+        return None

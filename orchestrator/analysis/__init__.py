@@ -1,0 +1,1 @@
+"""From records to effects with intervals: outcomes, who may be compared, noise, intervals, power."""

@@ -1,0 +1,77 @@
+"""How many more seeds would decide a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from orchestrator.analysis.noise import WAVES, Deviation, Errors, squared_seed_reach, squared_text_reach
+
+WANTED = 0.8
+"""The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
+MOST_FURTHER = 100
+"""More seeds than this are not counted."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """How many more seeds, of each group alike, would decide; None for more than `MOST_FURTHER`.
+
+    No number would where another test text could turn the difference: the text is `short` where that is so at the
+    lower limit of its noise too, `perhaps short` where it is so at the noise as it is estimated.
+    """
+
+    seeds: int | None
+    text: Literal["long enough", "perhaps short", "short"]
+
+
+def further_seeds(
+    nats: float,
+    groups: Sequence[tuple[float, Deviation, int]],
+    text: tuple[float, float],
+    errors: Errors,
+    margin_nats: float,
+) -> Further:
+    """The fewest further seeds after which a verdict comes with probability `WANTED`, were the estimates the truth.
+
+    `groups` are the weight of each in the difference, its deviation and its number of seeds; `text` the text's standard
+    error, and the share of its variance that belongs to single seeds; `errors` what the comparison may err.
+    A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
+    seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
+    noisy as the other, so many decide less often. The noise of the text is not known well: its lower limit is that of
+    95%.
+    """
+    more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
+    parts = [
+        (weight**2 * known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for weight, known, n in groups
+    ]
+    seeds_M = sum(variance_M for variance_M, _ in parts)
+    degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
+    text_error, share = text
+    fewest = min(n for _, _, n in groups)
+
+    def enough_M(whole: float) -> NDArray[np.bool_]:
+        """Whether so many seeds are enough, if the text's variance is `whole` times what it is estimated to be."""
+        text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
+        spread_M = np.sqrt(seeds_M + text_M)
+        alone_M = seeds_M, fewest + more_M - 1
+        reach_M = np.sqrt(
+            squared_seed_reach((seeds_M, degrees_M), alone_M, errors) + squared_text_reach(text_M, errors)
+        )
+        room_M = np.maximum(0.0, margin_nats - reach_M)
+        outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
+        inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
+        return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * reach_M))
+
+    lower_limit = WAVES / (2 * float(special.gammaincinv(WAVES / 2, 0.95)))
+    if not enough_M(lower_limit)[-1]:
+        return Further(None, "short")
+    if not enough_M(1.0)[-1]:
+        return Further(None, "perhaps short")
+    first = next((int(more) for more, enough in zip(more_M[:-1], enough_M(1.0), strict=False) if enough), None)
+    return Further(first, "long enough")

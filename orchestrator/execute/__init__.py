@@ -1,0 +1,1 @@
+"""Trials run, on Ray or in this process, and what they cost."""

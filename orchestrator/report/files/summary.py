@@ -1,0 +1,100 @@
+"""`summary.json`: what a report says in short, for the index of reports and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import Field, JsonValue, ValidationError
+
+from lm.files import write_text
+from lm.spec import Part
+from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.report.sections.answer import verdict_in_words
+from orchestrator.report.sections.tables import AblationRow
+from orchestrator.search.ledger import Searched
+
+FILE = "summary.json"
+
+
+class Summary(Part):
+    """A report in short. `finished_at` is when the last of its trials settled, None where none has.
+
+    `margin` is the share of perplexity below which an effect counts as none. `base` is the baseline's spec without its
+    seed, `searches` has the key of each searched variant's search, `files` are all files of the report; earlier
+    reports have none of the three.
+    """
+
+    name: str
+    question: str
+    scale: str
+    baseline: str
+    margin: float
+    answer: str
+    finished_at: str | None
+    complete: int
+    planned: int
+    verdicts: dict[str, str]
+    base: dict[str, JsonValue] = Field(default={})
+    searches: dict[str, str] = Field(default={})
+    files: tuple[str, ...] = Field(default=())
+
+
+def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
+    """The bare verdict on every variant that is compared with the baseline, seeds that are missing included."""
+    compared = [row for row in rows if row.variant != baseline and not row.adaptive]
+    return {row.variant: verdict_in_words(row.effect, margin) if row.effect else "no verdict" for row in compared}
+
+
+def summary(
+    name: str,
+    question: str,
+    scale: str,
+    baseline: str,
+    margin: float,
+    answer: str,
+    verdicts: Mapping[str, str],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    searches: Sequence[Searched],
+) -> Summary:
+    """What the report of these outcomes says in short."""
+    trials = flat({variant: tuple(group) for variant, group in outcomes.items()})
+    ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
+    return Summary(
+        name=name,
+        question=question,
+        scale=scale,
+        baseline=baseline,
+        margin=margin,
+        answer=answer,
+        finished_at=max(ends, key=datetime.fromisoformat, default=None),
+        complete=sum(outcome.final is not None for outcome in trials),
+        planned=len(trials),
+        verdicts=dict(verdicts),
+        base=outcomes[baseline][0].trial.spec.model_dump(mode="json", exclude={"seed"}),
+        searches={searched.task.variant: searched.ledger.stem for searched in searches},
+    )
+
+
+def write_summary(folder: Path, summary: Summary) -> None:
+    """Write `summary.json` into the folder that has all other files of the report."""
+    names = sorted({FILE, *(path.name for path in folder.iterdir())})
+    summary = summary.model_copy(update={"files": tuple(names)})
+    write_text(folder / FILE, summary.model_dump_json(indent=2) + "\n")
+
+
+def read_summary(folder: Path) -> Summary | None:
+    """The summary in a report's folder, None where there is none; ValueError for one that cannot be read."""
+    path = folder / FILE
+    return parsed(path.read_bytes(), str(path)) if path.exists() else None
+
+
+def parsed(data: bytes, place: str) -> Summary:
+    """The summary that these bytes hold; ValueError, with their place, where they hold none."""
+    try:
+        return Summary.model_validate_json(data)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(map(str, problem["loc"]))
+        raise ValueError(f"{place}: {f'{field}: ' if field else ''}{problem['msg']}") from error

@@ -1,0 +1,67 @@
+"""From a sweep, its plan and the records to the written report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from orchestrator.agenda.expand import Known
+from orchestrator.report.files.earlier import IfFuller
+from orchestrator.report.files.index import write_index
+from orchestrator.report.page import Report, write_report
+from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.published import Published, published_numbers
+from orchestrator.trials.records import Records
+
+
+def report_sweep(
+    sweep: ScaledSweep,
+    file: Path | str,
+    now: Known,
+    records: Records,
+    reports: Path | str,
+    *,
+    if_fuller: IfFuller,
+) -> Report:
+    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`.
+
+    `if_fuller`: what to do if the report that lies there has complete trials that this one would lack.
+    """
+    file, reports = Path(file), Path(reports)
+    published, note = _published(sweep, file.parent / "published")
+    report = write_report(
+        name=sweep.name,
+        question=sweep.question,
+        scale=sweep.scale,
+        published_scale=sweep.published_scale,
+        baseline=sweep.baseline.name,
+        ablation=sweep.ablation,
+        trials=now.trials,
+        records=records,
+        published=published,
+        published_note=note,
+        folder=reports / sweep.name / sweep.scale,
+        command=sweep_command(sweep, file),
+        looks=sweep.looks,
+        margin=sweep.margin,
+        searches=now.searches,
+        if_fuller=if_fuller,
+    )
+    write_index(reports)
+    return report
+
+
+def sweep_command(sweep: ScaledSweep, file: Path) -> str:
+    """The line that makes this sweep again."""
+    return shlex.join(["python", "-m", "orchestrator", "sweep", str(file), "--scale", sweep.scale])
+
+
+def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:
+    """The papers' numbers on this scale's corpus, or elsewhere than at their own scale on the base's; what they are."""
+    cells = {variant.name: variant.spec.model.cell for variant in sweep.variants}
+    own = sweep.baseline.spec.corpus.name
+    for dataset in (own,) if sweep.published_scale else (own, sweep.published_corpus):
+        numbers = published_numbers(sweep.published, dataset, cells, folder)
+        if numbers:
+            return numbers, f"{', '.join(sweep.published)}, on {dataset}"
+    return {}, ""

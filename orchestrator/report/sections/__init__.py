@@ -1,0 +1,1 @@
+"""The sections of the page: a file each, with its template."""

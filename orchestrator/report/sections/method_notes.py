@@ -1,0 +1,185 @@
+"""What stands behind the numbers, in sentences: trials, noise behind the intervals, looks, averaging, conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import numpy as np
+
+from lm.record import opened
+from orchestrator.analysis.comparable import is_adaptive, obstacles
+from orchestrator.analysis.curve import curve_of
+from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
+from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
+from orchestrator.words import Markdown, counted, escape, listed, signed, significant
+
+_NOISY = 10.0
+"""A deviation so many times the middle one is named."""
+
+
+def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How many of the planned trials stand behind the page."""
+    trials = flat(outcomes)
+    complete = sum(outcome.final is not None for outcome in trials)
+    kinds = ("diverged", "failed", "unfinished", "missing")
+    counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
+    others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
+    interim = counts["unfinished"] + counts["missing"] > 0
+    failed = len(untrained(trials))
+    trained = f" Of those complete, {failed} did not train." if failed else ""
+    note = " An interim page: it changes as trials end." if interim else ""
+    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
+
+
+def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
+    found = []
+    for variant, group in outcomes.items():
+        ended = [outcome for outcome in group if outcome.status in ("complete", "diverged", "failed")]
+        for status in ("diverged", "failed"):
+            if count := sum(outcome.status == status for outcome in ended):
+                rate = rate_interval(count, len(ended))
+                of = counted(len(ended), "trial")
+                found.append(
+                    f"{escape(variant)} {status} in {count} of {of} ({100 * rate.low:.0f}% to {100 * rate.high:.0f}%)"
+                )
+    if not found:
+        return Markdown("")
+    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(found)}.")
+
+
+def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
+    """How seeds were given, and what that costs; empty where every variant has the same seeds."""
+    if len(looks) == 1:
+        return Markdown("")
+    return Markdown(
+        f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
+        f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
+        "(Bonferroni), so that the probability that one or more verdicts of this table are wrong is at most "
+        f"{error:.2g}."
+    )
+
+
+def noise_sentence(
+    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str, searched: bool
+) -> Markdown:
+    """What the intervals cover and assume, in figures; why there are none where there are none.
+
+    `searched`: some variant has values that a search found.
+    """
+    noise, intervals = (comparison.noise, comparison.intervals) if comparison else (None, 0)
+    if noise is None:
+        return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison, baseline) + ".")
+    own = [known.own for known in noise.deviations.values()]
+    ends = dict.fromkeys(map(_percent, (min(own), max(own))))
+    shared = f", their level shared out over {intervals} compared variants (Šidák)" if intervals > 1 else ""
+    found = " The values that a search found are taken as given: what another search would find is in no interval."
+    covered = (
+        "They cover two noises, that of another training run (the seeds) and that of another test text (the "
+        f"{WAVES} slowest cosine waves of a difference along {BLOCKS} blocks of it; Lazarus et al. 2018)."
+        if noise.has_text
+        else "**They cover the noise of the seeds alone**, not that of another test text: not every trial has its "
+        f"losses by token, or the text has fewer than {BLOCKS} tokens."
+    )
+    return Markdown(
+        f"The intervals are Student's t{shared}. {covered}{found * searched} Seeds are taken as normal; a variant's "
+        "deviation is its own, averaged with that of the others, which count as one more seed (Smyth 2004); but "
+        "no interval takes the seeds' noise as less than a lone comparison would from the deviations of its own "
+        "variants (after Welch 1938, with fewer degrees of freedom). The own deviations are "
+        f"{' to '.join(ends)} of perplexity.{_noisiest(noise.deviations)}{_pairing(noise.correlation)}"
+    )
+
+
+def _noisiest(deviations: Mapping[str, Deviation]) -> str:
+    """Who widens the intervals of all, where somebody does."""
+    own = {name: known.own for name, known in deviations.items()}
+    most, middle = max(own, key=lambda name: own[name]), median(own.values())
+    if own[most] < _NOISY * middle:
+        return ""
+    who = "the baseline" if most == "" else escape(most.removeprefix("variant "))
+    return (
+        f" One of them, that of {who}, is more than {_NOISY:g} times the middle one and widens all intervals: with few "
+        "seeds nobody can tell a quiet variant from a noisy one whose seeds happen to lie close."
+    )
+
+
+def _pairing(found: Correlation | None) -> str:
+    if found is None:
+        return ""
+    where = "for all variants together and for each one with the baseline"
+    use = f"no interval, since a correlation above zero could not be established {where}"
+    if found.used > 0:
+        use = f"the intervals as a correlation of {found.used:.2f} does: at least that is established {where}"
+    return (
+        f" Losses of trials that share a seed number correlate by {signed(found.estimate)} over all variants. "
+        f"Pairing by seed narrows {use}."
+    )
+
+
+def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """How far the published convention lies from exact perplexity; empty where no trial is complete."""
+    scores = [
+        score
+        for outcome in flat(outcomes)
+        if outcome.final
+        for score in (outcome.final.valid, opened(outcome.final.test))
+    ]
+    if not scores:
+        return Markdown("")
+    share = max(abs(score.perplexity_reference / score.perplexity - 1) for score in scores)
+    return Markdown(
+        "The AWD-LSTM authors' convention, which divides by all rows, differs by at most "
+        f"{significant(100 * share, 2)}% here; trials.csv has both."
+    )
+
+
+def averaging_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+    """Where NT-ASGD's trigger fired before fine-tuning, unless it did in every trial that has one.
+
+    It is a threshold on a noisy loss: whether it fires can differ between variants, and between seeds of one.
+    """
+    fired = {
+        variant: [_has_averaged(outcome) for outcome in group if outcome.final]
+        for variant, group in outcomes.items()
+        if group[0].trial.spec.optimizer.kind == "nt_asgd" and not is_adaptive(group)
+    }
+    trials = [one for each in fired.values() for one in each]
+    if all(trials):
+        return Markdown("")
+    if not any(trials):
+        return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
+    every = [escape(variant) for variant, each in fired.items() if each and all(each)]
+    some = [
+        f"{sum(one)} of {len(one)} seeds of {escape(name)}" for name, one in fired.items() if 0 < sum(one) < len(one)
+    ]
+    where = listed([*([f"every seed of {listed(every)}"] if every else []), *some])
+    return Markdown(
+        f"**NT-ASGD began to average in {sum(trials)} of {len(trials)} trials** before fine-tuning: in {where}. Where "
+        "one did and another did not, their difference is that of averaging too."
+    )
+
+
+def _has_averaged(outcome: Outcome) -> bool:
+    curve = curve_of(outcome.curve)
+    return bool((curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any())
+
+
+def _why_no_interval(outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str) -> str:
+    if comparison is None:
+        why = obstacles(outcomes, [baseline])[0]
+        return f"the baseline {escape(baseline)} is not complete" if why.kind == "not complete" else why.in_words()
+    reasons = {effect.reason for effect in comparison.effects.values() if effect.reason is not None}
+    reasons |= {
+        why.in_words()
+        for variant in outcomes
+        for why in obstacles(outcomes, [variant, baseline])[:1]
+        if why.kind in ("another test text", "did not train")
+    }
+    return listed(sorted(reasons)) or "no variant is complete"
+
+
+def _percent(nats: float) -> str:
+    return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"

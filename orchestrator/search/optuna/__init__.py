@@ -1,0 +1,10 @@
+"""The door to Optuna: what to try next, when to stop a trial, which values mattered, and studies for its dashboard."""
+
+import optuna
+
+from orchestrator.search.optuna.analysis import export, importance
+from orchestrator.search.optuna.study import Study
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # the driver's terminal shows our progress alone
+
+__all__ = ["Study", "export", "importance"]

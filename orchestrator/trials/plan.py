@@ -1,0 +1,150 @@
+"""From a sweep at one scale to its trials: who trains, who goes on from whom, who is only read. Free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from lm.files import write_text
+from lm.spec import Part, TrainSpec, stage_keys
+from lm.yaml_text import write_yaml
+from orchestrator.sweep import ScaledSweep
+from orchestrator.trials.facts import Facts
+from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.trial import Trial
+from orchestrator.words import value_in_words
+
+NAMED_PARAMETER_CHANGE = 0.01
+"""A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
+
+State = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
+
+
+def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
+    """Every variant with its seeds, the first seed's first, each seed's baseline before the others.
+
+    `seeds` holds those of every variant, by default all of the sweep's. Within a seed a trial whose stages all lie in
+    another's is read from it and never trained; else it goes on from the trial with which it shares the most stages.
+    CorpusError where a corpus's fingerprint cannot be had.
+    """
+    facts = Facts()
+    base, *others = sweep.variants
+    base_parameters = facts.parameters(base.spec)
+    changes = {base.name: "the base itself"} | {
+        v.name: _change(base.spec, v.spec, base_parameters, facts.parameters(v.spec)) for v in others
+    }
+    trials: list[Trial] = []
+    for seed in sweep.seeds:
+        trained: dict[str, list[str]] = {}  # key -> keys of all stages
+        for variant in sweep.variants:
+            if seeds is not None and seed not in seeds[variant.name]:
+                continue
+            spec = variant.spec.model_copy(update={"seed": seed})
+            stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())
+            reads_from = next((key for key, others in trained.items() if others[: len(stages)] == stages), None)
+            starts_from = None if reads_from is not None else _longest_shared(stages, trained)
+            if reads_from is None:
+                trained[stages[-1]] = stages
+            trials.append(
+                Trial(
+                    variant=variant.name,
+                    change=changes[variant.name],
+                    seed=seed,
+                    spec=spec,
+                    key=stages[-1],
+                    parameters=facts.parameters(spec),
+                    reads_from=reads_from,
+                    starts_from=starts_from,
+                )
+            )
+    return trials
+
+
+def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
+    """One `<key>.yaml` for every trial that trains, whole, as `python -m lm train` reads it."""
+    written = []
+    for trial in trials:
+        if trial.reads_from is None:
+            spec = write_yaml(trial.spec.model_dump(mode="json"))
+            head = f"# {trial.variant}, seed {trial.seed}: {trial.change}\n"
+            write_text(folder / f"{trial.key}.yaml", head + spec)
+            written.append(folder / f"{trial.key}.yaml")
+    return written
+
+
+def state_of(trial: Trial, records: Records) -> State:
+    """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
+
+    Trained and not yet scored on test it is under way; damaged, it is trained again. ValueError where another version
+    wrote its record.
+    """
+    record = records.find(trial)
+    if record is not None and (record.status == "failed" or is_settled(trial, record)):
+        return "done" if record.status == "complete" else record.status
+    if trial.reads_from is not None:
+        return "read"
+    if record is None and records.is_damaged(trial.key):
+        return "damaged"
+    return "to resume" if record or (records.folder(trial.key) / "checkpoints").exists() else "new"
+
+
+def state_in_words(trial: Trial, state: State, names: Mapping[str, str]) -> str:
+    """A state as the plan's table shows it: a trial that is read, or goes on from another, says from which variant.
+
+    `names` has every trial's variant by key.
+    """
+    if state == "read":
+        return f"read from {names[trial.reads_from or '']}"
+    if state == "new" and trial.starts_from is not None:
+        return f"goes on from {names[trial.starts_from]}"
+    return state
+
+
+def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
+    """What one part has otherwise than another of the same place, in words: `dropout.weight 0.5 -> 0.0`.
+
+    Of a part of another kind, its kind, what both kinds have otherwise, and what it sets off its own defaults.
+    """
+    old_kind, new_kind = getattr(before, "kind", None), getattr(after, "kind", None)
+    if old_kind != new_kind:
+        yield f"{prefix.removesuffix('.')} {old_kind} -> {new_kind}"
+    for name, field in type(after).model_fields.items():
+        new = getattr(after, name)
+        if name == "kind":
+            continue
+        if name not in type(before).model_fields:
+            if new != field.default:
+                yield f"{prefix}{name} {value_in_words(new)}"
+            continue
+        old = getattr(before, name)
+        if isinstance(old, Part) and isinstance(new, Part):
+            yield from differences(old, new, f"{prefix}{name}.")
+        elif old != new and isinstance(old, Part) and new is None:
+            yield f"no {prefix}{name}"
+        elif old != new and isinstance(new, Part):
+            yield f"with {prefix}{name} {value_in_words(new)}"
+        elif old != new:
+            yield f"{prefix}{name} {value_in_words(old)} -> {value_in_words(new)}"
+
+
+def millions(parameters: int) -> str:
+    """A parameter count as it is read: 24.2M, 841K."""
+    return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"
+
+
+def _change(base: TrainSpec, spec: TrainSpec, base_parameters: int, parameters: int) -> str:
+    words = list(differences(base, spec))
+    if abs(parameters - base_parameters) > NAMED_PARAMETER_CHANGE * base_parameters:
+        words.append(f"parameters {millions(base_parameters)} -> {millions(parameters)}")
+    return "; ".join(words)
+
+
+def _longest_shared(stages: list[str], trained: dict[str, list[str]]) -> str | None:
+    """The key of the trial that shares the most first stages; the first planned of several; None if none does."""
+    best, most = None, 0
+    for key, others in trained.items():
+        shared = next((n for n, (a, b) in enumerate(zip(stages, others, strict=False)) if a != b), len(others))
+        if shared > most:
+            best, most = key, shared
+    return best

@@ -1,0 +1,222 @@
+"""The records on disk, found by trial key: the truth that plans, tracking and reports read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from lm.files import DamagedError
+from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
+from lm.kept import say_once
+from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
+from lm.spec import NUMERICS_VERSION, TrainSpec
+from orchestrator.trials.checked import Checked, FileState, State
+from orchestrator.trials.trial import Trial
+
+_KEY = re.compile(r"[0-9a-f]{16}")
+
+
+def is_settled(trial: Trial, record: Record | None) -> bool:
+    """Whether nothing is left to do for a trial: it ended, not by a failure, and test is scored as it asks."""
+    return record is not None and record.status != "failed" and (record.tested or not trial.opens_test)
+
+
+def read_own(folder: Path) -> Record | None:
+    """The record of the trial that the folder is named after, None where it has none yet.
+
+    DamagedError names what is no record, was changed since, or is another trial's; a folder that is not named by a key
+    may hold any.
+    """
+    record = read_record(folder)
+    if record is not None and _KEY.fullmatch(folder.name) and record.key != folder.name:
+        raise DamagedError(folder / RECORD, f"is the record of trial {record.key}")
+    return record
+
+
+def check_trial(folder: Path, *, weights: bool = False) -> Record | None:
+    """The record of a trial, None where it has none yet; DamagedError where a file that reports read is not its own.
+
+    With `weights` also where they, or the codebook, are not. Of an unfinished or failed trial, which goes on
+    from its curve, that has to be one.
+    """
+    record = read_own(folder)
+    hashes = {} if record is None else record.hashes
+    check_hashes(folder, hashes, READ_BY_REPORTS + (NEEDED_BY_A_MODEL if weights else ()))
+    if record is None or record.status == "failed":
+        read_curve_table(folder)
+    return record
+
+
+def damage_in_a_line(error: ValueError) -> str:
+    """Which file is not believed, and what becomes of its trial."""
+    if isinstance(error, DamagedError):
+        return f"{error.path}: {error.problem}; a sweep that needs this trial sets it aside and trains it again"
+    return str(error)
+
+
+def _state(folder: Path) -> State:
+    names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
+    with suppress(OSError):  # as each of its files will say
+        names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208
+    return [(name, _stat(f"{folder}/{name}")) for name in names]
+
+
+def _stat(path: str) -> FileState | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+class Records:
+    """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
+
+    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed; its files
+    are not hashed where an earlier sweep noted that it had found them right, and nobody has touched them since. The
+    index of inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other
+    trials: all that has no folder of its own is to be trained anew. A damaged trial is not done, and is named.
+    """
+
+    def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
+        self.root = Path(root)
+        self._own_only = own_only
+        self._seen: dict[str, tuple[object, tuple[Record | None, bool]]] = {}
+        self._checked = Checked(self.root)
+
+    def folder(self, key: str) -> Path:
+        """The folder of the trial with this key, whether it exists or not."""
+        return self.root / key
+
+    def read(self, key: str) -> Record | None:
+        """The record in this trial's folder, None where it has none yet or is damaged."""
+        return self._look(key)[0]
+
+    def is_damaged(self, key: str) -> bool:
+        """Whether a file in this trial's folder, if it has one, is not what the trial wrote there."""
+        return self._look(key)[1]
+
+    def find(self, trial: Trial) -> Record | None:
+        """The record of a settled trial; its own, or cut out of the one that holds its stages."""
+        _, record = self._held(trial)
+        try:
+            return record if record is None or record.key == trial.key else record.through(trial.key)
+        except KeyError as error:  # of a record without hashes that was changed by hand
+            say_once(f"{self.root}: {error.args[0]}")
+            return None
+
+    def curve(self, trial: Trial) -> list[Evaluation]:
+        """The learning curve so far of a settled or unfinished trial, its own stages only."""
+        return evaluations(self.curve_table(trial))
+
+    def curve_table(self, trial: Trial, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
+        """As `curve`, by column (`lm.record.CURVE_SCHEMA`): all, or those asked for, `stage` among them."""
+        holder, record = self._held(trial)
+        key = holder or trial.reads_from or trial.key
+        nothing = pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
+        if record is None and self.is_damaged(key):
+            return nothing
+        try:
+            table = read_curve_table(self.folder(key), columns)
+        except DamagedError as error:  # of a record without hashes, or damaged since it was checked
+            say_once(f"{error.path}: {error.problem}")
+            return nothing
+        stages = trial.spec.stages()
+        return table.slice(0, sum(stage in stages for stage in table["stage"].to_pylist()))  # its own come first
+
+    def test_losses(self, trial: Trial) -> Path:
+        """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""
+        folder = self.folder(self._held(trial)[0] or trial.key)
+        return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
+
+    def holder(self, trial: Trial) -> str:
+        """The key of the folder that holds the stages of a settled trial; its own, where it has no record yet."""
+        return self._held(trial)[0] or trial.reads_from or trial.key
+
+    def hashes(self, trial: Trial) -> dict[str, str]:
+        """The hashes of the record that holds a trial's stages and of its files; empty where it has none."""
+        _, record = self._held(trial)
+        return {} if record is None else record.hashes
+
+    def source(self, trial: Trial) -> Path | None:
+        """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""
+        if trial.starts_from is None:
+            return None
+        own = self.folder(trial.starts_from)
+        holder, _ = self._inner(trial.starts_from)
+        return own if holder is None or self.read(trial.starts_from) is not None else self.folder(holder)
+
+    def note_checked(self) -> None:
+        """Note under `runs/` whose files were hashed and found right, for the next command."""
+        self._checked.write()
+
+    def of_other_numerics(self, trial: Trial) -> Record | None:
+        """A record of this very spec that another version of the numerics made, and that no longer counts."""
+        return self._other_numerics.get(trial.spec)
+
+    def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
+        """The key of the folder that holds the trial's stages, and the record there; none where its own is damaged."""
+        damaged = False
+        for key in (trial.key, trial.reads_from):
+            record, harmed = (None, False) if key is None else self._look(key)
+            if key is not None and record is not None:
+                return key, record
+            damaged = damaged or harmed
+        return (None, None) if damaged else self._inner(trial.key)
+
+    def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
+        """The first whole trial that went through the stages of the trial with this key, and its record."""
+        for holder in self._inner_stages.get(key, ()):
+            if (record := self.read(holder)) is not None:
+                return holder, record
+        return None, None
+
+    def _look(self, key: str) -> tuple[Record | None, bool]:
+        """The record in a trial's folder, and whether a file there is damaged, which is said."""
+        folder = self.folder(key)
+        state = _state(folder)
+        if (seen := self._seen.get(key)) is not None and seen[0] == state:
+            return seen[1]
+        try:
+            if self._checked.has(key, state):
+                found = read_own(folder), False
+            else:
+                found = check_trial(folder), False
+                if found[0] is not None and found[0].status != "failed":  # another goes on writing its files
+                    self._checked.add(key, state)
+        except DamagedError as error:
+            say_once(damage_in_a_line(error))
+            if isinstance(error.__cause__, OSError):  # it could not be read, which may pass
+                return None, True
+            found = None, True
+        self._seen[key] = state, found
+        return found
+
+    @cached_property
+    def _other_numerics(self) -> dict[TrainSpec, Record]:
+        return {record.spec: record for record in self._readable() if record.numerics_version != NUMERICS_VERSION}
+
+    @cached_property
+    def _inner_stages(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for record in () if self._own_only else self._readable():
+            if record.status != "failed":
+                for stage in record.stages:
+                    found.setdefault(stage.key, []).append(record.key)
+        return found
+
+    def _readable(self) -> Iterator[Record]:
+        for path in sorted(self.root.glob("*/record.json")):
+            try:
+                record = read_own(path.parent)
+            except ValueError as error:
+                say_once(damage_in_a_line(error))  # nobody has asked for this very trial
+                continue
+            if record is not None:
+                yield record

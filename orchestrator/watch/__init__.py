@@ -1,0 +1,1 @@
+"""Who hears of trials while they run: the terminal, the clock of the time left, and the mirror in MLflow."""

@@ -1,0 +1,1 @@
+"""What must not move: keys, plans, pages, and folders that earlier code wrote; `make` writes the expected files."""
