@@ -81,7 +81,8 @@ def _backward(stage: Stage, input_TB: Tensor, targets_TB: Tensor) -> tuple[Tenso
     """The gradients of a window's loss; its mean and that of each term are returned, without gradient."""
     model, spec, penalties = stage.model, stage.spec, stage.spec.penalties
     outputs, hidden = model(input_TB, stage.hidden, stage.noise)
-    stage.hidden = [tuple(part.detach() for part in layer) for layer in hidden]
+    # Copies: a state that is a view would keep, and write into checkpoints, every step of its window.
+    stage.hidden = [tuple(part.detach().clone() for part in layer) for layer in hidden]
     trained = model.head.training_loss(outputs, targets_TB, stage.noise)
     terms = [trained.terms[name] for name in model.head.term_names]
     loss = sum((_reduced(term, spec.loss_reduction) for term in terms), _reduced(trained.nats_TB, spec.loss_reduction))

@@ -1,8 +1,8 @@
-"""The recurrence of an LSTM on a CPU, step by step. T time, B batch, H output size, G = 4 H.
+"""The recurrence of an LSTM, step by step. T time, B batch, H output size, G = 4 H.
 
-Faster than the fused kernel where products are in bfloat16, which that kernel does not know, and the only way where the
-state is masked between two steps. Backward, a step waits for the one after it only for one product: all that can be
-multiplied for the whole window at once is.
+It is faster than the fused kernel if products are in bfloat16, which that kernel does not know, and the only way if the
+state is masked between two steps. In the backward pass one product a step waits for the step after it; all others are
+done for the whole window at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def lstm_steps(
     """The outputs (T, B, H), and the memory (B, H) after the last step.
 
     `gates_TBG` holds what the inputs and both biases add to the gates, in the order i, f, g, o. A mask multiplies h
-    on its way into the recurrent matrix. Where products are in bfloat16, the weights are rounded once a window, and
-    what a step's product adds to the gates is rounded too; state, gates and gradients stay as they are given.
+    on its way into the recurrent matrix. If products are in bfloat16, the weights are rounded once a window, and what a
+    step's product gives, to the gates and back to h, is rounded too; all else stays in float32.
     """
     result: tuple[Tensor, Tensor] = _Steps.apply(gates_TBG, hidden_BH, memory_BH, weight_GH, mask_BH)  # type: ignore[no-untyped-call]
     return result

@@ -20,7 +20,7 @@ from lm.measured import Measured
 from lm.optimizers import RunningAverage
 from lm.spec import NtAsgd, TrainSpec
 from lm.stage import Position, Stage, begin_stage
-from lm.train import build_model, choose_device, words_for
+from lm.train import build_model, check_precision, choose_device, words_for
 
 _WARM_UP = 2
 _EVALUATED_WINDOWS = 3
@@ -36,6 +36,7 @@ def measure(spec: TrainSpec, device: str = "auto", threads: int = 1, steps: int 
     begun = time.perf_counter()
     torch.set_num_threads(threads)
     chosen = choose_device(device)
+    check_precision(spec, chosen)
     corpus = load(spec.corpus)
     model = build_model(spec, words_for(spec, corpus), chosen)
     at = Position("train", 0, 0, 0, spec.optimizer.learning_rate, math.inf, 0, 0.0)

@@ -12,9 +12,10 @@ from lm.spec import Precision
 
 @contextmanager
 def products_in(precision: Precision) -> Iterator[None]:
-    """Within it every product of float32 matrices rounds its factors to this precision, and gives float32.
+    """Within it products of float32 matrices round their factors to this precision, and give float32.
 
-    Sums are in float32 either way, and so is everything that is no product. It holds for the process.
+    Sums are in float32 either way, and so is everything that is no product. PyTorch rounds nothing where it gains
+    nothing: in tiny products, and in the fused LSTM. It holds for the process.
     """
     if precision == "float32":
         yield

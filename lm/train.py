@@ -60,8 +60,7 @@ def train(
     shared_stages = None if shared_stages is None else Path(shared_stages)
     torch.set_num_threads(threads)
     chosen = choose_device(device)
-    if spec.precision == "bfloat16" and chosen.type == "cuda":
-        raise ValueError("precision bfloat16: CPUs alone know it here, got device cuda; take float32")
+    check_precision(spec, chosen)
     for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):
         raise ValueError(problem)
     make_folder(out)
@@ -124,6 +123,12 @@ def choose_device(name: str) -> torch.device:
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device {name}: not auto, cpu or cuda")
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+
+
+def check_precision(spec: TrainSpec, device: torch.device) -> None:
+    """ValueError for products in bfloat16 on a GPU."""
+    if spec.precision == "bfloat16" and device.type == "cuda":
+        raise ValueError("precision bfloat16 runs on CPUs only, got device cuda; use float32, or device cpu")
 
 
 def words_for(spec: TrainSpec, corpus: EncodedCorpus, *folders: Path | None) -> Words:

@@ -1,17 +1,18 @@
 """The augmented loss on a CPU, block by block of the vocabulary (Inan et al. 2016, section 3).
 
-N rows, U different targets among them, H size, E embedding, V vocabulary, W words of a block.
+N rows, U different targets among them, X = 2 N + U, H size, E embedding, V vocabulary, W words of a block.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lm.heads.blocks import Gradients, blocks, give_back, rows_of, scores, take, target_scores
+from lm.heads.blocks import MOST_NATS, Gradients, blocks, give_back, rows_of, scores, take, target_scores
 
 
 def augmented_nats(
@@ -53,7 +54,7 @@ class _AugmentedNats(torch.autograd.Function):
         own_U1 = own_UE.square().sum(dim=1, keepdim=True).div_(temperature)
         own_UE = own_UE / temperature
         shift_N1 = target_scores(hidden_NH, weight_VH, bias_V, targets_N)[:, None]
-        total_N1, soft_total_N1, cross_N1 = (torch.zeros_like(shift_N1) for _ in range(3))
+        total_N1, own_N1, soft_total_N1, cross_N1 = (torch.zeros_like(shift_N1) for _ in range(4))
         like_total_U1, like_mean_U1 = torch.zeros_like(own_U1), torch.zeros_like(own_U1)
         kept_rows = 2 * rows + len(different_U)
         ctx.kept = take(kept_rows * words, hidden_NH)
@@ -66,7 +67,10 @@ class _AugmentedNats(torch.autograd.Function):
             like_total_U1 += torch.exp(excess_UW, out=like_UW).sum(dim=1, keepdim=True)
             like_mean_U1 += excess_UW.mul_(like_UW).sum(dim=1, keepdim=True)
             scores(hidden_NH, weight_VH, bias_V, part, soft_NW)
-            soft_NW.sub_(shift_N1).div_(temperature)
+            soft_NW.sub_(shift_N1)
+            here_M = rows_of(part, targets_N)
+            own_N1[here_M, 0] = soft_NW[here_M, targets_N[here_M] - part.start]
+            soft_NW.div_(temperature)
             torch.index_select(like_UW, 0, which_N, out=chosen_NW)
             cross_N1 += chosen_NW.mul_(soft_NW).sum(dim=1, keepdim=True)
             torch.mul(soft_NW, temperature, out=exp_NW)
@@ -77,13 +81,18 @@ class _AugmentedNats(torch.autograd.Function):
         ctx.temperature = temperature
         like_total_N1 = like_total_U1[which_N]
         divergence_N1 = (like_mean_U1[which_N] - cross_N1) / like_total_N1 - like_total_N1.log() + soft_total_N1.log()
-        return total_N1.log().squeeze(1), divergence_N1.squeeze(1)
+        # Beyond, what the backward pass divides by such a sum would lose its digits.
+        largest_N1 = torch.maximum(like_total_N1, soft_total_N1)
+        divergence_N1.masked_fill_(largest_N1 > math.exp(MOST_NATS), math.nan)
+        return (total_N1.log() - own_N1).squeeze(1), divergence_N1.squeeze(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream_N: Tensor, softened_upstream_N: Tensor) -> tuple[Tensor | None, ...]:
         hidden_NH, weight_VH, bias_V, targets_N, which_N, total_N1, soft_total_N1, like_total_U1 = ctx.saved_tensors
         kept, ctx.kept = ctx.kept, None
+        if kept is None:
+            raise RuntimeError("an augmented loss has one backward pass, whose buffer was given back")
         rows, different = len(hidden_NH), len(like_total_U1)
         gradients = Gradients(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad)
         exp_scale_N1 = upstream_N[:, None] / total_N1

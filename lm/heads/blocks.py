@@ -26,7 +26,8 @@ MOST_NATS = 60.0
 """Of a loss: exponentials of larger ones, times weights, may be infinite in float32."""
 
 _spare: dict[tuple[torch.dtype, bool], Tensor] = {}
-"""The buffer of the last step, while none uses it; one made in inference mode is of no use outside of it."""
+"""The process's buffer of the last step, while none uses it: whoever takes it has it alone, threads too. One made in
+inference mode is of no use outside of it."""
 
 
 def blocked_nats(
@@ -38,25 +39,37 @@ def blocked_nats(
     That holds for losses below `MOST_NATS`; if one is higher, the caller takes another way. If all exponentials take
     more than `keep_bytes`, the backward pass computes them again, a third more arithmetic.
     """
-    keeps = torch.is_grad_enabled() and len(hidden_NH) * len(weight_VH) * hidden_NH.itemsize <= keep_bytes
-    nats_N: Tensor = _BlockedNats.apply(hidden_NH, weight_VH, bias_V, targets_N, keeps)  # type: ignore[no-untyped-call]
+    trains = torch.is_grad_enabled()
+    keeps = trains and len(hidden_NH) * len(weight_VH) * hidden_NH.itemsize <= keep_bytes
+    given = (hidden_NH, weight_VH, bias_V, targets_N, trains, keeps)
+    nats_N: Tensor = _BlockedNats.apply(*given)  # type: ignore[no-untyped-call]
     return nats_N
 
 
 class _BlockedNats(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, keeps: bool
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        targets_N: Tensor,
+        trains: bool,
+        keeps: bool,
     ) -> Tensor:
         rows, words = len(hidden_NH), len(weight_VH)
         shift_N1 = target_scores(hidden_NH, weight_VH, bias_V, targets_N)[:, None]
         ctx.kept = take(rows * words, hidden_NH) if keeps else None
-        total_N1 = torch.zeros_like(shift_N1)
+        total_N1, own_N1 = torch.zeros_like(shift_N1), torch.zeros_like(shift_N1)
         for part, block_NW in blocks(rows, words, hidden_NH, ctx.kept):
             scores(hidden_NH, weight_VH, bias_V, part, block_NW)
-            total_N1 += block_NW.sub_(shift_N1).exp_().sum(dim=1, keepdim=True)
+            block_NW.sub_(shift_N1)
+            if trains:  # where products are in bfloat16, the block has the target's score otherwise rounded
+                here_M = rows_of(part, targets_N)
+                own_N1[here_M, 0] = block_NW[here_M, targets_N[here_M] - part.start]
+            total_N1 += block_NW.exp_().sum(dim=1, keepdim=True)
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, shift_N1, total_N1)
-        return total_N1.log().squeeze(1)
+        return (total_N1.log() - own_N1).squeeze(1)
 
     @staticmethod
     @once_differentiable
@@ -75,7 +88,7 @@ class _BlockedNats(torch.autograd.Function):
             gradients.add(part, block_NW, scale_N1)
         if kept is not None:
             give_back(kept)
-        return (*gradients.of(scale_N1), None, None)
+        return (*gradients.of(scale_N1), None, None, None)
 
 
 class Gradients:

@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear layer, without keeping its logits. N rows, R rows of a chunk, H size, V vocabulary.
+"""Cross-entropy of a linear layer, in bounded memory. N rows, R rows of a chunk, H size, V vocabulary.
 
 PyTorch 2.13's `linear_cross_entropy` does the same where its reduction is "none"; it is not used because 2.11 and 2.12
 lack it, and at equal chunks it was measured no faster.
@@ -35,12 +35,14 @@ def linear_nats(
 ) -> Tensor:
     """Loss of each row's target under softmax(W h + b), (N,), natural logarithm.
 
-    On a CPU in blocks of the vocabulary. Elsewhere, where the logits of all rows take at most `chunk_bytes`, autograd
-    keeps them; otherwise rows go through in a few large chunks of at most that size (or single rows, if even one is
-    larger), and the backward pass computes the logits again, a third more arithmetic. Whichever way, the gradient that
-    arrives may differ from row to row.
+    On a CPU in blocks of the vocabulary, whose exponentials are kept for the backward pass if all of them take at most
+    `chunk_bytes`. On a GPU, or if a loss is above `MOST_NATS`, in whole rows: if the logits of all take at most
+    `chunk_bytes`, autograd keeps them; otherwise rows go through in a few large chunks of at most that size (or single
+    rows, if even one is larger), and the backward pass computes the logits again, a third more arithmetic. Whichever
+    way, the gradient that arrives may differ from row to row.
     """
-    if not hidden_NH.is_cuda:
+    precise = hidden_NH.dtype == weight_VH.dtype and hidden_NH.dtype in (torch.float32, torch.float64)
+    if precise and not hidden_NH.is_cuda:
         nats_N = blocked_nats(hidden_NH, weight_VH, bias_V, targets_N, keep_bytes=chunk_bytes)
         if (nats_N < MOST_NATS).all():
             return nats_N

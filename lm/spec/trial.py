@@ -45,7 +45,7 @@ class TrainSpec(Part):
     batch_size: PositiveInt = Field(default=20)
     precision: Precision = Field(
         default="float32",
-        description="of the factors of training's matrix products on a CPU; weights, sums and scores stay in float32",
+        description="of the factors of training's large matrix products on a CPU; weights and scores stay in float32",
     )
     loss_reduction: Literal["mean", "sum_over_time"] = Field(
         default="mean", description="over a window's tokens, or summed over its steps (Zaremba et al. 2014)"

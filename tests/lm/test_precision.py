@@ -15,6 +15,7 @@ from lm.data.batches import columns
 from lm.epochs import train_step
 from lm.evaluate import validation_nats
 from lm.lstm import lstm_steps
+from lm.measure import measure
 from lm.precision import in_bfloat16, products_in
 from lm.record import read_curve, read_record
 from lm.recurrent import RecurrentLayer
@@ -129,8 +130,11 @@ def test_a_trial_in_bfloat16_is_scored_in_float32(corpus: Path, tmp_path: Path) 
 
 def test_a_gpu_is_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lm.train.choose_device", lambda name: torch.device("cuda"))
-    with pytest.raises(ValueError, match="precision bfloat16: CPUs alone know it here, got device cuda"):
+    with pytest.raises(ValueError, match="precision bfloat16 runs on CPUs only, got device cuda"):
         list(train(tiny_spec(corpus, precision="bfloat16"), out=tmp_path / "out"))
+    monkeypatch.setattr("lm.measure.choose_device", lambda name: torch.device("cuda"))
+    with pytest.raises(ValueError, match="precision bfloat16 runs on CPUs only, got device cuda"):
+        measure(tiny_spec(corpus, precision="bfloat16"))
 
 
 def stage_of(spec: TrainSpec) -> tuple[Stage, Tensor]:
@@ -161,3 +165,15 @@ def test_two_hundred_steps_are_those_of_the_plain_path_within_rounding(
             total = float(stage.sums[0])
     assert losses["blocks"] == pytest.approx(losses["plain"], rel=1e-4)
     assert losses["blocks"][-1] < losses["blocks"][0]
+
+
+@pytest.mark.parametrize("dropout", [{}, {"output": 0.2, "between": 0.2, "shared_mask": True}])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_state_holds_its_own_numbers_and_not_those_of_its_window(
+    precision: str, dropout: dict[str, object], corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint writes what a tensor's memory holds."""
+    monkeypatch.setattr(lm.recurrent, "_LARGE", 4)
+    stage, text_RB = stage_of(tiny_spec(corpus, precision=precision, dropout=dropout))
+    train_step(stage, text_RB[:12], text_RB[1:13], 0.5)
+    assert all(part.untyped_storage().nbytes() == part.nbytes for layer in stage.hidden for part in layer)

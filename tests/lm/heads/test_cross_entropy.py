@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from lm.heads import blocks
 from lm.heads.cross_entropy import linear_nats, whole_rows_nats
+from lm.precision import products_in
 
 N, H, V = 23, 5, 31
 ROW = V * 8
@@ -127,6 +128,17 @@ def test_float32_is_float64_within_its_rounding(way: str, with_bias: bool) -> No
         found += [nats_N, *torch.autograd.grad(nats_N, leaves, upstream_N.to(dtype))]
     for value, expected in zip(single, exact, strict=True):
         torch.testing.assert_close(value.double(), expected, rtol=0.0, atol=3e-6 * float(expected.detach().abs().max()))
+
+
+def test_a_loss_in_bfloat16_is_one_of_the_rounded_scores() -> None:
+    """Never below zero, as it would be if the target's score were rounded otherwise than the others."""
+    hidden_NH, weight_VH, _, _, _ = problem(torch.float32, rows=200, size=64, words=500)
+    targets_N = (hidden_NH @ weight_VH.t()).argmax(dim=1)
+    with products_in("bfloat16"):
+        nats_N = nats("blocks, kept", 3 * hidden_NH, weight_VH.requires_grad_(), None, targets_N)
+    assert nats_N.min() > -1e-4
+    exact_N = nats("rows, kept", 3 * hidden_NH, weight_VH, None, targets_N)
+    assert 0.0 < float((nats_N - exact_N).detach().abs().max()) < 0.5
 
 
 @every_way

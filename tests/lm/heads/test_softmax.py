@@ -269,3 +269,27 @@ def test_in_blocks_it_costs_what_its_formula_says() -> None:
         loss = head.training_loss(Outputs((), (hidden_TBH,)), torch.arange(rows)[:, None], None)
         (loss.nats_TB + loss.terms["augmented"]).sum().backward()
     assert head.cost(rows).training_flops_per_token * rows == pytest.approx(counted.get_total_flops(), rel=0.02)
+
+
+def test_in_blocks_it_has_one_backward_pass() -> None:
+    """A second one is refused: its buffer may hold another step by then."""
+    head, given = head_of(kind="added", weight=0.7), outputs()
+    loss = head.training_loss(given, targets(), None).nats_TB.sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="one backward pass"):
+        loss.backward()
+
+
+def test_a_word_far_more_like_the_target_than_itself_is_left_to_all_logits_at_once() -> None:
+    """Its exponential, in float32, would leave the others no digits; the gradient is that of float64."""
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        head, targets_TB = head_of(kind="added", weight=0.7, temperature=1.0, dtype=dtype), targets()
+        target = int(targets_TB[0, 0])
+        with torch.no_grad():
+            own_E = head.embedding_VE[target]
+            head.embedding_VE[(target + 1) % V] = own_E * (1.0 + 80.0 / own_E.square().sum())
+        given = Outputs((), tuple(x.to(dtype) for x in outputs().dropped))
+        loss = head.training_loss(given, targets_TB, None).terms["augmented"].sum()
+        found.append(torch.autograd.grad(1e-8 * loss, head.weight_VH)[0].double())
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4 * float(found[1].abs().max()))
