@@ -96,8 +96,8 @@ class RecurrentLayer(nn.Module):
         match self.cell:
             case "lstm":
                 bias_GH = self.input_bias_GH + self.recurrent_bias_GH
-                gates_TBG = F.linear(input_TBI, self.input_weight_GHI, bias_GH)
-                output_TBH, memory_BH = lstm_steps(gates_TBG, hidden_BH, state[1][0], recurrent_weight_GHH, mask_BH)
+                gates_TBGH = F.linear(input_TBI, self.input_weight_GHI, bias_GH)
+                output_TBH, memory_BH = lstm_steps(gates_TBGH, hidden_BH, state[1][0], recurrent_weight_GHH, mask_BH)
                 return output_TBH, (output_TBH[-1:], memory_BH[None])
             case "gru":
                 assert mask_BH is not None

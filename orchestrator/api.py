@@ -17,7 +17,8 @@ from lm.spec import trial_key
 from orchestrator.agenda.expand import BEST_FOUND, known, unsettled
 from orchestrator.errors import CannotStartError, nearest
 from orchestrator.execute.opening import load_sweep
-from orchestrator.execute.run import Executor, Options, Prepared, prepare
+from orchestrator.execute.options import Executor, Options
+from orchestrator.execute.run import Prepared, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
 from orchestrator.search.ledger import Searched
 from orchestrator.sweep import ScaledSweep

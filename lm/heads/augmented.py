@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lm.heads.blocks import MOST_NATS, Gradients, blocks, give_back, rows_of, scores, take, target_scores
+from lm.heads.blocks import MOST_NATS, Gradients, blocks, give_back, places_of, scores, take, target_scores
 
 
 def augmented_nats(
@@ -68,8 +68,8 @@ class _AugmentedNats(torch.autograd.Function):
             like_mean_U1 += excess_UW.mul_(like_UW).sum(dim=1, keepdim=True)
             scores(hidden_NH, weight_VH, bias_V, part, soft_NW)
             soft_NW.sub_(shift_N1)
-            here_M = rows_of(part, targets_N)
-            own_N1[here_M, 0] = soft_NW[here_M, targets_N[here_M] - part.start]
+            rows_M, columns_M = places_of(targets_N, part)
+            own_N1[rows_M, 0] = soft_NW[rows_M, columns_M]
             soft_NW.div_(temperature)
             torch.index_select(like_UW, 0, which_N, out=chosen_NW)
             cross_N1 += chosen_NW.mul_(soft_NW).sum(dim=1, keepdim=True)
@@ -104,8 +104,8 @@ class _AugmentedNats(torch.autograd.Function):
             exp_NW.mul_(exp_scale_N1).addcmul_(soft_NW, soft_scale_N1)
             torch.index_select(like_UW, 0, which_N, out=soft_NW)
             exp_NW.addcmul_(soft_NW, like_scale_N1, value=-1)
-            here_M = rows_of(part, targets_N)
-            exp_NW[here_M, targets_N[here_M] - part.start] -= upstream_N[here_M]
+            rows_M, columns_M = places_of(targets_N, part)
+            exp_NW[rows_M, columns_M] -= upstream_N[rows_M]
             gradients.add(part, exp_NW, one_N1)
         give_back(kept)
         return (*gradients.of(one_N1), None, None, None)

@@ -35,27 +35,19 @@ def blocked_nats(
 ) -> Tensor:
     """Loss (N,) of each row's target under softmax(W h + b), natural logarithm, of tensors on a CPU.
 
-    Scores are exponentiated less the target's own, so that their sum is the loss, and no pass looks for the highest.
+    Scores are exponentiated less the target's own, so that no pass looks for the highest: their sum is the loss.
     That holds for losses below `MOST_NATS`; if one is higher, the caller takes another way. If all exponentials take
     more than `keep_bytes`, the backward pass computes them again, a third more arithmetic.
     """
-    trains = torch.is_grad_enabled()
-    keeps = trains and len(hidden_NH) * len(weight_VH) * hidden_NH.itemsize <= keep_bytes
-    given = (hidden_NH, weight_VH, bias_V, targets_N, trains, keeps)
-    nats_N: Tensor = _BlockedNats.apply(*given)  # type: ignore[no-untyped-call]
+    keeps = torch.is_grad_enabled() and len(hidden_NH) * len(weight_VH) * hidden_NH.itemsize <= keep_bytes
+    nats_N: Tensor = _BlockedNats.apply(hidden_NH, weight_VH, bias_V, targets_N, keeps)  # type: ignore[no-untyped-call]
     return nats_N
 
 
 class _BlockedNats(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden_NH: Tensor,
-        weight_VH: Tensor,
-        bias_V: Tensor | None,
-        targets_N: Tensor,
-        trains: bool,
-        keeps: bool,
+        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, keeps: bool
     ) -> Tensor:
         rows, words = len(hidden_NH), len(weight_VH)
         shift_N1 = target_scores(hidden_NH, weight_VH, bias_V, targets_N)[:, None]
@@ -64,9 +56,9 @@ class _BlockedNats(torch.autograd.Function):
         for part, block_NW in blocks(rows, words, hidden_NH, ctx.kept):
             scores(hidden_NH, weight_VH, bias_V, part, block_NW)
             block_NW.sub_(shift_N1)
-            if trains:  # where products are in bfloat16, the block has the target's score otherwise rounded
-                here_M = rows_of(part, targets_N)
-                own_N1[here_M, 0] = block_NW[here_M, targets_N[here_M] - part.start]
+            # What is left of the target's score, which the product sums, or rounds, in another way.
+            rows_M, columns_M = places_of(targets_N, part)
+            own_N1[rows_M, 0] = block_NW[rows_M, columns_M]
             total_N1 += block_NW.exp_().sum(dim=1, keepdim=True)
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, shift_N1, total_N1)
         return (total_N1.log() - own_N1).squeeze(1)
@@ -83,12 +75,12 @@ class _BlockedNats(torch.autograd.Function):
             if kept is None:
                 scores(hidden_NH, weight_VH, bias_V, part, block_NW)
                 block_NW.sub_(shift_N1).exp_()
-            here_M = rows_of(part, targets_N)
-            block_NW[here_M, targets_N[here_M] - part.start] -= total_N1[here_M, 0]
+            rows_M, columns_M = places_of(targets_N, part)
+            block_NW[rows_M, columns_M] -= total_N1[rows_M, 0]
             gradients.add(part, block_NW, scale_N1)
         if kept is not None:
             give_back(kept)
-        return (*gradients.of(scale_N1), None, None, None)
+        return (*gradients.of(scale_N1), None, None)
 
 
 class Gradients:
@@ -145,10 +137,10 @@ def blocks(rows: int, words: int, like: Tensor, kept: Tensor | None) -> Iterator
         give_back(space)
 
 
-def rows_of(part: slice, targets_N: Tensor) -> Tensor:
-    """The rows (M,) whose target lies in a block."""
+def places_of(targets_N: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+    """Which rows (M,) have their target in a block, and in which of its columns (M,)."""
     rows_M: Tensor = ((targets_N >= part.start) & (targets_N < part.stop)).nonzero()[:, 0]
-    return rows_M
+    return rows_M, targets_N[rows_M] - part.start
 
 
 def take(count: int, like: Tensor) -> Tensor:

@@ -6,9 +6,8 @@ import math
 import shlex
 import signal
 import sys
-from collections.abc import Collection
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +24,7 @@ from orchestrator.execute.finished import LastMade
 from orchestrator.execute.interim import Interim
 from orchestrator.execute.interrupt import Interrupt, on_interrupt
 from orchestrator.execute.machine import check_machine, check_utf8, gpus_of, has_gpu
+from orchestrator.execute.options import Options
 from orchestrator.execute.packing import granted, multi_process_service
 from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.execute.work import Grant
@@ -36,28 +36,6 @@ from orchestrator.trials.storage import Storage, exchange
 from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.words import seconds_in
-
-Executor = Literal["ray", "inline"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a sweep is run; none of it changes a number."""
-
-    file: Path
-    runs: Path = Path("runs")
-    reports: Path = Path("reports")
-    executor: Executor = "ray"
-    jobs: int | None = None
-    address: str | None = None
-    storage: str | None = None
-    verbose: bool = False
-    checkpoint_seconds: float = 600.0
-    only: tuple[str, ...] = ()
-    budget: str | None = None
-    mps: bool = False
-    cpus: float | None = None
-    gpus: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -262,22 +240,8 @@ def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
 
 def _to_go_on(prepared: Prepared, why: str = "Interrupted") -> str:
     """What a command that ended early says: the line that goes on, with every option that was not its default."""
-    line = sweep_command(prepared.sweep, prepared.options.file) + _in_words(prepared.options)
+    line = sweep_command(prepared.sweep, prepared.options.file) + prepared.options.in_words()
     return f"{why}; nothing finished is lost. To go on:\n  {line}"
-
-
-def _in_words(options: Options, among: Collection[str] | None = None) -> str:
-    """The options that are not as by default, as the command line has them; of all, or `among` these."""
-    line = ""
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if field.name != "file" and value != field.default and (among is None or field.name in among):
-            name, value = {"checkpoint_seconds": ("checkpoint_minutes", options.checkpoint_seconds / 60)}.get(
-                field.name, (field.name, value)
-            )
-            for one in value if isinstance(value, tuple) else (value,):
-                line += f" --{name.replace('_', '-')}" + ("" if one is True else f" {shlex.quote(str(one))}")
-    return line
 
 
 def _on_cpus(prepared: Prepared) -> str:
@@ -286,14 +250,14 @@ def _on_cpus(prepared: Prepared) -> str:
     line = sweep_command(sweep, options.file)
     hours = core_hours(sweep, prepared.known, prepared.records, Measuring.granted(sweep.resources))
     if hours is None:
-        asked = _in_words(options, ("runs", "cpus", "gpus"))
+        asked = options.in_words(("runs", "cpus", "gpus"))
         told = f"{line.replace(' sweep ', ' plan ', 1)} --estimate{asked}"
         said = f"no GPU: trials train on CPUs; how many core-hours they take is told by\n  {told}"
     else:
         said = f"no GPU: trials train on CPUs and take at most {hours:,.1f} core-hours"
     if not options.only and len(sweep.variants) > 1:
         part = shlex.join(["--only", sweep.variants[1].name])
-        said += f"\na part of it, {sweep.variants[1].name} and the baseline:\n  {line}{_in_words(options)} {part}"
+        said += f"\na part of it, {sweep.variants[1].name} and the baseline:\n  {line}{options.in_words()} {part}"
     return said
 
 

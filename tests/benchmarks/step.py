@@ -280,6 +280,8 @@ def main() -> None:
     parser.add_argument("--heads", action="store_true")
     parser.add_argument("--shares", action="store_true")
     given = parser.parse_args()
+    if given.rounds < 2:
+        parser.error(f"--rounds: quartiles need at least 2, got {given.rounds}")
     if given.serve:
         serve()
         return

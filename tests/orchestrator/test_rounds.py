@@ -10,7 +10,8 @@ from orchestrator.agenda.expand import BEST_FOUND, Known, Left, course, known, s
 from orchestrator.api import _set_aside, select, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.cost.reckoning import _most_trials
-from orchestrator.execute.run import Options, _outcome, prepare
+from orchestrator.execute.options import Options
+from orchestrator.execute.run import _outcome, prepare
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep

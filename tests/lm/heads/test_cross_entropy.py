@@ -141,6 +141,17 @@ def test_a_loss_in_bfloat16_is_one_of_the_rounded_scores() -> None:
     assert 0.0 < float((nats_N - exact_N).detach().abs().max()) < 0.5
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_no_loss_is_below_zero(mode: type[torch.no_grad] | type[torch.enable_grad]) -> None:
+    """In float32, of scores in the hundreds whose highest is the target's: an exponential's rounding is left."""
+    hidden_NH, weight_VH, bias_V, _, _ = problem(torch.float32, rows=200, size=64, words=500)
+    hidden_NH = 20 * hidden_NH
+    targets_N = torch.addmm(bias_V, hidden_NH, weight_VH.t()).argmax(dim=1)
+    with mode():
+        nats_N = nats("blocks, kept", hidden_NH, weight_VH.requires_grad_(), bias_V, targets_N)
+    assert nats_N.min() > -1e-6
+
+
 @every_way
 @pytest.mark.parametrize("frozen", [{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}])
 def test_only_what_trains_gets_a_gradient(way: str, frozen: set[int]) -> None:
