@@ -14,19 +14,19 @@ from typing import Literal
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
-from orchestrator.agenda.expand import BEST_FOUND, known, unsettled
+from orchestrator.agenda.expand import BEST_FOUND, expand, unsettled
 from orchestrator.errors import CannotStartError, nearest
 from orchestrator.execute.opening import load_sweep
 from orchestrator.execute.options import Executor, Options
 from orchestrator.execute.run import Prepared, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
-from orchestrator.search.ledger import Searched
+from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.facts import Facts
 from orchestrator.trials.locks import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.trials.plan import State, state_of
+from orchestrator.trials.plan import TrialStatus, state_of
 from orchestrator.trials.records import Records, damage_in_a_line, read_own
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted
@@ -41,7 +41,7 @@ class SweepResult:
 
     exit_code: int
     report: Path
-    counts: dict[State, int]
+    counts: dict[TrialStatus, int]
 
 
 def run_sweep(
@@ -103,14 +103,14 @@ def run_sweep(
         raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
-    ledgers = [searched.ledger for searched in prepared.known.searches if fresh or not searched.ended]
+    ledgers = [searched.ledger for searched in prepared.state.searches if fresh or not searched.ended]
     with holding(prepared.records.root, sweep.name, sweep.scale), holding_searches(ledgers):
         if fresh:
             _set_aside(prepared)
             prepared = prepare(chosen, options, whole=sweep, fresh=True)
         code, page = run_prepared(prepared)
     records = Records(prepared.records.root) if fresh else prepared.records
-    counts = Counter(state_of(trial, records) for trial in known(chosen, records).table)
+    counts = Counter(state_of(trial, records) for trial in expand(chosen, records).table)
     return SweepResult(code, page or options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
@@ -154,27 +154,27 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
 
 def to_train(
     sweep: ScaledSweep, records: Records, *, fresh: bool = False
-) -> tuple[list[tuple[Trial, State]], list[Searched]]:
+) -> tuple[list[tuple[Trial, TrialStatus]], list[SearchState]]:
     """The trials that a run would train as far as they are known, longest first, and where they stand.
 
     Then the searches that it would go through first, from their beginning with `fresh`: what they ask for, and the
     trials of the variants that wait for them, are not known. Nothing is written.
     """
-    now = known(sweep, records)
+    now = expand(sweep, records)
     searches = [searched for searched in now.searches if fresh or not searched.ended]
     waiting = {searched.task.variant for searched in searches}
     trials = [trial for trial in now.trials if trial.variant not in waiting]
     trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
     states = [(trial, state_of(trial, records)) for trial in trained]
-    return states, [dataclasses.replace(searched, found=()) if fresh else searched for searched in searches]
+    return states, [dataclasses.replace(searched, trials=()) if fresh else searched for searched in searches]
 
 
 def _set_aside(prepared: Prepared) -> None:
     """Move the trials' folders and searches aside, and forget which other trial went through the same stages."""
-    root, now = prepared.records.root, prepared.known
+    root, now = prepared.records.root, prepared.state
     trained = [trial for trial in now.table if trial.reads_from is None]
     keys = [trial.key for trial in trained]
-    keys += [found.key for searched in now.searches for found in searched.found if found.key]
+    keys += [found.key for searched in now.searches for found in searched.trials if found.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]
     for folder in folders:
         if trial_is_held(folder):

@@ -12,13 +12,13 @@ from itertools import islice
 
 from lm.spec import TrainSpec
 from orchestrator.agenda.order import in_order
-from orchestrator.agenda.trial_source import Course, Planned, Rounds
+from orchestrator.agenda.trial_source import Chained, FixedOrder, TrialSource
 from orchestrator.errors import CannotStartError
-from orchestrator.search.ledger import Searched, ledger_path, read_found
+from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
 from orchestrator.search.points import grid
 from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
-from orchestrator.search.trial_source import SearchCourse
+from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import has, value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
@@ -33,10 +33,10 @@ BEST_FOUND = "best found"
 
 
 @dataclass(frozen=True)
-class Known:
+class SweepState:
     """What a sweep consists of by now: its searches, and the trials of its table."""
 
-    searches: tuple[Searched, ...]
+    searches: tuple[SearchState, ...]
     trials: list[Trial]
 
     @property
@@ -70,13 +70,13 @@ class Left:
         return self.search_trials == 0 and not self.table_trials_most
 
 
-def known(sweep: ScaledSweep, records: Records) -> Known:
+def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     """The searches and the trials; while a search is not over, only those of variants that wait for none.
 
     The baseline is always among them, as the file has it while it is being tuned, or where that found nothing.
     """
     searches = tuple(_searches(sweep, records))
-    wait = Known(searches, []).waiting
+    wait = SweepState(searches, []).waiting
     variants = tuple(variant for variant in _found_variants(sweep, searches) if variant.name not in wait)
     if not variants or variants[0].name != sweep.baseline.name:
         variants = (sweep.baseline,)
@@ -86,7 +86,7 @@ def known(sweep: ScaledSweep, records: Records) -> Known:
         trials = [replace(t, change=tuned) if t.variant == sweep.baseline.name else t for t in trials]
     if searches and searches[0].task.population:
         trials = [replace(t, change="a schedule, see Search") if t.variant == BEST_FOUND else t for t in trials]
-    return Known(searches, trials)
+    return SweepState(searches, trials)
 
 
 def _trials(sweep: ScaledSweep, records: Records) -> list[Trial]:
@@ -98,23 +98,23 @@ def _trials(sweep: ScaledSweep, records: Records) -> list[Trial]:
     return trials_by_look(sweep, records)
 
 
-def course(sweep: ScaledSweep, records: Records) -> Course:
+def trial_source(sweep: ScaledSweep, records: Records) -> TrialSource:
     """All that is to be trained, a round after the other. A trial that failed is not tried again within it."""
     attempted: set[str] = set()
-    courses: list[SearchCourse] = []
+    begun: list[SearchTrialSource] = []
 
-    def following() -> Course | None:
-        now = known(sweep, records)
+    def following() -> TrialSource | None:
+        now = expand(sweep, records)
         if now.searching:
-            if courses:  # a trial left no record, not even of a failure: the next command tries it again
+            if begun:  # a trial left no record, not even of a failure: the next command tries it again
                 return None
-            courses.append(SearchCourse([one.task for one in now.searches if not one.ended], records, Facts()))
-            return courses[0]
+            begun.append(SearchTrialSource([one.task for one in now.searches if not one.ended], records, Facts()))
+            return begun[0]
         missing = [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]
         attempted.update(trial.key for trial in missing)
-        return Planned(missing) if missing else None
+        return FixedOrder(missing) if missing else None
 
-    return Rounds(following)
+    return Chained(following)
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
@@ -126,7 +126,7 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
     return in_order(missing, trials)
 
 
-def what_is_left(sweep: ScaledSweep, now: Known, records: Records) -> Left:
+def what_is_left(sweep: ScaledSweep, now: SweepState, records: Records) -> Left:
     """What a run would train; while a search is not over, all seeds of each variant that it may have in the table.
 
     Fewer where a search asks for the same values twice, or where seeds are spent until a variant is decided.
@@ -143,7 +143,7 @@ def what_is_left(sweep: ScaledSweep, now: Known, records: Records) -> Left:
     return Left(search_trials, max(0, min(most, variants * sweep.looks[0]) - done), max(0, most - done))
 
 
-def search_trials_left(searched: Searched) -> int | None:
+def search_trials_left(searched: SearchState) -> int | None:
     """How many trials of a search have not ended; None where hours alone bound it, or a grid is too large to count."""
     if searched.ended:
         return 0
@@ -154,7 +154,7 @@ def search_trials_left(searched: Searched) -> int | None:
         if size <= _MOST_COUNTED:
             whole = len(task.searching.start) + size
             most = whole if most is None else min(most, whole)
-    return None if most is None else most - sum(found.state != "running" for found in searched.found)
+    return None if most is None else most - sum(found.state != "running" for found in searched.trials)
 
 
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
@@ -208,24 +208,24 @@ def _value(spec: TrainSpec, key: str) -> object:
     return value_at(spec, key) if has(spec, key) else "nothing"
 
 
-def _searches(sweep: ScaledSweep, records: Records) -> list[Searched]:
+def _searches(sweep: ScaledSweep, records: Records) -> list[SearchState]:
     facts = Facts()
     found = []
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
         # Another sweep, or this one before it was told otherwise, may have asked for more: budgets stay equal.
-        found.append(Searched(task, path, tuple(read_found(path, task)[: task.trials])))
+        found.append(SearchState(task, path, tuple(read_search_trials(path, task)[: task.trials])))
     return found
 
 
-def _found_variants(sweep: ScaledSweep, searches: tuple[Searched, ...]) -> tuple[Variant, ...]:
+def _found_variants(sweep: ScaledSweep, searches: tuple[SearchState, ...]) -> tuple[Variant, ...]:
     """The variants of the table, each with the best values of its search; none whose search ended without any."""
     variants = {variant.name: variant for variant in sweep.variants}
     for searched in searches:
         here = variants.get(searched.task.variant, replace(sweep.baseline, name=searched.task.variant))
         if searched.ended and searched.best is not None:
             chosen = searched.best
-            spec, _ = spec_of(searched.task, history(searched.found, chosen.values, chosen.parent))
+            spec, _ = spec_of(searched.task, history(searched.trials, chosen.values, chosen.parent))
             assert spec is not None, "a trial was trained with these values"
             here = replace(here, spec=spec.model_copy(update={"seed": here.spec.seed}))
             variants[here.name] = here

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lm.record import perplexity
-from orchestrator.agenda.expand import Known
-from orchestrator.search.ledger import Searched
+from orchestrator.agenda.expand import SweepState
+from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, holders, is_held, lock_path, read_holder, trial_is_held
-from orchestrator.trials.plan import State, state_in_words, state_of
+from orchestrator.trials.plan import TrialStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
 from orchestrator.words import value_in_words
@@ -34,7 +34,7 @@ class TrialStanding:
     variant: str
     seed: int
     key: str
-    state: State | Literal["running"]
+    state: TrialStatus | Literal["running"]
     state_in_words: str
     stage: str | None
     epoch: int
@@ -84,20 +84,20 @@ class SweepStanding:
     searches: tuple[SearchStanding, ...]
 
 
-def search_standing(searched: Searched) -> SearchStanding:
+def search_standing(searched: SearchState) -> SearchStanding:
     """Where a search stands."""
     best = searched.best
     return SearchStanding(
         variant=searched.task.variant,
-        asked=len(searched.found),
+        asked=len(searched.trials),
         trials=searched.task.trials,
-        counts=dict(Counter(found.state for found in searched.found)),
+        counts=dict(Counter(found.state for found in searched.trials)),
         best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
         best_values=None if best is None or searched.task.population else dict(best.values),
     )
 
 
-def sweep_standing(sweep: ScaledSweep, now: Known, records: Records) -> SweepStanding:
+def sweep_standing(sweep: ScaledSweep, now: SweepState, records: Records) -> SweepStanding:
     """Where a sweep stands; ValueError where a record cannot be read."""
     names = {trial.key: trial.variant for trial in now.table}
     found = tuple(_standing(trial, names, records) for trial in now.table)

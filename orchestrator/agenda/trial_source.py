@@ -1,4 +1,4 @@
-"""What to train next: an executor asks a course whenever it has room, and tells it how each trial goes."""
+"""What to train next: an executor asks a source whenever it has room, and tells it how each trial goes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Course(Protocol):
+class TrialSource(Protocol):
     """Asked and told from one thread. A trial that `next` returned comes back in `settled`, unless all is stopped."""
 
     def next(self) -> Trial | None:
@@ -31,7 +31,7 @@ class Course(Protocol):
         """It ended with its record, or was stopped without one."""
 
 
-class Planned:
+class FixedOrder:
     """Trials known from the start, in order; one that continues another's stages waits until that one has ended."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
@@ -57,66 +57,66 @@ class Planned:
         self._unsettled.discard(trial.key)
 
 
-class Rounds:
-    """One course after another, each made when all trials of the one before have settled; None ends it."""
+class Chained:
+    """One source after another, each made when all trials of the one before have settled; None ends it."""
 
-    def __init__(self, following: Callable[[], Course | None]) -> None:
+    def __init__(self, following: Callable[[], TrialSource | None]) -> None:
         self._following = following
-        self._course = following()
+        self._source = following()
         self._under_way = 0
 
     def next(self) -> Trial | None:
         """The next trial of this round, or the first of a new one."""
-        while self._course is not None:
-            if (trial := self._course.next()) is not None:
+        while self._source is not None:
+            if (trial := self._source.next()) is not None:
                 self._under_way += 1
                 return trial
-            if self._under_way or not self._course.ended():
+            if self._under_way or not self._source.ended():
                 return None
-            self._course = self._following()
+            self._source = self._following()
         return None
 
     def ended(self) -> bool:
         """Whether the last round is over."""
-        return self._course is None
+        return self._source is None
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As this round's course says."""
-        return self._course is None or self._course.goes_on(trial, evaluation)
+        """As this round's source says."""
+        return self._source is None or self._source.goes_on(trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell this round's course."""
+        """Tell this round's source."""
         self._under_way -= 1
-        if self._course is not None:
-            self._course.settled(trial, record)
+        if self._source is not None:
+            self._source.settled(trial, record)
 
 
-class UntilLost:
-    """Another course until it cannot read or write what it rests on, as where the disk is full.
+class StopOnStorageError:
+    """Another source until it cannot read or write what it rests on, as where the disk is full.
 
     Then nothing starts any more, and what is under way trains to its end: raised in an executor, the error would end
-    those trials too. The course is not asked or told again, so that its files stay as they are for the next command.
+    those trials too. The source is not asked or told again, so that its files stay as they are for the next command.
     """
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, source: TrialSource) -> None:
+        self._source = source
         self.is_lost = False
 
     def next(self) -> Trial | None:
-        """The course's next trial."""
-        return self._unless_lost(self._course.next, None)
+        """The source's next trial."""
+        return self._unless_lost(self._source.next, None)
 
     def ended(self) -> bool:
-        """Whether the course has ended or is lost."""
-        return self._unless_lost(self._course.ended, True)
+        """Whether the source has ended or is lost."""
+        return self._unless_lost(self._source.ended, True)
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As the course says; without it every trial goes on."""
-        return self._unless_lost(lambda: self._course.goes_on(trial, evaluation), True)
+        """As the source says; without it every trial goes on."""
+        return self._unless_lost(lambda: self._source.goes_on(trial, evaluation), True)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell the course."""
-        self._unless_lost(lambda: self._course.settled(trial, record), None)
+        """Tell the source."""
+        self._unless_lost(lambda: self._source.settled(trial, record), None)
 
     def _unless_lost(self, ask: Callable[[], T], otherwise: T) -> T:
         if self.is_lost:
@@ -131,11 +131,11 @@ class UntilLost:
             return otherwise
 
 
-class Within:
-    """Another course until a time is over: then nothing starts any more, and what is under way ends in its own time."""
+class UntilDeadline:
+    """Another source until a time is over: then nothing starts any more, and what is under way ends in its own time."""
 
-    def __init__(self, course: Course, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._course, self._now = course, now
+    def __init__(self, source: TrialSource, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._now = source, now
         self._until = now() + seconds
 
     @property
@@ -144,17 +144,17 @@ class Within:
         return self._now() >= self._until
 
     def next(self) -> Trial | None:
-        """The course's next trial while there is time."""
-        return None if self.is_over else self._course.next()
+        """The source's next trial while there is time."""
+        return None if self.is_over else self._source.next()
 
     def ended(self) -> bool:
-        """Whether the time or the course is over."""
-        return self.is_over or self._course.ended()
+        """Whether the time or the source is over."""
+        return self.is_over or self._source.ended()
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As the course says."""
-        return self._course.goes_on(trial, evaluation)
+        """As the source says."""
+        return self._source.goes_on(trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell the course."""
-        self._course.settled(trial, record)
+        """Tell the source."""
+        self._source.settled(trial, record)

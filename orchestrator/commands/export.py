@@ -19,7 +19,7 @@ def export(
     runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.trials.records import Records
     from orchestrator.words import counted
 
@@ -27,8 +27,8 @@ def export(
     if sweep.searching is None:
         wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
     with refused(ValueError, OSError):
-        searches = known(sweep, Records(runs.resolve())).searches
-        studies = {f"{sweep.name}.{sweep.scale}.{one.task.variant}": (one.task, one.found) for one in searches}
+        searches = expand(sweep, Records(runs.resolve())).searches
+        studies = {f"{sweep.name}.{sweep.scale}.{one.task.variant}": (one.task, one.trials) for one in searches}
         # Optuna takes most of a second to import.
         from orchestrator.search.optuna import export as write
 

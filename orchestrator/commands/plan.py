@@ -37,7 +37,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.commands.plan_table import plan_data, print_plan
     from orchestrator.execute.packing import granted
     from orchestrator.trials.plan import write_specs as write
@@ -46,7 +46,7 @@ def plan(
     sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
     with refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
-        now = known(sweep, records)
+        now = expand(sweep, records)
         cost = None
         if estimate:
             from orchestrator.execute.cost import Measuring, print_estimate

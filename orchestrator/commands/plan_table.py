@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from orchestrator.agenda.expand import Known, Left, what_is_left
+from orchestrator.agenda.expand import Left, SweepState, what_is_left
 from orchestrator.agenda.standing import SweepStanding, TrialStanding, search_standing
 from orchestrator.commands.terminal import plain_console, print_table
 from orchestrator.execute.machine import multiplies_in_bfloat16
@@ -20,7 +20,7 @@ from orchestrator.trials.trial import Trial
 from orchestrator.words import counted
 
 
-def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
+def print_plan(sweep: ScaledSweep, now: SweepState, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError where a record cannot be read."""
     trials = now.table
     states = {trial.key: state_of(trial, records) for trial in trials}
@@ -46,7 +46,7 @@ def print_plan(sweep: ScaledSweep, now: Known, records: Records) -> None:
         console.print(Text(_left_in_words(left)))
 
 
-def plan_data(sweep: ScaledSweep, now: Known, records: Records) -> dict[str, Any]:
+def plan_data(sweep: ScaledSweep, now: SweepState, records: Records) -> dict[str, Any]:
     """What `plan --json` prints: the sweep, its trials, how many are in each state, its searches, what is left.
 
     A variant that is being tuned has no trials yet: none is trained with the values of the file.

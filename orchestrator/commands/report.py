@@ -77,7 +77,7 @@ def _compare(a: str, b: str, to: Path | None) -> None:
 
 def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
     scaled = opened(file, scale)
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.report.files.earlier import FullerPageError
     from orchestrator.report.report_sweep import report_sweep
     from orchestrator.trials.records import Records
@@ -85,7 +85,7 @@ def _report(file: Path, scale: str | None, runs: Path, reports: Path, every: flo
     records = Records(runs.resolve())
 
     def write() -> None:
-        now = known(scaled, records)
+        now = expand(scaled, records)
         typer.echo(report_sweep(scaled, file, now, records, reports, if_fuller="replace" if force else "refuse").page)
 
     seen: dict[Path, int] | None = None

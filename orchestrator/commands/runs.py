@@ -155,14 +155,14 @@ def export(
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` takes it over. Exit code 1 if a trial is
     damaged, which is named and left out.
     """
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.trials.carry import export_trials
     from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale), Records(runs.resolve())
     with refused(ValueError, OSError):
-        now = known(sweep, records)
-        searched = [found.key for one in now.searches for found in one.found if found.key is not None]
+        now = expand(sweep, records)
+        searched = [found.key for one in now.searches for found in one.trials if found.key is not None]
         keys = [*(records.holder(trial) for trial in now.trials), *searched]
         _told(export_trials(keys, [one.ledger for one in now.searches], records.root, to), to)
 
@@ -232,12 +232,12 @@ def _is_terminal() -> bool:
 
 def _variants(file: Path, scale: str | None, runs: Path, *, silent: bool) -> dict[str, str]:
     """What the sweep calls its trials, those of its searches included, by key; no trial of another sweep."""
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.trials.records import Records
 
     with refused(ValueError, OSError):
-        now = known(opened(file, scale, silent=silent), Records(runs))
-    searched = {found.key: f"{s.task.variant}, trial {found.number}" for s in now.searches for found in s.found}
+        now = expand(opened(file, scale, silent=silent), Records(runs))
+    searched = {found.key: f"{s.task.variant}, trial {found.number}" for s in now.searches for found in s.trials}
     return {key: name for key, name in searched.items() if key} | {trial.key: trial.title for trial in now.table}
 
 

@@ -34,14 +34,14 @@ def status(
         with refused(OSError):
             _all_sweeps(root, as_json)
         return
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.agenda.standing import sweep_standing
     from orchestrator.commands.plan_table import print_status
     from orchestrator.trials.records import Records
 
     scaled, records = opened(file, scale, silent=as_json), Records(root)
     with refused(ValueError, OSError):
-        standing = sweep_standing(scaled, known(scaled, records), records)
+        standing = sweep_standing(scaled, expand(scaled, records), records)
     if as_json:
         print_json(standing)
     else:

@@ -109,7 +109,7 @@ def reproduce(
 
 
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
-    from orchestrator.agenda.expand import known
+    from orchestrator.agenda.expand import expand
     from orchestrator.errors import nearest
     from orchestrator.trials.find import find_key
     from orchestrator.trials.records import Records
@@ -117,7 +117,7 @@ def _key(text: str, variant: str | None, seed: int | None, scale: str | None, ru
     if variant is None and seed is None and Path(text).suffix not in (".yaml", ".yml"):
         return find_key(runs, text)
     sweep = opened(Path(text), scale, silent=True)
-    trials = known(sweep, Records(runs)).trials
+    trials = expand(sweep, Records(runs)).trials
     names = list(dict.fromkeys(trial.variant for trial in trials))
     variant = sweep.baseline.name if variant is None else variant
     seed = sweep.seeds[0] if seed is None else seed

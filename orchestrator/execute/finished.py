@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 import lm
 import orchestrator
 from lm.files import in_a_line, read_regular, sha256, write_text
-from orchestrator.agenda.expand import Known
+from orchestrator.agenda.expand import SweepState
 from orchestrator.report import Report
 from orchestrator.report.files.staging import PAGE
 from orchestrator.report.files.summary import read_summary
@@ -62,7 +62,7 @@ class LastMade:
         self._code = _code_digest()
         self._made = _read(self._path)
 
-    def report(self, now: Known) -> Report | None:
+    def report(self, now: SweepState) -> Report | None:
         """The report where it belongs, None unless it was made of what there is now and nobody has touched it since."""
         made = self._made
         if made is None or made.folder != str(self._folder.resolve()) or made.files != _files(self._folder):
@@ -77,7 +77,7 @@ class LastMade:
         """Whether the mirror was whole, and nobody has written to its database, or put another in its place, since."""
         return self._made is not None and self._made.database is not None and self._made.database == _database()
 
-    def write(self, now: Known, report: Report, *, mirrored: bool) -> None:
+    def write(self, now: SweepState, report: Report, *, mirrored: bool) -> None:
         """Note what this command made; no note where the next one has to make it again."""
         files = _files(self._folder) if report.is_whole and report.beside is None else None
         inputs = self._inputs(now)
@@ -95,13 +95,13 @@ class LastMade:
         except OSError as error:
             _log.warning("the next command makes the page again: %s", in_a_line(error))
 
-    def _inputs(self, now: Known) -> str | None:
+    def _inputs(self, now: SweepState) -> str | None:
         """The digest of all that a finished sweep's page is a function of; None unless every trial has its hashes."""
         records, searches = self._records, now.searches
         trained = {trial.key: records.hashes(trial) for trial in now.trials}
         if not all(trained.values()):
             return None
-        searched = {found.key for one in searches for found in one.found if found.key is not None}
+        searched = {found.key for one in searches for found in one.trials if found.key is not None}
         found = {key: None if (record := records.read(key)) is None else record.hashes for key in searched}
         trials = [(t.variant, t.change, t.seed, t.key, t.parameters, t.reads_from, t.starts_from) for t in now.trials]
         published = {path.name: sha256(path) for path in (self._file.parent / "published").glob("*.yaml")}

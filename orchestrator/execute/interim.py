@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from lm.record import Evaluation, Record
-from orchestrator.agenda.expand import Known
+from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.order import first_compared
 from orchestrator.errors import redacted
 from orchestrator.report import Report
@@ -28,8 +28,8 @@ class Interim:
 
     def __init__(
         self,
-        known: Callable[[], Known],
-        write: Callable[[Known], Report],
+        known: Callable[[], SweepState],
+        write: Callable[[SweepState], Report],
         records: Records,
         say: Callable[[str], None],
         rest: float = _REST,

@@ -16,8 +16,8 @@ from lm.data import load
 from lm.files import check_writable, make_folder
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.agenda.expand import Known, course, known, unsettled
-from orchestrator.agenda.trial_source import UntilLost, Within
+from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
+from orchestrator.agenda.trial_source import StopOnStorageError, UntilDeadline
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.cost import Measuring, core_hours
 from orchestrator.execute.finished import LastMade
@@ -26,8 +26,8 @@ from orchestrator.execute.interrupt import Interrupt, on_interrupt
 from orchestrator.execute.machine import check_machine, check_utf8, gpus_of, has_gpu
 from orchestrator.execute.options import Options
 from orchestrator.execute.packing import granted, multi_process_service
+from orchestrator.execute.run_trial import Allotment
 from orchestrator.execute.watchdog import forget_stalls
-from orchestrator.execute.work import Grant
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
@@ -48,9 +48,9 @@ class Prepared:
     sweep: ScaledSweep
     whole: ScaledSweep
     options: Options
-    known: Known
+    state: SweepState
     records: Records
-    grant: Grant
+    allotment: Allotment
 
 
 def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
@@ -70,11 +70,11 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     if options.storage is not None:
         if fresh:
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
-        exchange(Storage(options.storage), lambda: known(sweep, Records(records.root)).trials, records)
-    now = known(sweep, records)
+        exchange(Storage(options.storage), lambda: expand(sweep, Records(records.root)).trials, records)
+    now = expand(sweep, records)
     missing = [trial for trial in now.table if trial.reads_from is None] if fresh else unsettled(now.table, records)
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in now.searches}
-    grant = Grant(
+    allotment = Allotment(
         runs=records.root,
         cpus=sweep.resources.cpus,
         gpus=gpus_of(sweep.resources),
@@ -84,7 +84,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     )
     if missing or now.searching:
         if options.address is None:
-            check_machine(grant.cpus, grant.gpus, sweep.scales_without_gpu)
+            check_machine(allotment.cpus, allotment.gpus, sweep.scales_without_gpu)
         elif sweep.resources.gpus == "auto" and not has_gpu():
             raise CannotStartError(
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
@@ -95,7 +95,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     for folder in (options.runs, options.reports):  # found out now, and not after hours of training
         make_folder(folder)
         check_writable(folder)
-    return Prepared(sweep, whole, options, now, records, grant)
+    return Prepared(sweep, whole, options, now, records, allotment)
 
 
 def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
@@ -118,14 +118,14 @@ def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
 
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
-    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.known
+    sweep, records, options, now = prepared.sweep, prepared.records, prepared.options, prepared.state
     missing = {trial.key for trial in unsettled(now.table, records)}
     done = {trial.key for trial in now.table if trial.reads_from is None} - missing
     last = LastMade(prepared.whole, options.file, options.reports / sweep.name / sweep.scale, records)
     train = bool(missing) or now.searching
     report = last.report(now) if not (train or options.only) else None
     budget_spent = False
-    if train and prepared.whole.resources.gpus and not prepared.grant.gpus:
+    if train and prepared.whole.resources.gpus and not prepared.allotment.gpus:
         print(_on_cpus(prepared), file=sys.stderr)
     with Progress(now.table, done=done, records=records if train else None) as progress:
         if report is None or not last.is_mirrored:
@@ -151,14 +151,14 @@ def _make(
     report: Report | None,
     *,
     train: bool,
-) -> tuple[Known, Report, bool]:
+) -> tuple[SweepState, Report, bool]:
     """Train, write the report unless it stands, mirror: what the sweep consists of then, the report, whether the
     budget was spent.
     """
-    sweep, whole, records, now = prepared.sweep, prepared.whole, prepared.records, prepared.known
+    sweep, whole, records, now = prepared.sweep, prepared.whole, prepared.records, prepared.state
     options, budget_spent = prepared.options, False
 
-    def write(now: Known) -> Report:
+    def write(now: SweepState) -> Report:
         return report_sweep(whole, options.file, now, records, options.reports, if_fuller="write beside")
 
     tracker = Tracker(
@@ -173,11 +173,11 @@ def _make(
         if train:
             with (
                 multi_process_service(options.mps),
-                closing(Interim(lambda: known(whole, records), write, records, progress.say)) as interim,
+                closing(Interim(lambda: expand(whole, records), write, records, progress.say)) as interim,
             ):
                 budget_spent = _execute(prepared, Listeners(progress, tracker, interim), interrupt)
-        now = known(sweep, records)
-        reported = known(whole, records) if options.only else now
+        now = expand(sweep, records)
+        reported = expand(whole, records) if options.only else now
         if report is None:
             report = write(reported)
     finally:
@@ -192,7 +192,7 @@ def _make(
     return now, report, budget_spent
 
 
-def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "failed"]:
+def _outcome(now: SweepState, records: Records) -> Literal["complete", "stopped", "failed"]:
     """Whether every trial is complete; `stopped` where some can go on, `failed` where the others diverged or failed.
 
     A search without any complete trial counts as failed too: what it was to find is not in the table.
@@ -206,8 +206,8 @@ def _outcome(now: Known, records: Records) -> Literal["complete", "stopped", "fa
     return "complete" if searched and all(r is not None and r.status == "complete" for _, r in found) else "failed"
 
 
-def _planned(now: Known) -> Planned:
-    searched = [(found.key, one.task.variant) for one in now.searches for found in one.found if found.key is not None]
+def _planned(now: SweepState) -> Planned:
+    searched = [(found.key, one.task.variant) for one in now.searches for found in one.trials if found.key is not None]
     return Planned.of(now.trials, searched, [one.task.variant for one in now.searches if not one.ended])
 
 
@@ -248,7 +248,7 @@ def _on_cpus(prepared: Prepared) -> str:
     """What is said before trials that the file gives a GPU train without: how long, and the line of a part."""
     sweep, options = prepared.sweep, prepared.options
     line = sweep_command(sweep, options.file)
-    hours = core_hours(sweep, prepared.known, prepared.records, Measuring.granted(sweep.resources))
+    hours = core_hours(sweep, prepared.state, prepared.records, Measuring.granted(sweep.resources))
     if hours is None:
         asked = options.in_words(("runs", "cpus", "gpus"))
         told = f"{line.replace(' sweep ', ' plan ', 1)} --estimate{asked}"
@@ -267,20 +267,20 @@ def _raise() -> None:
 
 def _execute(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
     """Train all that is missing, or what the budget allows; whether it was spent."""
-    options, now = prepared.options, prepared.known
+    options, now = prepared.options, prepared.state
     forget_stalls(prepared.records.root)
-    training = UntilLost(course(prepared.sweep, prepared.records))
-    within = Within(training, math.inf if options.budget is None else seconds_in(options.budget))
+    training = StopOnStorageError(trial_source(prepared.sweep, prepared.records))
+    within = UntilDeadline(training, math.inf if options.budget is None else seconds_in(options.budget))
     if options.executor == "inline":
         from orchestrator.execute.inline import run_inline
 
-        run_inline(within, prepared.grant, listener, interrupt)
+        run_inline(within, prepared.allotment, listener, interrupt)
         return within.is_over
     from orchestrator.execute.ray import run_on_ray
 
     run_on_ray(
         within,
-        prepared.grant,
+        prepared.allotment,
         listener,
         interrupt,
         jobs=options.jobs,

@@ -115,7 +115,7 @@ def _written(folder: Path) -> set[tuple[str, int]]:
 def _place(traces: str) -> str:
     """The innermost line of the trainer, or else of anything, in the thread that worked on the trial."""
     threads = traces.split("\n\n")
-    trial = next((found for found in threads if "/orchestrator/execute/work.py" in found), threads[-1])
+    trial = next((found for found in threads if "/orchestrator/execute/run_trial.py" in found), threads[-1])
     frames = list(_FRAME.finditer(trial))
     if not frames:
         return "an unknown place"

@@ -31,7 +31,7 @@ from orchestrator.report.sections.reference_rows import REFERENCE, ReferenceRow,
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.tables import AblationRow, CacheRow, Published, Spread, StageRow
 from orchestrator.report.sections.untrained import untrained_section
-from orchestrator.search.ledger import Searched
+from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.spec_words import overrides
@@ -74,7 +74,7 @@ def write_report(
     command: str,
     looks: Sequence[int] = (0,),
     margin: float = MARGIN,
-    searches: Sequence[Searched] = (),
+    searches: Sequence[SearchState] = (),
     if_fuller: IfFuller = "replace",
     draw: Draw = draw_with_matplotlib,
 ) -> Report:

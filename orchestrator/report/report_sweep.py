@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from orchestrator.agenda.expand import Known
+from orchestrator.agenda.expand import SweepState
 from orchestrator.report.files.earlier import IfFuller
 from orchestrator.report.files.index import write_index
 from orchestrator.report.page import Report, write_report
@@ -17,7 +17,7 @@ from orchestrator.trials.records import Records
 def report_sweep(
     sweep: ScaledSweep,
     file: Path | str,
-    now: Known,
+    now: SweepState,
     records: Records,
     reports: Path | str,
     *,

@@ -1,1 +1,1 @@
-"""Searching: tasks, the ledger of what was asked and found, Optuna's samplers and pruners, and the course of trials."""
+"""Searching: tasks, the ledger of what was asked and found, Optuna's samplers and pruners, the source of trials."""

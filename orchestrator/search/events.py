@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.search.task import SearchTask
 
-State = Literal["running", "complete", "stopped", "diverged", "failed"]
+SearchTrialStatus = Literal["running", "complete", "stopped", "diverged", "failed"]
 Event = dict[str, Any]
 _Number = Annotated[int, Field(ge=0)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -22,7 +22,7 @@ _Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0.0)]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchTrial:
     """One trial of a search so far. `valid_nats` is the best validation loss, of a complete trial its final one.
 
     `curve` has the best loss until each epoch, nats a token; `seconds` those of its training, wherever it was trained;
@@ -33,7 +33,7 @@ class Found:
     number: int
     values: Mapping[str, Any]
     key: str | None
-    state: State
+    state: SearchTrialStatus
     epochs: int
     seconds: float
     valid_nats: float | None
@@ -76,23 +76,25 @@ class _Ended(_Event):
 _KINDS: dict[str, type[_Event]] = {"asked": _Asked, "evaluated": _Evaluated, "ended": _Ended}
 
 
-def found_in(events: Iterable[Event]) -> list[Found]:
+def search_trials_in(events: Iterable[Event]) -> list[SearchTrial]:
     """What whole events tell of the trials, in the order in which these were asked."""
-    found: list[Found] = []
+    found: list[SearchTrial] = []
     for event in events:
         tell(found, event)
     return found
 
 
-def tell(found: list[Found], event: Event) -> None:
+def tell(found: list[SearchTrial], event: Event) -> None:
     """Take a whole event into account."""
     match event:
         case {"asked": int(n), "values": values, "key": key, "parent": int(parent)}:
             before = found[parent]
-            asked = Found(n, values, key, "running", before.epochs, before.seconds, None, None, None, parent=parent)
+            asked = SearchTrial(
+                n, values, key, "running", before.epochs, before.seconds, None, None, None, parent=parent
+            )
             found.append(asked)
         case {"asked": int(n), "values": values, "key": key}:
-            found.append(Found(n, values, key, "running", 0, 0.0, None, None, None))
+            found.append(SearchTrial(n, values, key, "running", 0, 0.0, None, None, None))
         case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
             curve = found[n].curve + (() if nats is None else ((epoch, nats),))
             found[n] = replace(
@@ -104,7 +106,7 @@ def tell(found: list[Found], event: Event) -> None:
             found[n] = replace(found[n], valid_nats=rest["nats"], objectives=objectives, **update)
 
 
-def wrong_with(event: object, found: list[Found], task: SearchTask | None) -> str | None:
+def wrong_with(event: object, found: list[SearchTrial], task: SearchTask | None) -> str | None:
     """Why a line is no whole event after those that made `found`; None where it is. Without a task less is checked."""
     kind = next((kind for kind in _KINDS if kind in event), None) if isinstance(event, dict) else None
     if kind is None:
@@ -134,7 +136,7 @@ def wrong_with(event: object, found: list[Found], task: SearchTask | None) -> st
     return None
 
 
-def _wrong_question(asked: _Asked, found: list[Found], task: SearchTask | None) -> str | None:
+def _wrong_question(asked: _Asked, found: list[SearchTrial], task: SearchTask | None) -> str | None:
     if asked.asked != len(found):
         return f"asked: expected trial {len(found)}, got {asked.asked}"
     if asked.parent is not None and asked.parent >= len(found):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from lm.files import atomic, sync
-from orchestrator.search.events import Event, Found, found_in, tell, wrong_with
+from orchestrator.search.events import Event, SearchTrial, search_trials_in, tell, wrong_with
 from orchestrator.search.points import grid
 from orchestrator.search.population import extinct
 from orchestrator.search.task import SearchTask
@@ -47,7 +47,7 @@ def ledger_path(runs: Path, key: str) -> Path:
     return runs / ".searches" / f"{key}.jsonl"
 
 
-def read_found(path: Path, task: SearchTask | None = None) -> list[Found]:
+def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:
     """The trials of a ledger in the order in which they were asked; none where there is no ledger yet.
 
     What of it is damaged is left out with a warning; nothing is written.
@@ -55,33 +55,33 @@ def read_found(path: Path, task: SearchTask | None = None) -> list[Found]:
     read = _read(path, task)
     if read.damage is not None:
         _log.warning("%s", read.damage)
-    return found_in(read.events)
+    return search_trials_in(read.events)
 
 
-def best(found: Iterable[Found]) -> Found | None:
+def best(found: Iterable[SearchTrial]) -> SearchTrial | None:
     """The complete trial with the lowest validation loss, the first of equals; None while none is complete."""
     complete = [trial for trial in found if trial.state == "complete" and trial.valid_nats is not None]
     return min(complete, key=lambda trial: trial.valid_nats or 0.0, default=None)
 
 
-def front(found: Iterable[Found]) -> list[Found]:
+def front(found: Iterable[SearchTrial]) -> list[SearchTrial]:
     """The complete trials than which no other is as good in every objective and better in one; the first of equals."""
     complete = [trial for trial in found if trial.state == "complete" and trial.objectives is not None]
     return [trial for trial in complete if not any(_beats(other, trial) for other in complete)]
 
 
-def _beats(other: Found, trial: Found) -> bool:
+def _beats(other: SearchTrial, trial: SearchTrial) -> bool:
     theirs, ours = other.objectives or (), trial.objectives or ()
     as_good = all(a <= b for a, b in zip(theirs, ours, strict=True))
     return as_good and (theirs != ours or other.number < trial.number)
 
 
-def ended(task: SearchTask, found: Sequence[Found]) -> bool:
+def ended(task: SearchTask, found: Sequence[SearchTrial]) -> bool:
     """Whether nothing runs and nothing more is asked."""
     return all(trial.state != "running" for trial in found) and asked_enough(task, found)
 
 
-def asked_enough(task: SearchTask, found: Sequence[Found]) -> bool:
+def asked_enough(task: SearchTask, found: Sequence[SearchTrial]) -> bool:
     """Whether the budget is spent, or every point of the grid was asked."""
     if budget_spent(task, found):
         return True
@@ -94,7 +94,7 @@ def asked_enough(task: SearchTask, found: Sequence[Found]) -> bool:
     return next(islice(grid(task, sampler.points), asked, None), None) is None
 
 
-def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
+def budget_spent(task: SearchTask, found: Sequence[SearchTrial]) -> bool:
     """Whether as many trials were asked as wanted, or the hours are spent."""
     searching = task.searching
     if task.trials is not None and len(found) >= task.trials:
@@ -107,22 +107,22 @@ def budget_spent(task: SearchTask, found: Sequence[Found]) -> bool:
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchState:
     """A search and what it has found so far."""
 
     task: SearchTask
     ledger: Path
-    found: tuple[Found, ...]
+    trials: tuple[SearchTrial, ...]
 
     @property
     def ended(self) -> bool:
         """Whether it is over."""
-        return ended(self.task, self.found)
+        return ended(self.task, self.trials)
 
     @property
-    def best(self) -> Found | None:
+    def best(self) -> SearchTrial | None:
         """The complete trial with the lowest validation loss, None where none is complete."""
-        return best(self.found)
+        return best(self.trials)
 
 
 class Ledger:
@@ -146,7 +146,7 @@ class Ledger:
             _log.warning("%s: cut off the last line, which was not wholly written", path)
             os.truncate(path, read.whole_bytes)
         self.events = read.events
-        self.found = found_in(read.events)
+        self.trials = search_trials_in(read.events)
         if not read.whole_bytes and read.damage is None:
             self._append(first)
             sync(path.parent)
@@ -154,7 +154,7 @@ class Ledger:
     def append(self, event: Event) -> None:
         """Write one event."""
         self._append(_line(event))
-        tell(self.found, event)
+        tell(self.trials, event)
 
     def _append(self, line: bytes) -> None:
         with self._path.open("ab", buffering=0) as file:
@@ -191,7 +191,7 @@ def _read(path: Path, task: SearchTask | None) -> _Read:
         return _Read([], 0, f"{path}: cannot be read, so that its search begins again: {reason}")
     whole = data[: data.rfind(b"\n") + 1]
     events: list[Event] = []
-    found: list[Found] = []
+    found: list[SearchTrial] = []
     wrong: list[str] = []
     for number, line in enumerate(whole.splitlines(), 1):
         event, reason = _parsed(line)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform
 from orchestrator.sweep.walk import Draw, every
 
 
@@ -35,7 +35,7 @@ def sobol_point(task: SearchTask, number: int) -> list[float]:
     return [float(x) for x in sequence.random(1)[0]]
 
 
-def value_of(dimension: Searched, x: float) -> Any:
+def value_of(dimension: Dimension, x: float) -> Any:
     """The value at a coordinate in [0, 1); a whole number or option has a share of it that is as long as any other's.
 
     A whole number on a log scale has the share from half a unit below to half a unit above.
@@ -62,7 +62,7 @@ def grid(task: SearchTask, points: int) -> Iterator[dict[str, Any]]:
     return (walked.values for walked in walks)
 
 
-def points_of(dimension: Searched, points: int) -> list[Any]:
+def points_of(dimension: Dimension, points: int) -> list[Any]:
     """All names of a choice, all whole numbers, or so many points from low to high, on the dimension's scale."""
     match dimension:
         case Choice() | Change():

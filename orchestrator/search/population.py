@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from lm.spec import Leg, TrainSpec
-from orchestrator.search.events import Found
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.points import random_point, value_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import PopulationBased
-from orchestrator.sweep.space import Change, Choice, Integer, Searched
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer
 
 _FACTORS = (0.8, 1.2)
 
@@ -27,18 +27,18 @@ def is_last(task: SearchTask, number: int) -> bool:
     return number >= task.population * (len(task.generations) - 1)
 
 
-def waits(task: SearchTask, found: Sequence[Found]) -> bool:
+def waits(task: SearchTask, found: Sequence[SearchTrial]) -> bool:
     """Whether the next member has to wait until a generation has ended."""
     return len(found) % task.population == 0 and any(trial.state == "running" for trial in found)
 
 
-def extinct(task: SearchTask, found: Sequence[Found]) -> bool:
+def extinct(task: SearchTask, found: Sequence[SearchTrial]) -> bool:
     """Whether a generation has ended without a member that could go on."""
     begun = len(found) % task.population
     return bool(found) and not begun and not waits(task, found) and not _alive(found[-task.population :])
 
 
-def next_member(task: SearchTask, found: Sequence[Found]) -> tuple[dict[str, Any], int] | None:
+def next_member(task: SearchTask, found: Sequence[SearchTrial]) -> tuple[dict[str, Any], int] | None:
     """The values of the next trial of a later generation, and the number of the trial from whose weights it goes on.
 
     None where no trial of the generation before can be gone on from. `found` holds that generation, ended, and the
@@ -62,14 +62,14 @@ def next_member(task: SearchTask, found: Sequence[Found]) -> tuple[dict[str, Any
     return _explored(task, donor.values, number, scheduler.resample_probability, random), donor.number
 
 
-def history(found: Sequence[Found], values: Mapping[str, Any], parent: int | None) -> list[Mapping[str, Any]]:
+def history(found: Sequence[SearchTrial], values: Mapping[str, Any], parent: int | None) -> list[Mapping[str, Any]]:
     """The values of a trial after those of the trials that it goes on from, the first of them first."""
     if parent is None:
         return [values]
     return [*history(found, found[parent].values, found[parent].parent), values]
 
 
-def own_share(found: Sequence[Found], trial: Found) -> tuple[int, float]:
+def own_share(found: Sequence[SearchTrial], trial: SearchTrial) -> tuple[int, float]:
     """The epochs and seconds that a trial of any search trained itself."""
     before = None if trial.parent is None else found[trial.parent]
     if before is None:
@@ -102,7 +102,7 @@ def spec_of(task: SearchTask, values: Sequence[Mapping[str, Any]]) -> tuple[Trai
     return first.model_copy(update=update), None
 
 
-def _alive(trials: Sequence[Found]) -> list[Found]:
+def _alive(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
     return [trial for trial in trials if trial.state in ("complete", "stopped") and trial.valid_nats is not None]
 
 
@@ -111,7 +111,7 @@ def _explored(
 ) -> dict[str, Any]:
     fresh = dict(zip(task.space, random_point(task, number), strict=True))
 
-    def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
+    def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
         anew, factor = random.random() < resample, _FACTORS[int(random.integers(2))]
         if anew or key not in values:
             return value_of(dimension, fresh[key])
@@ -120,7 +120,7 @@ def _explored(
     return task.walk(draw).values
 
 
-def _perturbed(dimension: Searched, value: Any, factor: float) -> Any:
+def _perturbed(dimension: Dimension, value: Any, factor: float) -> Any:
     """The value times the factor, within the range; a choice has no neighbours, and stays."""
     match dimension:
         case Choice() | Change():

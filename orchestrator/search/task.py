@@ -11,7 +11,7 @@ from typing import Any
 from lm.spec import TrainSpec, trial_key
 from orchestrator.sweep.options import Options, combinations, lacking
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
-from orchestrator.sweep.space import Range, Searched, fits
+from orchestrator.sweep.space import Dimension, Range, fits
 from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, start_values, walk
 from orchestrator.words import value_in_words
 
@@ -29,7 +29,7 @@ class SearchTask:
     fixed: tuple[str, ...] = field(default=())
 
     @property
-    def space(self) -> dict[str, Searched | tuple[Range, ...]]:
+    def space(self) -> dict[str, Dimension | tuple[Range, ...]]:
         """What is searched, in the order in which it is applied; of several ranges of one path at most one holds."""
         return {key: dimension for key, dimension in self.searching.space.items() if key not in self.fixed}
 
@@ -77,7 +77,7 @@ class SearchTask:
         return [start_values(self.base, space, start, rest_of_base=rest_of_base) for start in self.searching.start]
 
     def explain(self, fingerprint: str) -> dict[str, Any]:
-        """All that decides the course of the search but its length, readable; the variant's name does not."""
+        """All that decides what the search does, but its length, readable; the variant's name does not."""
         searching = self.searching.model_dump(mode="json", exclude=_ELSEWHERE)
         places = {key: searching["space"][key] for key in self.space}
         # A list: the order counts.
@@ -106,7 +106,7 @@ class SearchTask:
         """Why these cannot be the values of a trial; None where they can: each in what is searched, none missing."""
         wrong: list[str] = []
 
-        def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
+        def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
             if key in values and fits(dimension, values[key]):
                 return values[key]
             wrong.append(f"values.{key}: {'out of its range' if key in values else 'missing'}")
@@ -116,7 +116,7 @@ class SearchTask:
         wrong += [f"values.{key}: not searched with the others" for key in values if key not in walked.values]
         return wrong[0] if wrong else None
 
-    def drawn(self, values: Mapping[str, Any]) -> dict[str, Searched]:
+    def drawn(self, values: Mapping[str, Any]) -> dict[str, Dimension]:
         """From which dimension each of a trial's values was drawn."""
         return self.walk(lambda key, *_: values[key]).drawn
 

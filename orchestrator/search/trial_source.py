@@ -1,4 +1,4 @@
-"""The course of one search or several: values are asked for, trained, judged while they train, and told."""
+"""The trials of one search or several: values are asked for, trained, judged while they train, and told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfits
-from orchestrator.search.events import State
+from orchestrator.search.events import SearchTrialStatus
 from orchestrator.search.ledger import Ledger, budget_spent, ledger_path
 from orchestrator.search.population import history, is_last, next_member, spec_of, waits
 from orchestrator.search.task import SearchTask
@@ -21,7 +21,7 @@ from orchestrator.trials.trial import Trial, stage_epochs
 _log = logging.getLogger(__name__)
 
 
-class SearchCourse:
+class SearchTrialSource:
     """Searches several tasks in turns, so that all get their trials alike; each goes on from its ledger.
 
     With one trial at a time a search is the same to the bit each time, killed in between or not. With several, what
@@ -63,11 +63,11 @@ class SearchCourse:
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Tell the search. Without a record, and not stopped by it, a trial runs on with the next command."""
         search, number = self._under_way.pop(trial.key)
-        if search.ledger.found[number].stopping:
+        if search.ledger.trials[number].stopping:
             search.end(number, "stopped")
         elif record is not None:
             search.settle(number, trial, record, self._records)
-        mine = [waiting for waiting in self._waiting if waiting[0].ledger.found[waiting[1]].key == trial.key]
+        mine = [waiting for waiting in self._waiting if waiting[0].ledger.trials[waiting[1]].key == trial.key]
         self._waiting = [waiting for waiting in self._waiting if waiting not in mine]
         self._to_start += mine
 
@@ -75,11 +75,11 @@ class SearchCourse:
         """The search with the fewest trials, the first of equals, but none that waits: it might ask for ever."""
         waiting = [search for search, _ in self._waiting]
         free = [one for one in self._searches if one not in waiting and not one.waits() and not one.asked_enough()]
-        return min(free, key=lambda search: len(search.ledger.found), default=None)
+        return min(free, key=lambda search: len(search.ledger.trials), default=None)
 
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
-        found = search.ledger.found[number]
+        found = search.ledger.trials[number]
         spec, reason = search.spec(number)
         if found.stopping or spec is None:
             search.end(number, "stopped" if found.stopping else "failed", reason)
@@ -88,7 +88,7 @@ class SearchCourse:
         if trial.key in self._under_way:
             self._waiting.append((search, number))
             return None
-        same = (other for other in search.ledger.found if other.key == trial.key)
+        same = (other for other in search.ledger.trials if other.key == trial.key)
         failed = next((other for other in same if other.state == "failed"), None)
         record = self._record(trial)
         if record is not None and record.status != "failed":
@@ -133,20 +133,20 @@ class _Search:
     @property
     def running(self) -> list[int]:
         """Trials that have not ended, in the order in which they were asked; none beyond the number wanted."""
-        wanted = self.ledger.found[: self.task.trials]
+        wanted = self.ledger.trials[: self.task.trials]
         return [trial.number for trial in wanted if trial.state == "running"]
 
     def asked_enough(self) -> bool:
         """Whether the budget is spent, or the grid is known to be exhausted."""
-        return self._exhausted or budget_spent(self.task, self.ledger.found)
+        return self._exhausted or budget_spent(self.task, self.ledger.trials)
 
     def waits(self) -> bool:
         """Whether nothing can be asked before a generation has ended."""
-        return bool(self.task.population) and waits(self.task, self.ledger.found)
+        return bool(self.task.population) and waits(self.task, self.ledger.trials)
 
     def ask(self) -> int | None:
         """The number of a new trial; None where a grid has no more, or a generation has left no one to go on from."""
-        found, parent = self.ledger.found, None
+        found, parent = self.ledger.trials, None
         if 0 < self.task.population <= len(found):
             values, parent = next_member(self.task, found) or (None, None)
         else:
@@ -162,8 +162,8 @@ class _Search:
 
     def spec(self, number: int) -> tuple[TrainSpec | None, str | None]:
         """The spec of a trial; where none has its values, or its head does not fit the vocabulary, why."""
-        asked = self.ledger.found[number]
-        return self._fitting(history(self.ledger.found, asked.values, asked.parent))
+        asked = self.ledger.trials[number]
+        return self._fitting(history(self.ledger.trials, asked.values, asked.parent))
 
     def _fitting(self, values: Sequence[Mapping[str, Any]]) -> tuple[TrainSpec | None, str | None]:
         spec, reason = spec_of(self.task, values)
@@ -174,22 +174,22 @@ class _Search:
 
     def trial(self, number: int, spec: TrainSpec) -> Trial:
         """The trial that trains this spec."""
-        parent = self.ledger.found[number].parent
+        parent = self.ledger.trials[number].parent
         return Trial(
             variant=self.task.variant,
-            change=self.task.in_words(self.ledger.found[number].values),
+            change=self.task.in_words(self.ledger.trials[number].values),
             seed=spec.seed,
             spec=spec,
             key=self._key(spec),
             parameters=self._facts.parameters(spec),
-            starts_from=None if parent is None else self.ledger.found[parent].key,
+            starts_from=None if parent is None else self.ledger.trials[parent].key,
             number=number,
             opens_test=False,
         )
 
     def evaluated(self, number: int, trial: Trial, evaluation: Evaluation) -> bool:
         """Whether the trial goes on; one that was to stop does not, whatever it trained before it heard of that."""
-        found = self.ledger.found[number]
+        found = self.ledger.trials[number]
         if found.stopping or evaluation.epoch <= found.epochs:
             return not found.stopping
         nats = _lower(found.valid_nats, evaluation.valid_nats_per_token)
@@ -201,7 +201,7 @@ class _Search:
     def settle(self, number: int, trial: Trial, record: Record, records: Records) -> None:
         """The trial has its record. What of its curve was not heard is told first, for others to be judged by."""
         for point in records.curve(trial):
-            found = self.ledger.found[number]
+            found = self.ledger.trials[number]
             if point.epoch > found.epochs:
                 nats = _lower(found.valid_nats, point.valid_nats_per_token)
                 self._study.reported(number, point.epoch, nats)
@@ -209,9 +209,11 @@ class _Search:
         interim = record.status == "complete" and self.task.population and not is_last(self.task, number)
         self.end(number, "stopped" if interim else record.status, record.reason, record)
 
-    def end(self, number: int, state: State, reason: str | None = None, record: Record | None = None) -> None:
+    def end(
+        self, number: int, state: SearchTrialStatus, reason: str | None = None, record: Record | None = None
+    ) -> None:
         """The trial is over."""
-        found = self.ledger.found[number]
+        found = self.ledger.trials[number]
         objectives: list[float] | None = None
         nats, seconds = found.valid_nats, found.seconds
         if record is not None and record.status == "complete":

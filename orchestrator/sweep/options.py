@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm.spec import TrainSpec
-from orchestrator.sweep.space import Change, Choice, Searched
+from orchestrator.sweep.space import Change, Choice, Dimension
 from orchestrator.sweep.walk import LEFT_OUT, Places, every
 
 Options = Mapping[str, str]
@@ -17,7 +17,7 @@ Options = Mapping[str, str]
 def combinations(base: TrainSpec, space: Places, choices: Mapping[str, int]) -> list[Options]:
     """Every combination of these choices' options that some spec can have, all else being as the base has it."""
 
-    def points(key: str, dimension: Searched) -> Sequence[Any]:
+    def points(key: str, dimension: Dimension) -> Sequence[Any]:
         return list(dimension.options) if key in choices and isinstance(dimension, Choice | Change) else [LEFT_OUT]
 
     return [walked.values for walked in every(base, space, points) if walked.spec is not None] if choices else []

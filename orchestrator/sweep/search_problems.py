@@ -16,7 +16,7 @@ from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key
 from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.seeds import UntilDecided
-from orchestrator.sweep.space import Change, Choice, Integer, Searched, dimensions_of, fits
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, dimensions_of, fits
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep
 from orchestrator.sweep.walk import LEFT_OUT, as_drawn, changes_of, start_values, walk
 
@@ -122,7 +122,7 @@ def _dimension(searching: Searching, key: str, base: TrainSpec) -> Iterator[Prob
         yield from (problem.under(*at) for problem in _one_dimension(searching, key, dimension, base))
 
 
-def _one_dimension(searching: Searching, key: str, dimension: Searched, base: TrainSpec) -> Iterator[Problem]:
+def _one_dimension(searching: Searching, key: str, dimension: Dimension, base: TrainSpec) -> Iterator[Problem]:
     spec = base
     for path, value in dimension.when.items():
         found = _where(searching, key, path, value, spec)
@@ -141,7 +141,7 @@ def _one_dimension(searching: Searching, key: str, dimension: Searched, base: Tr
         yield from (Problem((*place, *problem.path[depth:]), problem.text) for problem in wrong)
 
 
-def _examples(key: str, dimension: Searched) -> dict[Path, dict[str, Any]]:
+def _examples(key: str, dimension: Dimension) -> dict[Path, dict[str, Any]]:
     """What a searched value can change at its ends, or with each option, by the place in the file."""
     match dimension:
         case Change():
@@ -193,7 +193,7 @@ def _starts(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
 def _of_another_range(searching: Searching, start: Mapping[str, Any], base: TrainSpec) -> Iterator[Problem]:
     """Values that lie in a range of their path, but not in the one that holds for this start."""
 
-    def draw(key: str, dimension: Searched, _: TrainSpec) -> Any:
+    def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
         return as_drawn(dimension, start[key]) if key in start else LEFT_OUT
 
     for key, dimension in walk(base, searching.space, draw).drawn.items():
@@ -220,7 +220,7 @@ def _outside(searching: Searching, key: str, value: Any) -> str | None:
     return f"{_rule(dimensions)}, got {shown(value)}"
 
 
-def _rule(dimensions: Sequence[Searched]) -> str:
+def _rule(dimensions: Sequence[Dimension]) -> str:
     ranges = [f"from {one.low:g} to {one.high:g}" for one in dimensions if not isinstance(one, Choice | Change)]
     return f"should be a number {' or '.join(ranges)}"
 

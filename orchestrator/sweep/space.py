@@ -31,7 +31,7 @@ def _ordered(low: float, high: float) -> None:
         raise ValueError(f"low must be below high, got {low:g} and {high:g}")
 
 
-class Dimension(Part):
+class _Dimension(Part):
     """One searched value. `when` names what a trial must have for it to be searched.
 
     That is a value by its dotted path, or the option of a choice or change that comes before it in the space, such as
@@ -43,7 +43,7 @@ class Dimension(Part):
     )
 
 
-class Uniform(Dimension):
+class Uniform(_Dimension):
     """A number between two ends, all alike likely."""
 
     kind: Literal["uniform"]
@@ -56,7 +56,7 @@ class Uniform(Dimension):
         return self
 
 
-class LogUniform(Dimension):
+class LogUniform(_Dimension):
     """A positive number between two ends, its logarithm alike likely everywhere."""
 
     kind: Literal["log_uniform"]
@@ -69,7 +69,7 @@ class LogUniform(Dimension):
         return self
 
 
-class Integer(Dimension):
+class Integer(_Dimension):
     """A whole number between two ends, both included; `log` makes its logarithm alike likely everywhere."""
 
     kind: Literal["integer"]
@@ -85,7 +85,7 @@ class Integer(Dimension):
         return self
 
 
-class Choice(Dimension):
+class Choice(_Dimension):
     """One of several values: a list of plain ones, or named ones, which may be whole parts."""
 
     kind: Literal["choice"]
@@ -105,7 +105,7 @@ class Choice(Dimension):
         return self
 
 
-class Change(Dimension):
+class Change(_Dimension):
     """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
 
     kind: Literal["change"]
@@ -117,7 +117,7 @@ class Change(Dimension):
         return self.among
 
 
-Searched = Uniform | LogUniform | Integer | Choice | Change
+Dimension = Uniform | LogUniform | Integer | Choice | Change
 Range = Uniform | LogUniform | Integer
 
 
@@ -145,7 +145,7 @@ Ranges = Annotated[
 ]
 """Ranges of one path for different trials, such as a learning rate for each output layer."""
 Dimensions = (
-    Annotated[Annotated[Searched, Field(discriminator="kind")], Tag("one value")] | Annotated[Ranges, Tag("ranges")]
+    Annotated[Annotated[Dimension, Field(discriminator="kind")], Tag("one value")] | Annotated[Ranges, Tag("ranges")]
 )
 Space = Annotated[dict[str, Annotated[Dimensions, Discriminator(_form)]], Field(min_length=1)]
 """Dotted paths into the base and what may stand there, applied in the file's order: a part before what is in it.
@@ -154,12 +154,12 @@ Where none of a path's conditions holds, the path keeps the value that the trial
 """
 
 
-def dimensions_of(place: Searched | Sequence[Range]) -> Sequence[Searched]:
+def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:
     """What may be searched at one place of a space: a single dimension, or each of its ranges."""
     return place if isinstance(place, Sequence) else (place,)
 
 
-def fits(dimension: Searched, value: object) -> bool:
+def fits(dimension: Dimension, value: object) -> bool:
     """Whether a value, of a choice the name of an option, is one that the dimension can give."""
     if isinstance(dimension, Choice | Change):
         return isinstance(value, str) and value in dimension.options

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from lm.spec import TrainSpec
 from orchestrator.sweep.override import has, override, value_at
-from orchestrator.sweep.space import Change, Choice, Integer, Range, Searched, dimensions_of, fits
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, Range, dimensions_of, fits
 
-Places = Mapping[str, Searched | Sequence[Range]]
+Places = Mapping[str, Dimension | Sequence[Range]]
 """A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""
-Draw = Callable[[str, Searched, TrainSpec], Any]
+Draw = Callable[[str, Dimension, TrainSpec], Any]
 """Gives a dimension a value, by its key and the spec so far: a number, the name of an option, or LEFT_OUT."""
 
 LEFT_OUT: Final = object()
@@ -24,7 +24,7 @@ class Walked(NamedTuple):
     values: dict[str, Any]
     spec: TrainSpec | None
     reason: str | None
-    drawn: dict[str, Searched]
+    drawn: dict[str, Dimension]
 
 
 def walk(base: TrainSpec, space: Places, draw: Draw) -> Walked:
@@ -33,7 +33,7 @@ def walk(base: TrainSpec, space: Places, draw: Draw) -> Walked:
     A dimension is drawn only where its conditions hold in that spec and its place exists there; of several ranges
     at most one holds. Values that no spec can have alone may be mended by later ones.
     """
-    spec, values, drawn = base, dict[str, Any](), dict[str, Searched]()
+    spec, values, drawn = base, dict[str, Any](), dict[str, Dimension]()
     pending: dict[str, Any] = {}
     problems: list[str] = []
     for key, place in space.items():
@@ -49,13 +49,13 @@ def walk(base: TrainSpec, space: Places, draw: Draw) -> Walked:
     return Walked(values, None if problems else spec, "; ".join(problems) or None, drawn)
 
 
-def every(base: TrainSpec, space: Places, points: Callable[[str, Searched], Sequence[Any]]) -> Iterator[Walked]:
+def every(base: TrainSpec, space: Places, points: Callable[[str, Dimension], Sequence[Any]]) -> Iterator[Walked]:
     """The walk of every combination of these points, the last dimension changing fastest; only what holds counts."""
     places: list[int] = []  # which point of every dimension that holds, in order
     while True:
         sizes: list[int] = []
 
-        def draw(key: str, dimension: Searched, _: TrainSpec, sizes: list[int] = sizes) -> Any:
+        def draw(key: str, dimension: Dimension, _: TrainSpec, sizes: list[int] = sizes) -> Any:
             values = points(key, dimension)
             sizes.append(len(values))
             if len(places) < len(sizes):
@@ -70,7 +70,7 @@ def every(base: TrainSpec, space: Places, points: Callable[[str, Searched], Sequ
         places[-1] += 1
 
 
-def changes_of(key: str, dimension: Searched, value: Any) -> dict[str, Any]:
+def changes_of(key: str, dimension: Dimension, value: Any) -> dict[str, Any]:
     """What a value, of a choice the name of an option, changes in a spec, by dotted path."""
     match dimension:
         case Change():
@@ -81,7 +81,7 @@ def changes_of(key: str, dimension: Searched, value: Any) -> dict[str, Any]:
             return {key: value}
 
 
-def as_drawn(dimension: Searched, value: Any) -> Any:
+def as_drawn(dimension: Dimension, value: Any) -> Any:
     """A value as a sweep file writes it, in the form in which it is drawn."""
     match dimension:
         case Choice() | Change():
@@ -101,7 +101,7 @@ def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, re
     if not rest_of_base:
         return values
 
-    def draw(key: str, dimension: Searched, spec: TrainSpec) -> Any:
+    def draw(key: str, dimension: Dimension, spec: TrainSpec) -> Any:
         if key in values and fits(dimension, values[key]):
             return values[key]
         return _as_it_is(key, dimension, spec)
@@ -109,7 +109,7 @@ def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, re
     return walk(base, space, draw).values
 
 
-def _as_it_is(key: str, dimension: Searched, spec: TrainSpec) -> Any:
+def _as_it_is(key: str, dimension: Dimension, spec: TrainSpec) -> Any:
     """The value that leaves the spec as it is; LEFT_OUT where the dimension has none."""
     if isinstance(dimension, Choice | Change):
         same = (name for name in dimension.options if override(spec, changes_of(key, dimension, name)) == (spec, []))
@@ -118,7 +118,7 @@ def _as_it_is(key: str, dimension: Searched, spec: TrainSpec) -> Any:
     return as_drawn(dimension, value) if fits(dimension, value) else LEFT_OUT
 
 
-def _is_searched(key: str, dimension: Searched, spec: TrainSpec, space: Places, values: Mapping[str, Any]) -> bool:
+def _is_searched(key: str, dimension: Dimension, spec: TrainSpec, space: Places, values: Mapping[str, Any]) -> bool:
     if not isinstance(dimension, Change) and not has(spec, key):
         return False
     return all(_holds(spec, space, values, path, value) for path, value in dimension.when.items())

@@ -21,7 +21,7 @@ from lm.files import in_a_line, read_regular, write_text
 
 FileState = tuple[int, int, int, int]
 """Inode, size in bytes, times of modification and of change in nanoseconds: nobody can set the last one."""
-State = list[tuple[str, FileState | None]]
+FileStates = list[tuple[str, FileState | None]]
 """What changes when a file that reports read is changed, or another takes its place."""
 
 _TOO_FRESH_SECONDS = 2.0  # a file written again so soon may keep its times: no file system's clock is coarser
@@ -35,11 +35,11 @@ class Checked:
         self._path = root / ".checked.json"
         self._new: dict[str, str] = {}
 
-    def has(self, key: str, state: State) -> bool:
+    def has(self, key: str, state: FileStates) -> bool:
         """Whether a trial's files were found right in this state."""
         return self._known.get(key) == _digest(state)
 
-    def add(self, key: str, state: State) -> None:
+    def add(self, key: str, state: FileStates) -> None:
         """Its files have just been found right; nothing is noted of one that was written only just now."""
         changed = max(files[3] for _, files in state if files is not None)
         if time.time() - changed / 1e9 > _TOO_FRESH_SECONDS:
@@ -69,5 +69,5 @@ def _read(path: Path) -> dict[str, str]:
         return {}
 
 
-def _digest(state: State) -> str:
+def _digest(state: FileStates) -> str:
     return hashlib.sha256(repr(state).encode()).hexdigest()[:32]

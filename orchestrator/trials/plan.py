@@ -18,7 +18,7 @@ from orchestrator.words import value_in_words
 NAMED_PARAMETER_CHANGE = 0.01
 """A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
 
-State = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
+TrialStatus = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
 
 
 def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
@@ -73,7 +73,7 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
     return written
 
 
-def state_of(trial: Trial, records: Records) -> State:
+def state_of(trial: Trial, records: Records) -> TrialStatus:
     """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
 
     Trained and not yet scored on test it is under way; damaged, it is trained again. ValueError where another version
@@ -89,7 +89,7 @@ def state_of(trial: Trial, records: Records) -> State:
     return "to resume" if record or (records.folder(trial.key) / "checkpoints").exists() else "new"
 
 
-def state_in_words(trial: Trial, state: State, names: Mapping[str, str]) -> str:
+def state_in_words(trial: Trial, state: TrialStatus, names: Mapping[str, str]) -> str:
     """A state as the plan's table shows it: a trial that is read, or goes on from another, says from which variant.
 
     `names` has every trial's variant by key.

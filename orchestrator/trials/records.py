@@ -16,7 +16,7 @@ from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS,
 from lm.kept import say_once
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
-from orchestrator.trials.checked import Checked, FileState, State
+from orchestrator.trials.checked import Checked, FileState, FileStates
 from orchestrator.trials.trial import Trial
 
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -60,7 +60,7 @@ def damage_in_a_line(error: ValueError) -> str:
     return str(error)
 
 
-def _state(folder: Path) -> State:
+def _state(folder: Path) -> FileStates:
     names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
     with suppress(OSError):  # as each of its files will say
         names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208

@@ -23,8 +23,8 @@ from orchestrator.words import in_words
 
 _log = logging.getLogger(__name__)
 
-State = Literal["done", "running", "waiting", "stopped early", "failed"]
-_STATES: tuple[State, ...] = ("done", "running", "waiting", "stopped early", "failed")
+ShownState = Literal["done", "running", "waiting", "stopped early", "failed"]
+_STATES: tuple[ShownState, ...] = ("done", "running", "waiting", "stopped early", "failed")
 _MOST_RUNNING = 16
 _LATEST = 4
 _FRAMES_A_SECOND = 2
@@ -55,8 +55,8 @@ class Progress:
         self._console = console or Console(stderr=True)
         self._line_seconds = line_seconds
         self._lock = threading.Lock()
-        self._states: dict[str, State] = dict.fromkeys(done, "done")
-        self._counts: Counter[State] = Counter()
+        self._states: dict[str, ShownState] = dict.fromkeys(done, "done")
+        self._counts: Counter[ShownState] = Counter()
         self._standing: defaultdict[str, list[Trial]] = defaultdict(list)  # key -> trials whose state depends on it
         for trial in trials:
             self._add(trial)
@@ -134,7 +134,7 @@ class Progress:
         """Print a line of somebody else's."""
         self._console.print(Text(line), soft_wrap=True)
 
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[ShownState, int]:
         """How many trials are in each state; one that is read from another's record settles with that one."""
         with self._lock:
             return {state: self._counts[state] + (state == "waiting") * self._clock.expected for state in _STATES}
@@ -150,13 +150,13 @@ class Progress:
             self._standing[key].append(trial)
         self._counts[self._state(trial)] += 1
 
-    def _set(self, key: str, state: State) -> None:
+    def _set(self, key: str, state: ShownState) -> None:
         concerned = self._standing[key]
         self._counts.subtract(self._state(trial) for trial in concerned)
         self._states[key] = state
         self._counts.update(self._state(trial) for trial in concerned)
 
-    def _state(self, trial: Trial) -> State:
+    def _state(self, trial: Trial) -> ShownState:
         source = self._states.get(trial.reads_from or "", "waiting")
         return self._states.get(trial.key) or ("waiting" if source == "running" else source)
 
@@ -231,7 +231,7 @@ def _cells(evaluation: Evaluation, epochs_left: int) -> tuple[str, str, str, str
     )
 
 
-def _state(trial: Trial, record: Record | None) -> State:
+def _state(trial: Trial, record: Record | None) -> ShownState:
     if trial.stopped_early:
         return "stopped early"
     if record is None:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from lm.data import load
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep
 from orchestrator.execute.finished import LastMade
 from orchestrator.report.report_sweep import report_sweep
@@ -108,7 +108,7 @@ def finish(place: Path) -> None:
     (place / "runs" / ".sweeps").mkdir(exist_ok=True)
     with contextlib.chdir(place):
         last = LastMade(sweep, file, place / "reports" / sweep.name / sweep.scale, records)
-        now = known(sweep, records)
+        now = expand(sweep, records)
         last.write(now, report_sweep(sweep, file, now, records, "reports", if_fuller="refuse"), mirrored=True)
     time.sleep(2.5)  # what was written just now is not noted as checked
     checked = Records(records.root)

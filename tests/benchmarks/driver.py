@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
-from orchestrator.agenda.trial_source import Planned
+from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.folder import session_folder
 from orchestrator.execute.ray.supervise import ENVIRONMENT
 from orchestrator.execute.run import unsettled
-from orchestrator.execute.work import Grant
+from orchestrator.execute.run_trial import Allotment
 from orchestrator.sweep import Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -50,14 +50,14 @@ def stub(at_once: int) -> Callable[[dict[str, Any]], None]:
 
         from orchestrator.execute.ray.bridge import as_result, unpack
 
-        trial, grant = unpack(config["trial"]), Grant(**config["grant"])
+        trial, allotment = unpack(config["trial"]), Allotment(**config["allotment"])
         curve = make_curve(trial.spec, 100.0, epochs=2)
         if trial.seed < at_once:
             time.sleep(SECONDS_TO_START)
         for evaluation in curve:
             tune.report(as_result(evaluation))
-        write_curve(grant.runs / trial.key, curve)
-        write_record(grant.runs / trial.key, make_record(trial, 100.0))
+        write_curve(allotment.runs / trial.key, curve)
+        write_record(allotment.runs / trial.key, make_record(trial, 100.0))
 
     return train
 
@@ -112,10 +112,10 @@ def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[s
     missing = unsettled(planned, records)
     cpu_planned = processor()
     # A small share of a CPU, so that `at_once` workers fit any machine.
-    grant = Grant(folder, cpus=0.01, gpus=0.0, checkpoint_seconds=600.0)
+    allotment = Allotment(folder, cpus=0.01, gpus=0.0, checkpoint_seconds=600.0)
     with Progress(planned) as progress, session_folder() as session:
         start_ray(session, None, False)
-        queue = Queue(Planned(missing), grant, Listeners(progress, Meter(every)))
+        queue = Queue(FixedOrder(missing), allotment, Listeners(progress, Meter(every)))
         fit(queue, stub(at_once), session=session, at_once=at_once)
         ray.shutdown()
     counts = progress.counts()

@@ -24,11 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from lm.record import Evaluation, Record, perplexity
 from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.work import Grant
-from orchestrator.search.events import Found
-from orchestrator.search.ledger import ledger_path, read_found
+from orchestrator.execute.run_trial import Allotment
+from orchestrator.search.events import SearchTrial
+from orchestrator.search.ledger import ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
-from orchestrator.search.trial_source import SearchCourse
+from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.searches import RandomSampler, Search
 from orchestrator.trials.facts import Facts
@@ -53,23 +53,23 @@ class Spent:
 class Enough:
     """A search until a loss is reached or so many seconds of training are spent."""
 
-    def __init__(self, course: SearchCourse, ledger: Path, target: float, most_seconds: float) -> None:
-        self._course, self._ledger = course, ledger
+    def __init__(self, source: SearchTrialSource, ledger: Path, target: float, most_seconds: float) -> None:
+        self._source, self._ledger = source, ledger
         self._target, self._most_seconds = target, most_seconds
 
     def next(self) -> Trial | None:
         now = spent(self._ledger, self._target)
         over = now.reached_epochs is not None or now.seconds >= self._most_seconds
-        return None if over else self._course.next()
+        return None if over else self._source.next()
 
     def ended(self) -> bool:
-        return self._course.ended()
+        return self._source.ended()
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        return self._course.goes_on(trial, evaluation)
+        return self._source.goes_on(trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        self._course.settled(trial, record)
+        self._source.settled(trial, record)
 
 
 class Silent:
@@ -84,7 +84,7 @@ def spent(ledger: Path, target: float) -> Spent:
     """What a search, one trial at a time, has trained until its losses reached the target."""
     seconds, epochs = 0.0, 0
     reached_seconds, reached_epochs = None, None
-    found = read_found(ledger) if ledger.exists() else []
+    found = read_search_trials(ledger) if ledger.exists() else []
     for trial in found:
         epoch = epoch_of(trial, target)
         if reached_epochs is None and epoch is not None:
@@ -94,7 +94,7 @@ def spent(ledger: Path, target: float) -> Spent:
     return Spent(seconds, epochs, reached_seconds, reached_epochs, best, len(found))
 
 
-def epoch_of(trial: Found, target: float) -> int | None:
+def epoch_of(trial: SearchTrial, target: float) -> int | None:
     """The epoch in which the trial reaches the target; None where it does not."""
     return next((epoch for epoch, nats in trial.curve if nats <= target), None)
 
@@ -113,8 +113,8 @@ def run(base: SearchTask, way: str, repeat: int, runs: Path, target: float, most
     records, facts = Records((runs / f"{way}-{repeat}").resolve()), Facts()
     ledger = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
     interrupt = Interrupt()
-    course = Enough(SearchCourse([task], records, facts), ledger, target, most_seconds)
-    run_inline(course, Grant(records.root, 1.0, 0.0, 600.0), Silent(), interrupt)
+    source = Enough(SearchTrialSource([task], records, facts), ledger, target, most_seconds)
+    run_inline(source, Allotment(records.root, 1.0, 0.0, 600.0), Silent(), interrupt)
     return None if interrupt.signal is not None else spent(ledger, target)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lm.spec import Sgd
-from orchestrator.agenda.expand import known, search_tasks
-from orchestrator.search.ledger import Searched
+from orchestrator.agenda.expand import expand, search_tasks
+from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from tests.factories import make_trial, settle, write_tokens
@@ -58,7 +58,7 @@ def tuned(place: Path, artist: NoArtist) -> None:
     for number, task in enumerate(search_tasks(sweep)):
         second = None if task.variant == "Adam" else 4.1 + number / 10
         find(records, task, (within(task), 4.0 + number / 10), (within(task, 0.7), second))
-    now = known(sweep, records)
+    now = expand(sweep, records)
     for trial in now.trials:
         settle(place / "runs", trial, 60.0 + len(trial.variant) + trial.seed / 10)
     write(place, now.trials, searches=now.searches, artist=artist)
@@ -72,7 +72,7 @@ def population_based(place: Path, artist: NoArtist) -> None:
     trials += [make_trial("best found", s, optimizer=Sgd(kind="sgd", learning_rate=9.0)) for s in (1, 2)]
     for trial in trials:
         settle(place / "runs", trial, 60.0 - 5.0 * (trial.variant != "full") + trial.seed / 10)
-    write(place, trials, searches=(Searched(task, place / "none", tuple(found)),), artist=artist)
+    write(place, trials, searches=(SearchState(task, place / "none", tuple(found)),), artist=artist)
 
 
 def of_heads(place: Path, artist: NoArtist) -> None:

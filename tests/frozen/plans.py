@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.commands.plan_table import plan_data
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.records import Records
@@ -24,7 +24,7 @@ def plans(sweep_file: Path, runs: Path) -> str:
         scales = {}
         for name in sweep.scale_names:
             scaled = sweep.at(name)
-            scales[name] = plan_data(scaled, known(scaled, records), records)
+            scales[name] = plan_data(scaled, expand(scaled, records), records)
     return "\n".join(line for name, data in scales.items() for line in _lines(name, data)) + "\n"
 
 

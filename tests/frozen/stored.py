@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from lm.record import StageResult
 from orchestrator import load_records, load_sweep, run_sweep
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.agenda.standing import last_commands, sweep_standing
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
@@ -108,7 +108,7 @@ def read(place: Path) -> dict[str, str]:
         texts["commands.json"] = _json(sorted(commands))
         for name in SWEEPS:
             sweep = load_sweep(f"{name}.yaml", "paper")
-            now = known(sweep, records)
+            now = expand(sweep, records)
             texts[f"{name}_status.json"] = _json(asdict(sweep_standing(sweep, now, records)))
             report_sweep(sweep, f"{name}.yaml", now, records, "reports", if_fuller="replace")
             for path in Path("reports", name, "paper").glob("*.csv"):

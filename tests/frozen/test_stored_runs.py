@@ -9,7 +9,7 @@ import pytest
 
 from lm.spec import trial_key
 from orchestrator import load_records
-from orchestrator.search.ledger import read_found
+from orchestrator.search.ledger import read_search_trials
 from orchestrator.trials.facts import Facts
 from orchestrator.trials.records import Records
 from tests.frozen.stored import FOLDER, READ, furnished, read
@@ -43,4 +43,4 @@ def test_the_stages_that_trials_share_are_named_by_their_keys(runs: Path) -> Non
 
 def test_the_search_has_its_trials(runs: Path) -> None:
     (ledger,) = runs.glob(".searches/*.jsonl")
-    assert [(found.number, found.state) for found in read_found(ledger)] == [(0, "complete"), (1, "complete")]
+    assert [(found.number, found.state) for found in read_search_trials(ledger)] == [(0, "complete"), (1, "complete")]

@@ -14,7 +14,7 @@ import pytest
 
 from lm.files import sha256
 from lm.hashes import RECORD
-from orchestrator.execute.work import Grant, write_failure
+from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.records import check_trial
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.places import command, make_place, process, settle, trials
@@ -58,7 +58,7 @@ def test_the_page_of_what_was_exported_is_the_same_to_the_byte(place: Path) -> N
     assert tuned.reads_from == full.key
     settle(full)
     settle(weights)
-    write_failure(cache, Grant(RUNS, 1.0, 0.0, 600.0), "it broke")
+    write_failure(cache, Allotment(RUNS, 1.0, 0.0, 600.0), "it broke")
     assert exported().startswith("3 trials copied to there, which has 0.")
     assert report("toy.yaml", THERE) == report("toy.yaml", RUNS)
     names = {path.split("/", 1)[1] for path in files(THERE)}

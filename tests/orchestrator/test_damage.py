@@ -16,13 +16,13 @@ import lm.hashes
 from lm.record import Evaluation, Record
 from lm.rescore import rescore
 from orchestrator.agenda.expand import unsettled
-from orchestrator.agenda.trial_source import Planned
+from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.api import load_records
 from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.work import TRAINED_ALONE, Grant, work
+from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, run_trial
 from orchestrator.trials.disk import set_aside_damaged
-from orchestrator.trials.plan import State, state_of
+from orchestrator.trials.plan import TrialStatus, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.lm.trials import assert_same, settled
@@ -48,14 +48,14 @@ class Silent:
     def settled(self, trial: Trial, record: Record | None) -> None: ...
 
 
-def granted(runs: Path, *, alone: bool = False) -> Grant:
-    return Grant(runs=runs, cpus=1, gpus=0, checkpoint_seconds=600.0, alone=alone)
+def granted(runs: Path, *, alone: bool = False) -> Allotment:
+    return Allotment(runs=runs, cpus=1, gpus=0, checkpoint_seconds=600.0, alone=alone)
 
 
 def train_missing(runs: Path) -> None:
     """What a sweep trains, without MLflow and the report."""
     missing = unsettled(list(trials().values()), Records(runs))
-    run_inline(Planned(missing), granted(runs), Silent(), Interrupt())
+    run_inline(FixedOrder(missing), granted(runs), Silent(), Interrupt())
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def place(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def states(place: Path) -> dict[str, State]:
+def states(place: Path) -> dict[str, TrialStatus]:
     records = Records(place / "runs")
     return {name: state_of(trial, records) for name, trial in trials().items()}
 
@@ -289,12 +289,12 @@ def test_a_trial_whose_weights_are_damaged_when_its_test_text_is_opened_is_train
     place: Path, whole: Path
 ) -> None:
     full, _ = folders(place)
-    trial, grant = trials()["full"], granted(place / "runs")
+    trial, allotment = trials()["full"], granted(place / "runs")
     shutil.rmtree(place / "runs")
-    assert work(replace(trial, opens_test=False), grant, lambda _: None) is None
+    assert run_trial(replace(trial, opens_test=False), allotment, lambda _: None) is None
     assert not settled(full).tested
     os.truncate(full / "weights/train.safetensors", 50)
-    assert work(trial, grant, lambda _: None) is None
+    assert run_trial(trial, allotment, lambda _: None) is None
     assert (place / "runs/.old" / f"{full.name}-1").is_dir()
     assert_same(full, whole / "runs" / full.name)
 
@@ -306,8 +306,8 @@ def test_a_record_that_is_written_once_more_has_the_hashes_of_its_files(place: P
     trial = trials()["full"]
     shutil.rmtree(place / "runs")
     if not test:
-        work(replace(trial, opens_test=False), granted(place / "runs"), lambda _: None)
-    work(trial, granted(place / "runs", alone=True), lambda _: None)
+        run_trial(replace(trial, opens_test=False), granted(place / "runs"), lambda _: None)
+    run_trial(trial, granted(place / "runs", alone=True), lambda _: None)
     record = settled(full)
     assert record.note == TRAINED_ALONE
     files = {str(path.relative_to(full)) for path in full.rglob("*") if path.is_file() and path.name != ".lock"}
@@ -336,7 +336,7 @@ def test_a_shared_stage_whose_epochs_were_replaced_is_not_taken_over(
     cached = cached_in(place)
     shutil.rmtree(cached)
     replace_curve(*folders(place))
-    work(replace(trials()["neural cache"], starts_from=None), granted(place / "runs"), lambda _: None)
+    run_trial(replace(trials()["neural cache"], starts_from=None), granted(place / "runs"), lambda _: None)
     assert "its epochs in the curve are not what they were" in caplog.text
     assert_same(cached, whole / "runs" / cached.name)
 

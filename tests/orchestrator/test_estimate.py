@@ -12,7 +12,7 @@ import pytest
 
 from lm.measured import Measured
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
-from orchestrator.agenda.expand import Known, known
+from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import smallest_detectable
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
@@ -132,7 +132,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
     sweep, records, kept = toy(tmp_path), Records(tmp_path / "runs"), tmp_path / "measured"
     trials = plan(sweep)
-    found = estimate(sweep, Known((), trials), records, Measuring("cpu", 1, steps=2, folder=kept), jobs=1)
+    found = estimate(sweep, SweepState((), trials), records, Measuring("cpu", 1, steps=2, folder=kept), jobs=1)
     assert len(list(kept.iterdir())) == 2  # the slow variant takes the base's steps
     assert [cost.trials for cost in found.variants] == [2, 2, 2]
     assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
@@ -141,7 +141,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert found.states == {"new": 6} and found.detectable is None
 
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    estimate(sweep, Known((), trials), records, Measuring("cpu", 1, steps=2, folder=kept))
+    estimate(sweep, SweepState((), trials), records, Measuring("cpu", 1, steps=2, folder=kept))
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
     print_estimate(found)
@@ -157,7 +157,9 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     ]
     for trial, perplexity in zip(trials, (100.0, 101.0, 99.0, 110.0, 111.0, 109.0), strict=True):
         settle(tmp_path, trial, perplexity)
-    found = estimate(sweep, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    found = estimate(
+        sweep, SweepState((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured")
+    )
     assert found.states == {"done": 6} and found.packing is None and found.seconds == 0.0
     assert found.detectable is not None
     assert found.detectable.deviation_nats == pytest.approx(0.0096, abs=0.0003)
@@ -166,13 +168,15 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     assert found.detectable.text_error_nats is None
 
     rounds = replace(sweep, looks=(2, 3))
-    stricter = estimate(rounds, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    stricter = estimate(
+        rounds, SweepState((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured")
+    )
     assert stricter.detectable is not None
     assert stricter.detectable.nats == smallest_detectable(found.detectable.deviation_nats, 0.0, 3, 1, 0.975)
 
     for trial in trials:
         write_tokens(tmp_path, trial, harder=0.3 * (trial.variant == "short"))
-    told = estimate(sweep, Known((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
+    told = estimate(sweep, SweepState((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert told.detectable is not None and told.detectable.text_error_nats is not None
     groups = read_outcomes(trials, Records(tmp_path)).values()
     base, short = (np.mean([one.losses.blocks for one in group if one.losses], axis=0) for group in groups)
@@ -199,7 +203,7 @@ def test_a_member_of_a_population_costs_its_generation_and_what_it_finds_all_epo
     population = "scheduler: {kind: population, population: 4, interval_epochs: 1}"
     sweep = at_paper(tmp_path, SEARCH.replace("trials: 2", population))
     epochs: dict[str, list[int]] = {}
-    for trial in _most_trials(sweep, known(sweep, Records(tmp_path))):
+    for trial in _most_trials(sweep, expand(sweep, Records(tmp_path))):
         epochs.setdefault(trial.variant, []).append(trial.spec.epochs)
     whole = sweep.baseline.spec.epochs
     assert epochs == {"full": [whole] * 2, "search for best found": [1] * 4 * whole, "best found": [whole] * 2}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep, run_sweep
 from orchestrator.execute import finished, run
 from orchestrator.report import Report
@@ -194,7 +194,7 @@ def test_a_page_that_lacks_a_picture_is_tried_again(made: list[str], monkeypatch
     sweep, records = load_sweep("toy.yaml", "paper"), Records("runs")
     last = finished.LastMade(sweep, Path("toy.yaml"), PAGE.parent, records)
     monkeypatch.setitem(page.write_report.__kwdefaults__, "draw", cannot)
-    now = known(sweep, records)
+    now = expand(sweep, records)
     lacking = report_sweep(sweep, "toy.yaml", now, records, "reports", if_fuller="replace")
     assert not lacking.is_whole
     last.write(now, lacking, mirrored=True)

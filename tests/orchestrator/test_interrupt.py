@@ -11,12 +11,12 @@ import pytest
 
 from orchestrator.execute import inline, run
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.work import Grant
+from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.sweep_texts import GOOD, read_text
 
 
 def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
-    course, listener, interrupt = mock.Mock(), mock.Mock(), Interrupt()
+    source, listener, interrupt = mock.Mock(), mock.Mock(), Interrupt()
 
     def trained(*_: object) -> None:
         try:
@@ -25,8 +25,8 @@ def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     with mock.patch.object(inline, "work", trained), pytest.raises(KeyboardInterrupt):
-        inline.run_inline(course, Grant(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
-    assert interrupt.insisted and not course.settled.called and not listener.settled.called
+        inline.run_inline(source, Allotment(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
+    assert interrupt.insisted and not source.settled.called and not listener.settled.called
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ImportError])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lm.record import Record
-from orchestrator.agenda.expand import Known
+from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.order import first_compared, in_order
 from orchestrator.api import load_sweep
 from orchestrator.execute.interim import Interim
@@ -82,9 +82,9 @@ class Page:
     def __init__(self, runs: Path, trials: list[Trial], changes: dict[str, str]) -> None:
         self.runs, self.trials, self.changes = runs, trials, changes
         self.written, self.said = threading.Semaphore(0), list[str]()
-        self.interim = Interim(lambda: Known((), trials), self.write, Records(runs), self.said.append, rest=0.0)
+        self.interim = Interim(lambda: SweepState((), trials), self.write, Records(runs), self.said.append, rest=0.0)
 
-    def write(self, now: Known) -> Report:
+    def write(self, now: SweepState) -> Report:
         assert now.trials == self.trials
         self.written.release()
         return Report(Path("reports/toy/paper/report.md"), "", {}, changes=self.changes)
@@ -125,7 +125,7 @@ def test_a_failed_trial_makes_no_variant_whole_and_the_last_trial_no_page(page: 
 def test_a_page_that_cannot_be_written_is_told_once_and_costs_nothing_else(
     page: Page, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(now: Known) -> Report:
+    def fails(now: SweepState) -> Report:
         raise OSError("the disk is full")
 
     page.interim._write = fails

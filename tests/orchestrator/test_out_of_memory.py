@@ -10,10 +10,10 @@ from ray.tune.search import Searcher
 
 from lm.record import read_record
 from lm.spec import Model
-from orchestrator.agenda.trial_source import Planned
+from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue, unpack
 from orchestrator.execute.ray.memory import filled_by_others
-from orchestrator.execute.work import TRAINED_ALONE, Grant, ran_out_of_memory, work
+from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, ran_out_of_memory, run_trial
 from orchestrator.trials.trial import Trial
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_schedule import Heard
@@ -26,19 +26,19 @@ def trial(folder: Path, key: str, hidden: int) -> Trial:
 
 def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")
-    heard, grant = Heard(), Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    queue = Queue(Planned([trial(tmp_path, "big", 3_000_000), trial(tmp_path, "small", 10)]), grant, heard)
+    heard, allotment = Heard(), Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    queue = Queue(FixedOrder([trial(tmp_path, "big", 3_000_000), trial(tmp_path, "small", 10)]), allotment, heard)
     first, beside = queue.suggest("1"), queue.suggest("2")
     assert first is not None and beside is not None
-    work(unpack(first["trial"]), Grant(**first["grant"]), lambda evaluation: None)
+    run_trial(unpack(first["trial"]), Allotment(**first["allotment"]), lambda evaluation: None)
     queue.on_trial_complete("1")
     assert heard.words == []
     assert queue.suggest("3") is None  # the other one still runs
     queue.on_trial_complete("2", error=False)
     again = queue.suggest("4")
-    assert again is not None and again["trial"]["key"] == "big" and again["grant"]["alone"]
+    assert again is not None and again["trial"]["key"] == "big" and again["allotment"]["alone"]
     assert queue.suggest("5") is None
-    work(unpack(again["trial"]), Grant(**again["grant"]), lambda evaluation: None)
+    run_trial(unpack(again["trial"]), Allotment(**again["allotment"]), lambda evaluation: None)
     queue.on_trial_complete("4")
     assert heard.words == ["big failed"]
     record = read_record(tmp_path / "big")
@@ -48,15 +48,15 @@ def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path)
 def test_one_that_fits_alone_is_complete_and_says_so(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")
     one = trial(tmp_path, "one", 10)
-    grant = Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    work(one, replace(grant, alone=True), lambda evaluation: None)
+    allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    run_trial(one, replace(allotment, alone=True), lambda evaluation: None)
     record = read_record(tmp_path / "one")
     assert record is not None and (record.status, record.note) == ("complete", TRAINED_ALONE)
 
 
 def test_one_whose_workers_die_beside_others_has_its_last_try_alone(tmp_path: Path) -> None:
-    grant = Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    queue = Queue(Planned([trial(tmp_path, "a", 10), trial(tmp_path, "b", 10)]), grant, Heard())
+    allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), trial(tmp_path, "b", 10)]), allotment, Heard())
     queue.suggest("b")  # takes "a"
     for attempt in range(1 + MOST_WORKER_DEATHS):
         assert queue.suggest(str(attempt)) is not None
@@ -64,7 +64,7 @@ def test_one_whose_workers_die_beside_others_has_its_last_try_alone(tmp_path: Pa
     assert queue.suggest("waits") is None
     queue.on_trial_complete("b")
     last = queue.suggest("last")
-    assert last is not None and last["grant"]["alone"]
+    assert last is not None and last["allotment"]["alone"]
 
 
 RAYS_WORDS = """\
@@ -106,8 +106,8 @@ def test_one_killed_for_others_memory_waits_and_is_never_recorded_as_failed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, heard = [0.0], Heard()
-    grant = Grant(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    queue = Queue(Planned([trial(tmp_path, "a", 10)]), grant, heard, now=lambda: clock[0])
+    allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    queue = Queue(FixedOrder([trial(tmp_path, "a", 10)]), allotment, heard, now=lambda: clock[0])
     deaths = "".join(RAYS_WORDS.format(number=number, used="0.40") for number in range(1, 2 + MOST_WORKER_DEATHS))
     for number, seconds in enumerate((60, 300, 900)):
         assert queue.suggest(str(number)) is not None

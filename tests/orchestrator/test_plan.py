@@ -8,7 +8,7 @@ import yaml
 from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.commands.plan_table import print_plan
 from orchestrator.execute import machine
 from orchestrator.sweep import check_vocabularies, read_sweep
@@ -326,5 +326,5 @@ def test_bfloat16_that_this_cpu_is_slower_with_is_said(
     monkeypatch.setattr(machine, "CPU_FLAGS", cpuinfo)
     sweep = read_text(tmp_path, edited("\nbase:\n", f"\nbase:\n  precision: {precision}\n")).at("paper")
     records = Records(tmp_path / "runs")
-    print_plan(sweep, known(sweep, records), records)
+    print_plan(sweep, expand(sweep, records), records)
     assert ("this CPU has no instructions for it" in capsys.readouterr().out) is warned

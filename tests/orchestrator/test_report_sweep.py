@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.records import Records
@@ -37,7 +37,7 @@ def test_the_papers_numbers_stand_in_only_where_they_are_said_to_be_of_another_s
     sweep = read_sweep(file).at("tiny")
     records = Records(tmp_path / "runs")
     page = report_sweep(
-        sweep, file, known(sweep, records), records, tmp_path / "reports", if_fuller="refuse"
+        sweep, file, expand(sweep, records), records, tmp_path / "reports", if_fuller="refuse"
     ).page.read_text(encoding="utf-8")
     assert [number for number in ("61.25", "62.25") if number in page] == ([] if shown is None else [shown])
     assert (ELSEWHERE in page) is elsewhere

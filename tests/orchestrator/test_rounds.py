@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import BEST_FOUND, Known, Left, course, known, search_tasks, what_is_left
+from orchestrator.agenda.expand import BEST_FOUND, Left, SweepState, expand, search_tasks, trial_source, what_is_left
 from orchestrator.api import _set_aside, select, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.cost.reckoning import _most_trials
@@ -85,10 +85,10 @@ def find(records: Records, task: SearchTask, *found: tuple[dict[str, float], flo
 
 def test_a_search_comes_first_and_its_trials_leave_test_closed(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert now.searching
     assert {trial.variant for trial in now.trials} == {"full"}
-    first = course(sweep, records).next()
+    first = trial_source(sweep, records).next()
     assert first is not None
     assert (first.variant, first.seed, first.number, first.opens_test) == (BEST_FOUND, 0, 0, False)
 
@@ -97,7 +97,7 @@ def test_what_a_search_found_is_trained_on_the_seeds_beside_the_base(tmp_path: P
     sweep = at_paper(tmp_path, SEARCH)
     (task,) = search_tasks(sweep)
     find(records, task, ({"optimizer.learning_rate": 5.0}, 4.0), ({"optimizer.learning_rate": 7.0}, 3.9))
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert not now.searching
     rates = {(trial.variant, trial.seed): trial.spec.optimizer.learning_rate for trial in now.trials}
     assert rates == {("full", 1): 3.0, ("full", 2): 3.0, (BEST_FOUND, 1): 7.0, (BEST_FOUND, 2): 7.0}
@@ -110,8 +110,8 @@ def test_only_as_many_trials_count_as_the_sweep_wants(tmp_path: Path, records: R
     (task,) = search_tasks(sweep)
     values = [{"optimizer.learning_rate": rate} for rate in (5.0, 7.0, 9.0)]
     find(records, task, (values[0], 4.0), (values[1], 3.9), (values[2], 3.8))
-    (searched,) = known(sweep, records).searches
-    assert searched.ended and len(searched.found) == 2
+    (searched,) = expand(sweep, records).searches
+    assert searched.ended and len(searched.trials) == 2
     assert searched.best is not None and searched.best.values == values[1]
 
 
@@ -119,9 +119,9 @@ def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records
     sweep = at_paper(tmp_path, SEARCH)
     (task,) = search_tasks(sweep)
     find(records, task, ({"optimizer.learning_rate": 5.0}, None), ({"optimizer.learning_rate": 7.0}, None))
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full"}
-    assert _outcome(Known(now.searches, []), records) == "failed"
+    assert _outcome(SweepState(now.searches, []), records) == "failed"
 
 
 def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
@@ -140,12 +140,12 @@ def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
 def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, TUNE)
     for i, task in enumerate(search_tasks(sweep)):
-        assert known(sweep, records).searching
+        assert expand(sweep, records).searching
         rate = 0.002 if task.variant == "Adam" else 0.5 + i
         wanted = {"optimizer.learning_rate": rate, "dropout.weight": 0.1, "penalties.activation": 1.0}
         values = {key: wanted[key] for key in task.space}
         find(records, task, (values, 4.0), (values, None))
-    trials = {trial.variant: trial for trial in known(sweep, records).trials if trial.seed == 1}
+    trials = {trial.variant: trial for trial in expand(sweep, records).trials if trial.seed == 1}
     assert {name: trial.spec.optimizer.learning_rate for name, trial in trials.items()} == {
         "full": 0.5, "no weight-dropping": 1.5, "no AR": 2.5, "Adam": 0.002,
     }  # fmt: skip
@@ -163,19 +163,19 @@ def test_variants_whose_tuning_is_over_are_there_while_others_wait(tmp_path: Pat
     values = {"optimizer.learning_rate": 5.0, "dropout.weight": 0.1, "penalties.activation": 1.0}
     adam = values | {"optimizer.learning_rate": 0.002}
     find(records, tasks["Adam"], (adam, 4.0), (adam | {"dropout.weight": 0.3}, None))
-    assert {trial.variant for trial in known(sweep, records).trials} == {"full"}, "nothing to compare with yet"
+    assert {trial.variant for trial in expand(sweep, records).trials} == {"full"}, "nothing to compare with yet"
     find(records, tasks["full"], (values, 4.0), (values | {"dropout.weight": 0.3}, None))
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert now.searching
     rates = {trial.variant: trial.spec.optimizer.learning_rate for trial in now.trials}
     assert rates == {"full": 5.0, "Adam": 0.002}
-    assert not known(select(sweep, ["Adam"]), records).searching
+    assert not expand(select(sweep, ["Adam"]), records).searching
 
 
 def test_without_the_search_the_base_alone_is_run(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
-    assert not known(select(sweep, ["full"]), records).searching
-    assert known(select(sweep, [BEST_FOUND]), records).searching
+    assert not expand(select(sweep, ["full"]), records).searching
+    assert expand(select(sweep, [BEST_FOUND]), records).searching
     with pytest.raises(CannotStartError, match="did you mean 'best found'"):
         select(sweep, ["best fund"])
 
@@ -201,7 +201,7 @@ def test_what_would_be_trained_names_the_searches_and_not_what_waits_for_them(tm
     assert not searches
     trials, searches = to_train(search, records, fresh=True)
     assert [(trial.variant, trial.seed) for trial, _ in trials] == [("full", 1), ("full", 2)]
-    assert [len(searched.found) for searched in searches] == [0]
+    assert [len(searched.trials) for searched in searches] == [0]
 
 
 def test_a_grid_that_ends_sooner_for_one_variant_is_refused(tmp_path: Path) -> None:
@@ -215,44 +215,44 @@ def test_a_grid_that_ends_sooner_for_one_variant_is_refused(tmp_path: Path) -> N
 def test_what_is_left_counts_search_trials_and_then_those_of_the_table(tmp_path: Path, records: Records) -> None:
     """Four variants with two trials of tuning each, then two seeds each; none is trained with the file's values."""
     sweep = at_paper(tmp_path, TUNE)
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert now.trials and not now.table
     assert what_is_left(sweep, now, records) == Left(8, 8, 8)
     full, *others = search_tasks(sweep)
     find(records, full, (within(full), 4.0))
-    assert what_is_left(sweep, known(sweep, records), records) == Left(7, 8, 8)
+    assert what_is_left(sweep, expand(sweep, records), records) == Left(7, 8, 8)
     for task in others:
         find(records, task, (within(task), 4.0), (within(task, 0.7), None))
-    assert what_is_left(sweep, known(sweep, records), records) == Left(1, 8, 8)
+    assert what_is_left(sweep, expand(sweep, records), records) == Left(1, 8, 8)
 
 
 def test_what_is_left_of_a_finished_tuning_is_nothing(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, TUNE)
     for task in search_tasks(sweep):
         find(records, task, (within(task), 4.0), (within(task, 0.7), None))
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert what_is_left(sweep, now, records) == Left(0, 8, 8)
     for trial in now.trials:
         settle(records.root, trial, 100.0)
-    left = what_is_left(sweep, known(sweep, records), records)
+    left = what_is_left(sweep, expand(sweep, records), records)
     assert left == Left(0, 0, 0) and left.nothing
 
 
 def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
-    assert what_is_left(sweep, known(sweep, records), records) == Left(2, 4, 4)
-    settle(records.root, known(sweep, records).table[0], 100.0)
-    assert what_is_left(sweep, known(sweep, records), records) == Left(2, 3, 3)
+    assert what_is_left(sweep, expand(sweep, records), records) == Left(2, 4, 4)
+    settle(records.root, expand(sweep, records).table[0], 100.0)
+    assert what_is_left(sweep, expand(sweep, records), records) == Left(2, 3, 3)
     until = at_paper(tmp_path, SEARCH.replace("seeds: [1, 2]", "seeds: {min: 2, max: 5, until: decided}"))
-    assert what_is_left(until, known(until, records), records) == Left(2, 3, 9)
+    assert what_is_left(until, expand(until, records), records) == Left(2, 3, 9)
     hours = at_paper(tmp_path, SEARCH.replace("trials: 2", "training_hours: 1.0"))
-    assert what_is_left(hours, known(hours, records), records).search_trials is None
+    assert what_is_left(hours, expand(hours, records), records).search_trials is None
     grid = at_paper(
         tmp_path, SEARCH.replace("trials: 2", "start: [{optimizer.learning_rate: 2.0}]").replace("random", "grid")
     )
-    assert what_is_left(grid, known(grid, records), records).search_trials == 1 + 3
+    assert what_is_left(grid, expand(grid, records), records).search_trials == 1 + 3
     more = at_paper(tmp_path, SEARCH.replace("trials: 2", "trials: 100").replace("random", "grid"))
-    assert what_is_left(more, known(more, records), records).search_trials == 3, "a grid has no more points"
+    assert what_is_left(more, expand(more, records), records).search_trials == 3, "a grid has no more points"
 
 
 def test_a_variant_that_is_being_tuned_is_estimated_as_new(tmp_path: Path, records: Records) -> None:
@@ -260,14 +260,14 @@ def test_a_variant_that_is_being_tuned_is_estimated_as_new(tmp_path: Path, recor
     sweep = at_paper(tmp_path, TUNE)
     for trial in plan(sweep):
         settle(records.root, trial, 100.0)
-    trials = _most_trials(sweep, known(sweep, records))
+    trials = _most_trials(sweep, expand(sweep, records))
     assert len(trials) == 8 + 8
     assert {state_of(trial, records) for trial in trials} == {"new"}
 
 
 def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, TUNE)
-    placeholder = known(sweep, records).trials[0]
+    placeholder = expand(sweep, records).trials[0]
     settle(records.root, placeholder, 100.0)
     options = Options(tmp_path / "toy.yaml", runs=records.root, reports=tmp_path / "reports", executor="inline")
     _set_aside(prepare(sweep, options, fresh=True))
@@ -276,23 +276,23 @@ def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, recor
 
 def test_a_trial_that_failed_is_not_tried_again_by_the_same_command(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, f"{BASE}seeds: [1, 2]\n")
-    running = course(sweep, records)
+    running = trial_source(sweep, records)
     for _ in range(2):
         trial = running.next()
         assert trial is not None
         settle(records.root, trial, 100.0, status="failed")
         running.settled(trial, records.find(trial))
     assert running.next() is None and running.ended()
-    assert course(sweep, records).next() is not None, "the next command tries it again"
+    assert trial_source(sweep, records).next() is not None, "the next command tries it again"
 
 
 def test_a_search_whose_trial_left_no_record_ends_the_command(tmp_path: Path, records: Records) -> None:
     """As where a worker was lost: the next command tries it again, and this one does not begin the table without it."""
     sweep = at_paper(tmp_path, SEARCH)
-    running = course(sweep, records)
+    running = trial_source(sweep, records)
     for _ in range(2):
         trial = running.next()
         assert trial is not None and trial.number is not None
         running.settled(trial, None)
     assert running.next() is None and running.ended()
-    assert known(sweep, records).searching
+    assert expand(sweep, records).searching

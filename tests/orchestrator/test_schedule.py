@@ -12,10 +12,10 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
-from orchestrator.agenda.trial_source import Planned
+from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
 from orchestrator.execute.ray.supervise import ENVIRONMENT
-from orchestrator.execute.work import Grant, write_failure
+from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.trial import Trial
 
 
@@ -25,8 +25,8 @@ def trial(key: str, starts_from: str | None = None) -> Trial:
 
 
 @pytest.fixture
-def grant(tmp_path: Path) -> Grant:
-    return Grant(runs=tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+def allotment(tmp_path: Path) -> Allotment:
+    return Allotment(runs=tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
 
 
 class Heard:
@@ -51,32 +51,32 @@ def names(queue: Queue, *tune_ids: str) -> list[str | None]:
     return [config["trial"]["key"] if isinstance(config, dict) else config for config in handed]
 
 
-def test_tune_gets_the_course_in_order_and_the_end_when_nothing_runs(grant: Grant) -> None:
+def test_tune_gets_the_source_in_order_and_the_end_when_nothing_runs(allotment: Allotment) -> None:
     heard = Heard()
-    queue = Queue(Planned([trial("b", starts_from="a"), trial("a")]), grant, heard)
+    queue = Queue(FixedOrder([trial("b", starts_from="a"), trial("a")]), allotment, heard)
     assert names(queue, "1", "2") == ["a", None]
-    write_failure(queue.running["1"], grant, "it broke")
+    write_failure(queue.running["1"], allotment, "it broke")
     queue.on_trial_complete("1")
     assert names(queue, "3", "4") == ["b", None]
-    write_failure(queue.running["3"], grant, "it broke")
+    write_failure(queue.running["3"], allotment, "it broke")
     queue.on_trial_complete("3")
     assert names(queue, "5") == [Searcher.FINISHED]
     assert heard.words == ["a failed", "b failed"]
 
 
-def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_failed(grant: Grant) -> None:
+def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_failed(allotment: Allotment) -> None:
     heard = Heard()
-    queue = Queue(Planned([trial("a")]), grant, heard)
+    queue = Queue(FixedOrder([trial("a")]), allotment, heard)
     for attempt in range(1 + MOST_WORKER_DEATHS):
         assert names(queue, str(attempt)) == ["a"]
         queue.on_trial_complete(str(attempt), error=True)
-    record = read_record(grant.runs / "a")
+    record = read_record(allotment.runs / "a")
     assert record is not None and record.status == "failed" and "died" in (record.reason or "")
     assert heard.words == ["a failed"]
     assert names(queue, "last") == [Searcher.FINISHED]
 
 
-def test_a_trial_reaches_the_worker_whole(grant: Grant) -> None:
+def test_a_trial_reaches_the_worker_whole(allotment: Allotment) -> None:
     sent = trial("a", starts_from="b")
     assert unpack(pack(sent)) == sent
 
@@ -88,24 +88,24 @@ from dataclasses import replace
 from pathlib import Path
 import ray
 from ray import tune
-from orchestrator.agenda.trial_source import Planned
+from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import Queue, as_result
 from orchestrator.execute.ray.execute import fit
 from orchestrator.execute.ray.folder import session_folder
 from orchestrator.execute.ray.session import start_ray
-from orchestrator.execute.work import Grant
+from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.test_schedule import Heard, trial
 from tests.tracking_factories import point
 
 terms = [{"augmented": 0.5, "a/b.c": 1e-300}, {}, {"augmented": math.inf}]
 sent = [replace(point(epoch), terms=found) for epoch, found in enumerate(terms, 1)]
-grant = Grant(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+allotment = Allotment(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
 
 def trainable(config):
     for evaluation in sent:
         tune.report(as_result(evaluation))
 
-class Stops(Planned):
+class Stops(FixedOrder):
     asked = 0
 
     def next(self):
@@ -119,7 +119,7 @@ class Stops(Planned):
 heard = Heard()
 with session_folder() as session:
     start_ray(session, None, False)
-    queue = Queue(Stops([trial("whole"), trial("cut")]), grant, heard)
+    queue = Queue(Stops([trial("whole"), trial("cut")]), allotment, heard)
     fit(queue, trainable, session=session, at_once=1)
     ray.shutdown()
 whole = ["whole started", "whole epoch 1", "whole epoch 2", "whole epoch 3"]
@@ -127,7 +127,7 @@ assert heard.words == [*whole, "cut started", "cut epoch 1", "cut epoch 2", "cut
 """
 
 
-def test_evaluations_come_whole_through_ray_until_the_course_stops_the_trial(grant: Grant) -> None:
-    line = [sys.executable, "-c", THROUGH_RAY, str(grant.runs)]
+def test_evaluations_come_whole_through_ray_until_the_source_stops_the_trial(allotment: Allotment) -> None:
+    line = [sys.executable, "-c", THROUGH_RAY, str(allotment.runs)]
     run = subprocess.run(line, check=False, capture_output=True, text=True, env=ENVIRONMENT | os.environ)
     assert run.returncode == 0, run.stderr

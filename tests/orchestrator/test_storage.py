@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from lm.record import Evaluation, read_record
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.work import Grant, fetch, work
+from orchestrator.execute.run_trial import Allotment, fetch, run_trial
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -198,16 +198,16 @@ def test_a_lost_storage_fails_its_trial_with_the_reason(
     monkeypatch.setenv("LM_CACHE", str(place / "cache"))
     monkeypatch.chdir(place)
     [first, *_] = plan(read_sweep(Path("tiny.yaml")).at("paper"))
-    grant = Grant(place / "runs", 1.0, 0.0, 600.0, s3.uri)
+    allotment = Allotment(place / "runs", 1.0, 0.0, 600.0, s3.uri)
 
     def lose(evaluation: Evaluation) -> None:
         if evaluation.epoch == 1:
             s3.moto.stop()
 
-    lost = work(replace(first, starts_from=None), grant, lose)
+    lost = run_trial(replace(first, starts_from=None), allotment, lose)
     assert lost is not None and "storage s3://" in lost and "connect" in lost.lower()
-    fetch(first, grant)  # logs; raises nothing
-    assert read_record(grant.runs / first.key) is None
+    fetch(first, allotment)  # logs; raises nothing
+    assert read_record(allotment.runs / first.key) is None
 
 
 @pytest.mark.slow

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.trial_source import Planned
+from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.ray import run_on_ray, supervise
-from orchestrator.execute.work import Grant
+from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.test_schedule import Heard, trial
 
 # Takes all trials that it can get, notes their keys, and then does as it is told.
@@ -29,9 +29,9 @@ from orchestrator.execute.ray.talk import Line, RemoteCourse, RemoteListener
 line, notes = Line(Connection(int(sys.argv[1]))), Path(sys.argv[2])
 session = line.order().session
 assert session.is_dir()
-course, listener = RemoteCourse(line), RemoteListener(line)
+source, listener = RemoteCourse(line), RemoteListener(line)
 times = len(notes.read_text().splitlines()) if notes.exists() else 0
-taken = list(iter(course.next, None))
+taken = list(iter(source.next, None))
 with notes.open("a") as file:
     print(*[trial.key for trial in taken], file=file)
 for trial in taken:
@@ -39,7 +39,7 @@ for trial in taken:
 match sys.argv[3].split(",")[times]:
     case "settle one and die":
         listener.settled(taken[0], None)
-        course.settled(taken[0], None)
+        source.settled(taken[0], None)
         os._exit(9)
     case "lose":
         line.tell("lost", "its raylet ended")
@@ -60,9 +60,9 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, does: str, address: str |
         return subprocess.Popen(line, pass_fds=[end], start_new_session=True)
 
     monkeypatch.setattr(supervise, "_start", start)
-    heard, grant = Heard(), Grant(folder, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    course = Planned([trial("a"), trial("b"), trial("c")])
-    run_on_ray(course, grant, heard, Interrupt(), address=address)
+    heard, allotment = Heard(), Allotment(folder, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+    source = FixedOrder([trial("a"), trial("b"), trial("c")])
+    run_on_ray(source, allotment, heard, Interrupt(), address=address)
     return heard, (folder / "notes").read_text()
 
 

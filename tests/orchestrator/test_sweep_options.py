@@ -13,7 +13,7 @@ import pytest
 
 from lm.record import read_record
 from orchestrator import load_records, load_sweep
-from orchestrator.agenda.expand import known
+from orchestrator.agenda.expand import expand
 from orchestrator.api import select
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
@@ -187,7 +187,7 @@ def test_a_report_is_written_to_paths_of_either_type(place: Path, path: type[str
     sweep, records = read_sweep(path("toy.yaml")).at("paper"), Records(path("runs"))
     for trial in trials().values():
         settle(trial)
-    report = report_sweep(sweep, path("toy.yaml"), known(sweep, records), records, path("pages"), if_fuller="replace")
+    report = report_sweep(sweep, path("toy.yaml"), expand(sweep, records), records, path("pages"), if_fuller="replace")
     assert report.page == Path("pages/toy/paper/report.md")
     assert (place / "pages/README.md").is_file()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.record import read_record
+from orchestrator.execute.run_trial import Allotment, run_trial
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit, write_reason
-from orchestrator.execute.work import Grant, work
 from tests.orchestrator.test_schedule import trial
 
 LIMITED = """
@@ -76,16 +76,16 @@ Thread 0x00007f0000000001 (most recent call first):
 Thread 0x00007f0000000002 (most recent call first):
   File "/x/filelock/_api.py", line 1177 in acquire
   File "/x/lm/train.py", line 73 in train
-  File "/x/orchestrator/execute/work.py", line 53 in work
+  File "/x/orchestrator/execute/run_trial.py", line 53 in work
 """
 
 
 def test_a_stalled_trial_is_recorded_and_not_tried_again_until_the_next_command(tmp_path: Path) -> None:
-    grant = Grant(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0, stall_seconds=60.0)
+    allotment = Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0, stall_seconds=60.0)
     folder = tmp_path / "a"
     folder.mkdir()
     (folder / "stalled.txt").write_text(TRACES)
-    work(trial("a"), grant, lambda evaluation: pytest.fail("it was tried again"))
+    run_trial(trial("a"), allotment, lambda evaluation: pytest.fail("it was tried again"))
     record = read_record(folder)
     assert record is not None and record.status == "failed"
     assert record.reason == "stalled: nothing written for 1 minutes, in train.py:73 (train)"
@@ -110,8 +110,8 @@ def test_a_later_reason_replaces_an_earlier_one(tmp_path: Path) -> None:
 
 def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path) -> None:
     (tmp_path / "b" / ".lock").mkdir(parents=True)  # where the trial makes a file
-    grant = Grant(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0)
-    work(trial("b"), grant, lambda evaluation: None)
+    allotment = Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0)
+    run_trial(trial("b"), allotment, lambda evaluation: None)
     record = read_record(tmp_path / "b")
     assert record is not None and record.reason is not None and record.reason.startswith("IsADirectoryError")
     text = (tmp_path / "b" / "failure.txt").read_text()

@@ -12,7 +12,7 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
-from orchestrator.agenda.expand import BEST_FOUND, Known, search_trials_left
+from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
 from orchestrator.analysis.comparable import obstacles
 from orchestrator.analysis.comparison import losses_on_test
 from orchestrator.analysis.detectable import smallest_detectable
@@ -22,7 +22,7 @@ from orchestrator.analysis.statistics import LEVEL_OF_ERROR, perplexity_change
 from orchestrator.execute.cost.measuring import Measuring
 from orchestrator.execute.machine import cpu_count, gpu_count, gpu_memory_bytes, gpus_of, memory_bytes
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.plan import State, plan, state_of
+from orchestrator.trials.plan import TrialStatus, plan, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 
@@ -30,7 +30,7 @@ _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measur
 _CUDA_CONTEXT_BYTES = 600 * 2**20
 _HEADROOM = 1.15
 _TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 6, 120, 30_000
-_TO_TRAIN: tuple[State, ...] = ("new", "to resume", "failed", "damaged")
+_TO_TRAIN: tuple[TrialStatus, ...] = ("new", "to resume", "failed", "damaged")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Estimate:
     The seconds are of the wall with so many `jobs`; the core-hours are those of all trials, times a trial's CPUs.
     """
 
-    states: Mapping[State, int]
+    states: Mapping[TrialStatus, int]
     variants: tuple[VariantCost, ...]
     jobs: int
     seconds: float
@@ -92,7 +92,7 @@ class Estimate:
 
 
 def estimate(
-    sweep: ScaledSweep, now: Known, records: Records, measuring: Measuring, jobs: int | None = None
+    sweep: ScaledSweep, now: SweepState, records: Records, measuring: Measuring, jobs: int | None = None
 ) -> Estimate:
     """Measure what has to train, and reckon. Without `jobs` as many at once as fit.
 
@@ -123,7 +123,7 @@ def estimate(
     )
 
 
-def core_hours(sweep: ScaledSweep, now: Known, records: Records, measuring: Measuring) -> float | None:
+def core_hours(sweep: ScaledSweep, now: SweepState, records: Records, measuring: Measuring) -> float | None:
     """As in an `Estimate`, without measuring: None where a model that has to train was never measured."""
     trials = _most_trials(sweep, now)
     missing = [trial for trial in trials if state_of(trial, records) in _TO_TRAIN]
@@ -151,7 +151,7 @@ def _seconds(
     }
 
 
-def _most_trials(sweep: ScaledSweep, now: Known) -> list[Trial]:
+def _most_trials(sweep: ScaledSweep, now: SweepState) -> list[Trial]:
     """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
     if not now.searching:
         return now.trials

@@ -38,8 +38,8 @@ def main() -> None:
     try:
         _start(order)
         _ignore_signals()  # Ray has made SIGTERM an exit
-        queue = Queue(RemoteCourse(line), order.grant, RemoteListener(line))
-        fit(queue, train_in_worker, session=order.session, at_once=fitting(order.grant, order.jobs))
+        queue = Queue(RemoteCourse(line), order.allotment, RemoteListener(line))
+        fit(queue, train_in_worker, session=order.session, at_once=fitting(order.allotment, order.jobs))
     except RayLostError as error:
         line.tell("lost", str(error))
         return
@@ -61,7 +61,7 @@ def _start(order: Order) -> None:
         return
     with shipped(order.corpora, order.session) as code_and_texts:
         start_ray(order.session, order.address, order.verbose, code_and_texts)
-    check_nodes(order.grant, order.corpora, [node for node, _ in slots(order.grant)])
+    check_nodes(order.allotment, order.corpora, [node for node, _ in slots(order.allotment)])
 
 
 def _watch(line: Line, driver: int, ended: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""What stands between Tune and us: our course as its searcher and scheduler, its callbacks as our events."""
+"""What stands between Tune and us: our source as its searcher and scheduler, its callbacks as our events."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation
 from lm.spec import TrainSpec
-from orchestrator.agenda.trial_source import Course
+from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.execute.ray.memory import filled_by_others
-from orchestrator.execute.work import OUT_OF_MEMORY, Grant, settled_record, write_failure
+from orchestrator.execute.run_trial import OUT_OF_MEMORY, Allotment, settled_record, write_failure
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
 
@@ -39,7 +39,7 @@ def unpack(packed: dict[str, Any]) -> Trial:
 
 
 class Queue(Searcher):
-    """Hands Tune the course's trials, and the course what Tune says of them.
+    """Hands Tune the source's trials, and the source what Tune says of them.
 
     Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead: such a trial
     is handed out again, as often as a worker may die. One that ran out of memory beside others, or whose worker died
@@ -49,11 +49,11 @@ class Queue(Searcher):
     """
 
     def __init__(
-        self, course: Course, grant: Grant, listener: Listener, now: Callable[[], float] = time.monotonic
+        self, source: TrialSource, allotment: Allotment, listener: Listener, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
-        self.course, self.grant, self.listener = course, grant, listener
-        self.records = Records(grant.runs)
+        self.source, self.allotment, self.listener = source, allotment, listener
+        self.records = Records(allotment.runs)
         self.running: dict[str, Trial] = {}
         self.stopped_early: set[str] = set()
         self.deaths: dict[str, str] = {}
@@ -75,26 +75,26 @@ class Queue(Searcher):
             return None
         if self._later and self._now() >= self._later[0][0]:
             self._again.append(self._later.pop(0)[1])
-        trial, grant = self._again.pop() if self._again else self.course.next(), self.grant
+        trial, allotment = self._again.pop() if self._again else self.source.next(), self.allotment
         if trial is None and self._held and not self.running:
             trial, self._alone = self._held.pop(0), trial_id
-            grant = dataclasses.replace(grant, alone=True)
+            allotment = dataclasses.replace(allotment, alone=True)
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
-            return finished if self.course.ended() and not self.running and not self._later else None
+            return finished if self.source.ended() and not self.running and not self._later else None
         self.running[trial_id] = trial
         if len(self.running) > 1:
             self._beside |= {one.key for one in self.running.values()}
         source = self.records.source(trial)  # a longer trial's folder, it may be, which a worker elsewhere cannot know
         sent = dataclasses.replace(trial, starts_from=None if source is None else source.name)
-        return {"trial": pack(sent), "grant": dataclasses.asdict(grant)}
+        return {"trial": pack(sent), "allotment": dataclasses.asdict(allotment)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """It ended, or was stopped, or its workers died too often: only its record knows."""
         trial, deaths = self.running.pop(trial_id), self.deaths.pop(trial_id, "")
         if (lost := (result or {}).get("lost")) is not None:
-            write_failure(trial, self.grant, lost)
-        record = settled_record(trial, self.grant)
+            write_failure(trial, self.allotment, lost)
+        record = settled_record(trial, self.allotment)
         was_alone, self._alone = self._alone == trial_id, None
         holds = trial.key in self._beside and not was_alone
         if holds and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
@@ -119,16 +119,16 @@ class Queue(Searcher):
                 self._held.append(trial)
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
-            write_failure(trial, self.grant, reason, deaths)
-            record = settled_record(trial, self.grant)
-        self.course.settled(trial, record)
+            write_failure(trial, self.allotment, reason, deaths)
+            record = settled_record(trial, self.allotment)
+        self.source.settled(trial, record)
         if record is not None or trial_id in self.stopped_early or filled is not None:
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object
     ) -> bool:
-        """What is searched, the course knows."""
+        """What is searched, the source knows."""
         return True
 
     def save(self, checkpoint_path: str) -> None:
@@ -139,7 +139,7 @@ class Queue(Searcher):
 
 
 class EarlyStop(FIFOScheduler):
-    """Stops the trials that the course wants no more of."""
+    """Stops the trials that the source wants no more of."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -152,7 +152,7 @@ class EarlyStop(FIFOScheduler):
         """Whether it goes on."""
         ours = self.queue.running.get(trial.trial_id)
         evaluation = evaluation_in(result)
-        if ours is None or evaluation is None or self.queue.course.goes_on(ours, evaluation):
+        if ours is None or evaluation is None or self.queue.source.goes_on(ours, evaluation):
             return str(TrialScheduler.CONTINUE)
         self.queue.stopped_early.add(trial.trial_id)
         return str(TrialScheduler.STOP)

@@ -10,7 +10,7 @@ from ray import tune
 
 from lm.record import Evaluation
 from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, EarlyStop, Events, Queue, as_result, unpack
-from orchestrator.execute.work import Grant, work
+from orchestrator.execute.run_trial import Allotment, run_trial
 
 
 def fit(
@@ -21,9 +21,9 @@ def fit(
     at_once: int,
 ) -> None:
     """Give every trial of the queue to `trainable` in a worker, at most `at_once` at a time."""
-    grant = queue.grant
+    allotment = queue.allotment
     tuner = tune.Tuner(
-        tune.with_resources(trainable, {"cpu": grant.cpus, "gpu": grant.gpus}),
+        tune.with_resources(trainable, {"cpu": allotment.cpus, "gpu": allotment.gpus}),
         tune_config=tune.TuneConfig(
             search_alg=queue,
             scheduler=EarlyStop(queue),
@@ -48,6 +48,6 @@ def train_in_worker(config: dict[str, Any]) -> None:
     def report(evaluation: Evaluation) -> None:
         tune.report(as_result(evaluation))
 
-    lost = work(unpack(config["trial"]), Grant(**config["grant"]), report)
+    lost = run_trial(unpack(config["trial"]), Allotment(**config["allotment"]), report)
     if lost is not None:
         tune.report({"lost": lost})

@@ -23,7 +23,7 @@ from lm.data import CorpusError, fingerprint_of
 from lm.spec import Corpus
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.ray.session import last_line
-from orchestrator.execute.work import Grant
+from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.storage import Storage
 
 _SECONDS = 120.0
@@ -71,18 +71,18 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def check_nodes(grant: Grant, corpora: Collection[Corpus], nodes: Sequence[Mapping[str, Any]]) -> None:
+def check_nodes(allotment: Allotment, corpora: Collection[Corpus], nodes: Sequence[Mapping[str, Any]]) -> None:
     """CannotStartError naming the first node that differs, what differs, and both sides of it.
 
     Tolerated are other patch versions, and other builds of torch (for another CUDA).
     """
     asked = sorted(set(corpora), key=repr)
-    here = facts(asked, None, grant.storage)
-    with _marker(grant) as marker:
+    here = facts(asked, None, allotment.storage)
+    with _marker(allotment) as marker:
         answers = {
             node["NodeManagerHostname"]: _facts.options(
                 num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote(asked, marker, grant.storage)
+            ).remote(asked, marker, allotment.storage)
             for node in nodes
         }
         for name, answer in answers.items():
@@ -133,12 +133,12 @@ def _facts(corpora: Sequence[Corpus], marker: Path | None, storage: str | None) 
 
 
 @contextmanager
-def _marker(grant: Grant) -> Iterator[Path | None]:
+def _marker(allotment: Allotment) -> Iterator[Path | None]:
     """A file in `runs/` that a node sees if it shares that folder; none where trials go to a storage."""
-    if grant.storage is not None:
+    if allotment.storage is not None:
         yield None
         return
-    path = grant.runs / f".reach-{uuid.uuid4().hex}"
+    path = allotment.runs / f".reach-{uuid.uuid4().hex}"
     path.touch()
     try:
         yield path

@@ -12,7 +12,7 @@ import ray
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.machine import cpu_count
 from orchestrator.execute.ray.token import token_for_cluster, token_for_this_machine
-from orchestrator.execute.work import Grant
+from orchestrator.execute.run_trial import Allotment
 
 # Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
 # once, and takes it again page by page at the next step: a step with a large softmax was measured 1.6 times slower.
@@ -78,24 +78,24 @@ def dead_process() -> str | None:
     return None
 
 
-def slots(grant: Grant) -> list[tuple[dict[str, Any], int]]:
+def slots(allotment: Allotment) -> list[tuple[dict[str, Any], int]]:
     """The nodes that can hold a trial, and how many each."""
     found = []
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         have: dict[str, float] = node["Resources"] if node["Alive"] else {}
-        room = [have.get(kind, 0.0) / need for kind, need in (("CPU", grant.cpus), ("GPU", grant.gpus)) if need]
+        room = [have.get(kind, 0.0) / need for kind, need in (("CPU", allotment.cpus), ("GPU", allotment.gpus)) if need]
         if fit := int(min(room) + 1e-9):
             found.append((node, fit))
     return found
 
 
-def fitting(grant: Grant, jobs: int | None) -> int:
+def fitting(allotment: Allotment, jobs: int | None) -> int:
     """How many trials fit at once on all nodes; CannotStartError if not even one does."""
-    slots_in_all = sum(fit for _, fit in slots(grant))
+    slots_in_all = sum(fit for _, fit in slots(allotment))
     if slots_in_all == 0:
         everything: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         have = {kind: amount for kind, amount in everything.items() if kind in ("CPU", "GPU")}
         raise CannotStartError(
-            f"resources: a trial asks for {grant.cpus:g} CPU and {grant.gpus:g} GPU; there is {have}"
+            f"resources: a trial asks for {allotment.cpus:g} CPU and {allotment.gpus:g} GPU; there is {have}"
         )
     return slots_in_all if jobs is None else min(jobs, slots_in_all)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
-from orchestrator.agenda.trial_source import Course
+from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import Interrupt, on_interrupt
 from orchestrator.execute.ray.folder import session_folder
 from orchestrator.execute.ray.talk import Order, serve
-from orchestrator.execute.work import Grant, settled_record
+from orchestrator.execute.run_trial import Allotment, settled_record
 from orchestrator.trials.trial import Listener, Trial
 
 ENVIRONMENT = {
@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 
 def run_on_ray(
-    course: Course,
-    grant: Grant,
+    source: TrialSource,
+    allotment: Allotment,
     listener: Listener,
     interrupt: Interrupt,
     *,
@@ -51,7 +51,7 @@ def run_on_ray(
     corpora: Collection[Corpus] = (),
     verbose: bool = False,
 ) -> None:
-    """Train what the course says, at most `jobs` at once; return when it has ended or an interrupt stopped it.
+    """Train what the source says, at most `jobs` at once; return when it has ended or an interrupt stopped it.
 
     A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
     failed. If Ray's own processes die, Ray is started again, once, and the trials under way go on from their
@@ -59,12 +59,12 @@ def run_on_ray(
     CannotStartError if no node could ever hold a trial, or one of a cluster differs from this machine, in its
     `corpora` too.
     """
-    given, begun = _Given(course), _Begun(listener)
+    given, begun = _Given(source), _Begun(listener)
     lost: str | None = None
     try:
         while True:
             with session_folder() as session:
-                order = Order(grant, session, jobs, address, tuple(corpora), verbose)
+                order = Order(allotment, session, jobs, address, tuple(corpora), verbose)
                 before, lost = lost, _attempt(order, given, begun, interrupt)
             if lost is None or interrupt.signal is not None:
                 return
@@ -82,7 +82,7 @@ def run_on_ray(
         raise RayLostError(_in_a_line(f"{lost}; it could not be started again: {error}", address)) from error
     finally:
         if not interrupt.insisted:
-            begun.stop(grant)
+            begun.stop(allotment)
 
 
 def _in_a_line(why: str, address: str | None) -> str:
@@ -90,7 +90,7 @@ def _in_a_line(why: str, address: str | None) -> str:
     return f"{whose} was lost: {why}; nothing finished is lost, and the same command goes on"
 
 
-def _attempt(order: Order, course: Course, listener: Listener, interrupt: Interrupt) -> str | None:
+def _attempt(order: Order, source: TrialSource, listener: Listener, interrupt: Interrupt) -> str | None:
     """One Ray from its start to its end; None, or why it was lost. None of its processes is left."""
     ours, theirs = socket.socketpair()
     with ours, theirs, Connection(os.dup(ours.fileno())) as connection:
@@ -104,7 +104,7 @@ def _attempt(order: Order, course: Course, listener: Listener, interrupt: Interr
                 theirs.close()
                 with suppress(OSError):  # it has ended already, as `serve` will say
                     connection.send(order)
-                lost = serve(connection, course, listener)
+                lost = serve(connection, source, listener)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_END_SECONDS if lost is None else 0.0)
                 return lost
@@ -173,8 +173,8 @@ def _alive_in_session(session: int) -> list[int]:
 class _Given:
     """A trial source that remembers which trials are under way, for a Ray that is started again."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, source: TrialSource) -> None:
+        self._source = source
         self._under_way: list[Trial] = []
         self._again: list[Trial] = []
 
@@ -186,23 +186,23 @@ class _Given:
         """A trial that Ray lost, or else the next one of the source."""
         if self._again:
             return self._again.pop(0)
-        trial = self._course.next()
+        trial = self._source.next()
         if trial is not None:
             self._under_way.append(trial)
         return trial
 
     def ended(self) -> bool:
         """As the source, once all that Ray lost were given out."""
-        return not self._again and self._course.ended()
+        return not self._again and self._source.ended()
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         """As the source says."""
-        return self._course.goes_on(trial, evaluation)
+        return self._source.goes_on(trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Tell the source."""
         self._under_way.remove(trial)
-        self._course.settled(trial, record)
+        self._source.settled(trial, record)
 
 
 class _Begun:
@@ -226,7 +226,7 @@ class _Begun:
         self._trials.pop(trial.key, None)
         self._listener.settled(trial, record)
 
-    def stop(self, grant: Grant) -> None:
+    def stop(self, allotment: Allotment) -> None:
         """Tell the listener how far the trials are that were under way when all was stopped."""
         for trial in list(self._trials.values()):
-            self.settled(trial, settled_record(trial, grant))
+            self.settled(trial, settled_record(trial, allotment))

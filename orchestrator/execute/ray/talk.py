@@ -17,18 +17,18 @@ from typing import Any, Literal
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus
-from orchestrator.agenda.trial_source import Course
-from orchestrator.execute.work import Grant
+from orchestrator.agenda.trial_source import TrialSource
+from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.trial import Listener, Trial
 
-Kind = Literal["course", "listener", "log", "error", "lost", "ended"]
+Kind = Literal["source", "listener", "log", "error", "lost", "ended"]
 
 
 @dataclass(frozen=True)
 class Order:
     """What the driver says first: what Ray is to run, and where."""
 
-    grant: Grant
+    allotment: Allotment
     session: Path
     jobs: int | None
     address: str | None
@@ -54,7 +54,7 @@ class Line:
 
     def ask(self, name: str, *words: Any) -> Any:
         """What the driver's trial source answers."""
-        self.tell("course", name, *words)
+        self.tell("source", name, *words)
         return self._connection.recv()
 
     def fail(self, error: Exception) -> None:
@@ -123,7 +123,7 @@ class RemoteListener:
         self._line.tell("listener", "settled", trial, record)
 
 
-def serve(connection: Connection, course: Course, listener: Listener) -> str | None:
+def serve(connection: Connection, source: TrialSource, listener: Listener) -> str | None:
     """Answer until the other end has ended; None if it said so, else why Ray was lost. Raises what it reports."""
     while True:
         try:
@@ -131,8 +131,8 @@ def serve(connection: Connection, course: Course, listener: Listener) -> str | N
         except (EOFError, OSError):
             return "the process that speaks to Ray ended; --verbose shows what it said"
         match kind:
-            case "course":
-                answer = getattr(course, words[0])(*words[1:])
+            case "source":
+                answer = getattr(source, words[0])(*words[1:])
                 try:
                     connection.send(answer)
                 except OSError:

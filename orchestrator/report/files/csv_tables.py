@@ -12,7 +12,7 @@ from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.sections.interaction_tables import InteractionRow
 from orchestrator.report.sections.reference_rows import REFERENCE, ReferenceRow
 from orchestrator.report.sections.tables import AblationRow
-from orchestrator.search.ledger import Searched
+from orchestrator.search.ledger import SearchState
 
 
 def table_csv(rows: Iterable[AblationRow], references: Iterable[ReferenceRow] = ()) -> str:
@@ -118,7 +118,7 @@ def _flat_reference(row: ReferenceRow) -> dict[str, object]:
     }
 
 
-def searches_csv(searches: Sequence[Searched]) -> str:
+def searches_csv(searches: Sequence[SearchState]) -> str:
     """A line a trial of a search, with a column for each value that some search chose; in full digits."""
     paths = list(dict.fromkeys(path for searched in searches for path in searched.task.space))
     return _csv(
@@ -134,7 +134,7 @@ def searches_csv(searches: Sequence[Searched]) -> str:
                 **{path: found.values.get(path) for path in paths},
             }
             for searched in searches
-            for found in searched.found
+            for found in searched.trials
         ]
     )
 

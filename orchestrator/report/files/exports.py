@@ -16,7 +16,7 @@ from orchestrator.report.files.latex import table_tex
 from orchestrator.report.sections.interaction_tables import InteractionRow
 from orchestrator.report.sections.reference_rows import ReferenceRow
 from orchestrator.report.sections.tables import AblationRow
-from orchestrator.search.ledger import Searched
+from orchestrator.search.ledger import SearchState
 from orchestrator.words import listed
 
 
@@ -47,7 +47,7 @@ def write_tables(
     rows: Sequence[AblationRow],
     references: Sequence[ReferenceRow],
     interactions: Sequence[InteractionRow],
-    searches: Sequence[Searched],
+    searches: Sequence[SearchState],
     baseline: str,
     margin: float,
     caption: str,

@@ -13,7 +13,7 @@ from lm.spec import Part
 from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.sections.answer import verdict_in_words
 from orchestrator.report.sections.tables import AblationRow
-from orchestrator.search.ledger import Searched
+from orchestrator.search.ledger import SearchState
 
 FILE = "summary.json"
 
@@ -56,7 +56,7 @@ def summary(
     answer: str,
     verdicts: Mapping[str, str],
     outcomes: Mapping[str, Sequence[Outcome]],
-    searches: Sequence[Searched],
+    searches: Sequence[SearchState],
 ) -> Summary:
     """What the report of these outcomes says in short."""
     trials = flat({variant: tuple(group) for variant, group in outcomes.items()})

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.sections.search_tables import search_row
-from orchestrator.search.ledger import Searched
+from orchestrator.search.ledger import SearchState
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
 
 
 def provenance(
-    outcomes: Mapping[str, tuple[Outcome, ...]], scale: str, searches: Sequence[Searched], runs: Records
+    outcomes: Mapping[str, tuple[Outcome, ...]], scale: str, searches: Sequence[SearchState], runs: Records
 ) -> list[tuple[str, Markdown]]:
     """Label and value of every fact; where records differ, all values are listed."""
     trials = flat(outcomes)
@@ -51,12 +51,12 @@ def provenance(
     return [(label, escape(value)) for label, value in facts]
 
 
-def _of_searches(searches: Sequence[Searched], runs: Records) -> list[tuple[str, str]]:
+def _of_searches(searches: Sequence[SearchState], runs: Records) -> list[tuple[str, str]]:
     """What was trained beside the trials of the table, to find values for them."""
     if not searches:
         return []
-    rows = [search_row(searched.task, searched.found, searched.best) for searched in searches]
-    keys = {found.key for searched in searches for found in searched.found if found.key is not None}
+    rows = [search_row(searched.task, searched.trials, searched.best) for searched in searches]
+    keys = {found.key for searched in searches for found in searched.trials if found.key is not None}
     settled = [record for key in sorted(keys) if (record := runs.read(key)) is not None]
     time = f"{duration(sum(row.seconds for row in rows))} for {counted(sum(row.trials for row in rows), 'trial')}"
     return [

@@ -15,15 +15,14 @@ from orchestrator.report.sections.search_tables import (
     option_rows,
     search_row,
 )
-from orchestrator.search.events import Found, State
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, Searched, front
+from orchestrator.search.events import SearchTrial, SearchTrialStatus
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
 from orchestrator.search.population import history
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
-from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, dimensions_of
-from orchestrator.sweep.space import Searched as SearchedValue
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, dimensions_of
 from orchestrator.words import NOTHING, Markdown, counted, duration, escape, listed, number, value_in_words
 
-_ENDS: dict[State, str] = {
+_ENDS: dict[SearchTrialStatus, str] = {
     "complete": "complete",
     "stopped": "stopped early",
     "diverged": "diverged",
@@ -39,14 +38,14 @@ _OBJECTIVES: dict[Objective, str] = {
 _BEST_SHOWN = 10
 
 
-def search_section(searches: Sequence[Searched]) -> dict[str, object]:
+def search_section(searches: Sequence[SearchState]) -> dict[str, object]:
     """The values for the page; nothing where nothing was searched."""
     if not searches:
         return {"search_rows": []}
     tasks = [searched.task for searched in searches]
     searching = tasks[0].searching
-    rows = [search_row(searched.task, searched.found, searched.best) for searched in searches]
-    options = option_rows([(searched.task, searched.found) for searched in searches])
+    rows = [search_row(searched.task, searched.trials, searched.best) for searched in searches]
+    options = option_rows([(searched.task, searched.trials) for searched in searches])
     ended = all(searched.ended for searched in searches)
     several = isinstance(searching, Search) and len(searching.objectives) > 1
     return {
@@ -67,10 +66,10 @@ def search_section(searches: Sequence[Searched]) -> dict[str, object]:
     }
 
 
-def trials_of_tuning(searches: Sequence[Searched], variants: Sequence[str]) -> list[int]:
+def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -> list[int]:
     """How many trials tuned each of these variants; a baseline that is still being tuned has the file's values."""
     tuned = [one for one in searches if isinstance(one.task.searching, Tune) and one.ended and one.best is not None]
-    return [len(one.found) for one in tuned if one.task.variant in variants]
+    return [len(one.trials) for one in tuned if one.task.variant in variants]
 
 
 def _how(searching: Searching, *, ended: bool) -> Markdown:
@@ -104,7 +103,7 @@ def _space(searching: Searching) -> list[tuple[Markdown, str]]:
     ]
 
 
-def _row_cells(row: SearchRow, searched: Searched) -> dict[str, object]:
+def _row_cells(row: SearchRow, searched: SearchState) -> dict[str, object]:
     words = _ENDS | ({"stopped": "of earlier generations"} if searched.task.population else {})
     ends = [f"{row.states[state]} {word}" for state, word in words.items() if row.states.get(state)]
     return {
@@ -157,13 +156,13 @@ def _edges(rows: Sequence[SearchRow]) -> Markdown:
     )
 
 
-def hardly_chosen(searches: Sequence[Searched]) -> list[str]:
+def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
     """Which variants' values are those of the one trial that came to its end."""
-    complete = {one.task.variant: sum(f.state == "complete" for f in one.found) for one in searches if one.ended}
+    complete = {one.task.variant: sum(f.state == "complete" for f in one.trials) for one in searches if one.ended}
     return [variant for variant, count in complete.items() if count == 1]
 
 
-def _hardly(searches: Sequence[Searched]) -> Markdown:
+def _hardly(searches: Sequence[SearchState]) -> Markdown:
     names = listed([escape(name) for name in hardly_chosen(searches)])
     if not names:
         return Markdown("")
@@ -173,7 +172,7 @@ def _hardly(searches: Sequence[Searched]) -> Markdown:
     )
 
 
-def _untuned(searches: Sequence[Searched]) -> Markdown:
+def _untuned(searches: Sequence[SearchState]) -> Markdown:
     """Which variants the table does not have, since no trial of their tuning came to its end."""
     tuned = [one for one in searches if isinstance(one.task.searching, Tune)]
     names = [escape(one.task.variant) for one in tuned if one.ended and one.best is None]
@@ -185,13 +184,13 @@ def _untuned(searches: Sequence[Searched]) -> Markdown:
     )
 
 
-def _best_cells(searched: Searched) -> list[dict[str, object]]:
-    complete = sorted((f for f in searched.found if f.state == "complete"), key=lambda f: (_nats(f), f.number))
+def _best_cells(searched: SearchState) -> list[dict[str, object]]:
+    complete = sorted((f for f in searched.trials if f.state == "complete"), key=lambda f: (_nats(f), f.number))
     return [_found_cells(searched, found) for found in complete[:_BEST_SHOWN]]
 
 
-def _front_cells(searched: Searched) -> list[dict[str, object]]:
-    found, names = sorted(front(searched.found), key=lambda f: f.objectives or ()), searched.task.objectives
+def _front_cells(searched: SearchState) -> list[dict[str, object]]:
+    found, names = sorted(front(searched.trials), key=lambda f: f.objectives or ()), searched.task.objectives
     return [
         _found_cells(searched, one) | {"objectives": list(map(_objective, names, one.objectives or ()))}
         for one in found
@@ -208,7 +207,7 @@ def _objective(name: Objective, value: float) -> str:
             return f"{value:,.0f}"
 
 
-def _found_cells(searched: Searched, found: Found) -> dict[str, object]:
+def _found_cells(searched: SearchState, found: SearchTrial) -> dict[str, object]:
     return {
         "number": found.number,
         "valid": _valid(found),
@@ -219,13 +218,13 @@ def _found_cells(searched: Searched, found: Found) -> dict[str, object]:
     }
 
 
-def _values(searched: Searched, found: Found) -> str:
+def _values(searched: SearchState, found: SearchTrial) -> str:
     """A trial's values; of a schedule those from each epoch on that changed some: `from epoch 7: dropout.input 0.2`."""
     task = searched.task
     if not task.population:
         return task.in_words(found.values)
     begins = itertools.accumulate(task.generations, initial=1)
-    legs = zip(begins, history(searched.found, found.values, found.parent), strict=False)
+    legs = zip(begins, history(searched.trials, found.values, found.parent), strict=False)
     before: Mapping[str, Any] = {}
     words = []
     for begin, values in legs:
@@ -235,24 +234,24 @@ def _values(searched: Searched, found: Found) -> str:
     return "; ".join(words)
 
 
-def _importance(searched: Searched) -> dict[str, object]:
+def _importance(searched: SearchState) -> dict[str, object]:
     """fANOVA's shares of the base's search, with their spread over seeds of the evaluator; why not, where not."""
     if searched.task.population:
         return {"importance_rows": [], "importance_why": "they changed in mid-training"}
-    complete = sum(found.state == "complete" for found in searched.found)
+    complete = sum(found.state == "complete" for found in searched.trials)
     shares = None
     if complete >= FEWEST_FOR_IMPORTANCE:
         # Optuna takes a second to import, and only a report of a long search needs it.
         from orchestrator.search.optuna import importance
 
-        shares = importance(searched.task, searched.found)
+        shares = importance(searched.task, searched.trials)
     rows = [(Markdown(f"`{key}`"), f"{mean:.2f} ± {spread:.2f}") for key, (mean, spread) in (shares or {}).items()]
     few = f"{counted(complete, 'complete trial')}, fewer than the {FEWEST_FOR_IMPORTANCE} it would take"
     why = few if complete < FEWEST_FOR_IMPORTANCE else "not every value was searched in every trial"
     return {"importance_rows": rows, "importance_why": "" if rows else why}
 
 
-def _range(dimension: SearchedValue) -> str:
+def _range(dimension: Dimension) -> str:
     match dimension:
         case Choice() | Change():
             words = ", ".join(dimension.options)
@@ -265,9 +264,9 @@ def _range(dimension: SearchedValue) -> str:
     return words + (f"; where {where}" if where else "")
 
 
-def _nats(found: Found) -> float:
+def _nats(found: SearchTrial) -> float:
     return float("inf") if found.valid_nats is None else found.valid_nats
 
 
-def _valid(found: Found) -> str:
+def _valid(found: SearchTrial) -> str:
     return NOTHING if found.valid_nats is None else number(perplexity(found.valid_nats))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm.spec import Part
-from orchestrator.search.events import Found, State
+from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import best
 from orchestrator.search.population import own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, where it is searched so) within which a value lies at its edge."""
@@ -33,15 +33,15 @@ class SearchRow:
 
     variant: str
     trials: int
-    states: Mapping[State, int]
+    states: Mapping[SearchTrialStatus, int]
     epochs: int
     seconds: float
-    best: Found | None
+    best: SearchTrial | None
     edges: tuple[str, ...]
     fixed: tuple[str, ...]
 
 
-def search_row(task: SearchTask, found: Sequence[Found], best: Found | None) -> SearchRow:
+def search_row(task: SearchTask, found: Sequence[SearchTrial], best: SearchTrial | None) -> SearchRow:
     """What became of one search."""
     values, drawn = ({}, {}) if best is None else (best.values, task.drawn(best.values))
     shares = [own_share(found, trial) for trial in found]
@@ -63,8 +63,8 @@ class OptionRow:
 
     choice: str
     option: str
-    states: Mapping[State, int]
-    best: Found | None
+    states: Mapping[SearchTrialStatus, int]
+    best: SearchTrial | None
     hardly_tried: bool
 
     @property
@@ -73,7 +73,7 @@ class OptionRow:
         return sum(self.states.values())
 
 
-def option_rows(searches: Sequence[tuple[SearchTask, Sequence[Found]]]) -> list[OptionRow]:
+def option_rows(searches: Sequence[tuple[SearchTask, Sequence[SearchTrial]]]) -> list[OptionRow]:
     """A row for every option of every choice, over the searches of all variants.
 
     None of a population, whose members go on from each other: an option that dies out was tried all the same.
@@ -87,7 +87,7 @@ def option_rows(searches: Sequence[tuple[SearchTask, Sequence[Found]]]) -> list[
     return [_option_row(searches, key, option) for key, among in options.items() for option in among]
 
 
-def _option_row(searches: Sequence[tuple[SearchTask, Sequence[Found]]], key: str, option: str) -> OptionRow:
+def _option_row(searches: Sequence[tuple[SearchTask, Sequence[SearchTrial]]], key: str, option: str) -> OptionRow:
     tried = [trial for _, found in searches for trial in found if trial.values.get(key) == option]
     states = Counter(trial.state for trial in tried)
     least = max(task.min_trials_per_option.get(key, 0) for task, _ in searches)
@@ -115,7 +115,7 @@ def _numbers(part: object, prefix: str) -> Iterator[str]:
             yield f"{prefix}.{name}"
 
 
-def _at_edge(dimension: Searched, value: Any) -> bool:
+def _at_edge(dimension: Dimension, value: Any) -> bool:
     match dimension:
         case Choice() | Change():
             return False

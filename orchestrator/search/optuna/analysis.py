@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from lm.files import WriteError, check_writable
-from orchestrator.search.events import Found
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
 from orchestrator.search.optuna.terms import STATES, distribution, parameter, quiet
 from orchestrator.search.task import SearchTask
@@ -23,7 +23,7 @@ _EVALUATOR_SEEDS = range(5)
 _SQLITE = "sqlite:///"
 
 
-def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[float, float]] | None:
+def importance(task: SearchTask, found: Sequence[SearchTrial]) -> dict[str, tuple[float, float]] | None:
     """The share of the validation loss's variance that each value explains alone, largest first.
 
     fANOVA (Hutter et al. 2014) of a random forest over the complete trials: mean and standard deviation over seeds of
@@ -54,7 +54,7 @@ def importance(task: SearchTask, found: Sequence[Found]) -> dict[str, tuple[floa
     return {key: (statistics.fmean(spread[key]), statistics.stdev(spread[key])) for key in ordered}
 
 
-def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) -> None:
+def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url: str) -> None:
     """Write studies by name into an Optuna storage, such as `sqlite:///optuna.db`, in the place of those of that name.
 
     A copy for reading, such as with optuna-dashboard: nothing here is ever read back. ValueError, which does not repeat
@@ -77,7 +77,7 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[Found]]], url: str) 
             storage.engine.dispose()
 
 
-def _write(storage: optuna.storages.RDBStorage, name: str, task: SearchTask, found: Sequence[Found]) -> None:
+def _write(storage: optuna.storages.RDBStorage, name: str, task: SearchTask, found: Sequence[SearchTrial]) -> None:
     if name in optuna.get_all_study_names(storage):
         optuna.delete_study(study_name=name, storage=storage)
     directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
@@ -97,7 +97,7 @@ def _what_was_got(error: Exception) -> str:
             return "the database that was got cannot be opened"
 
 
-def _frozen(task: SearchTask, trial: Found, values: Sequence[float] | None) -> FrozenTrial:
+def _frozen(task: SearchTask, trial: SearchTrial, values: Sequence[float] | None) -> FrozenTrial:
     drawn = {
         key: (dimension, parameter(task.space, key, dimension)) for key, dimension in task.drawn(trial.values).items()
     }

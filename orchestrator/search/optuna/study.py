@@ -25,13 +25,13 @@ from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from lm.spec import TrainSpec
-from orchestrator.search.events import State
+from orchestrator.search.events import SearchTrialStatus
 from orchestrator.search.optuna.policies import pruner, sampler_for
 from orchestrator.search.optuna.terms import STATES, parameters, quiet, suggesting
 from orchestrator.search.points import drawing, grid, random_point, sobol_point
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import searches
-from orchestrator.sweep.space import Searched, fits
+from orchestrator.sweep.space import Dimension, fits
 
 
 class Study:
@@ -75,7 +75,7 @@ class Study:
                     study.enqueue_trial(parameters(self._space, start))
                     return self._task.walk(suggesting(study.ask(), self._space)).values
 
-        def fixed_or_drawn(key: str, dimension: Searched, spec: TrainSpec) -> Any:
+        def fixed_or_drawn(key: str, dimension: Dimension, spec: TrainSpec) -> Any:
             return start[key] if key in start and fits(dimension, start[key]) else draw(key, dimension, spec)
 
         return self._task.walk(fixed_or_drawn).values
@@ -106,7 +106,7 @@ class Study:
         frozen = self._study.get_trials(deepcopy=False)[number]
         return self._pruner is None or not self._pruner.prune(self._study, frozen)
 
-    def ended(self, number: int, state: State, objectives: Sequence[float] | None) -> None:
+    def ended(self, number: int, state: SearchTrialStatus, objectives: Sequence[float] | None) -> None:
         """A trial is over; `objectives` of a complete one."""
         if state == "diverged":
             self._diverged.add(number)

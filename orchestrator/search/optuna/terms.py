@@ -13,7 +13,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState
 
 from lm.spec import TrainSpec
-from orchestrator.sweep.space import Change, Choice, Integer, LogUniform, Searched, dimensions_of, fits
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, dimensions_of, fits
 from orchestrator.sweep.walk import Draw, Places
 from orchestrator.words import value_in_words
 
@@ -21,7 +21,7 @@ from orchestrator.words import value_in_words
 def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:
     """Draws what the trial's sampler suggests."""
 
-    def draw(path: str, dimension: Searched, _: TrainSpec) -> Any:
+    def draw(path: str, dimension: Dimension, _: TrainSpec) -> Any:
         key = parameter(space, path, dimension)
         match dimension:
             case Choice() | Change():
@@ -35,7 +35,7 @@ def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:
     return draw
 
 
-def parameter(space: Places, key: str, dimension: Searched) -> str:
+def parameter(space: Places, key: str, dimension: Dimension) -> str:
     """A dimension's name in a study: of several ranges of one path each is a parameter of its own."""
     if dimension is space[key] or len(dimensions_of(space[key])) == 1:
         return key
@@ -55,7 +55,7 @@ def parameters(space: Places, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def distribution(dimension: Searched) -> BaseDistribution:
+def distribution(dimension: Dimension) -> BaseDistribution:
     """From which a dimension is drawn."""
     match dimension:
         case Choice() | Change():

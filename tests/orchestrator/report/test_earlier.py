@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.agenda.expand import search_tasks
 from orchestrator.report.files.earlier import FullerPageError, IfFuller
-from orchestrator.search.ledger import Found, Searched
+from orchestrator.search.ledger import SearchState, SearchTrial
 from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle
 from tests.orchestrator.report.pages import write
@@ -126,8 +126,8 @@ def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:
     task = search_tasks(at_paper(tmp_path, TUNE))[0]
     assert task.variant == "full"
     values = {"optimizer.learning_rate": 1.0, "dropout.weight": 0.1, "penalties.activation": 1.0}
-    found = Found(0, values, "0" * 16, "complete", 4, 30.0, math.log(60.0), (math.log(60.0),), None)
-    searched = Searched(task, tmp_path / "runs/.searches/0123.jsonl", (found,))
+    found = SearchTrial(0, values, "0" * 16, "complete", 4, 30.0, math.log(60.0), (math.log(60.0),), None)
+    searched = SearchState(task, tmp_path / "runs/.searches/0123.jsonl", (found,))
     report(tmp_path, trials, searches=(searched,))
     report(tmp_path, better, searches=(searched,))
     other = replace(searched, ledger=tmp_path / "runs/.searches/4567.jsonl")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import known, search_tasks
+from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.report.sections.search import trials_of_tuning
 from orchestrator.report.sections.search_tables import not_searched, search_row
-from orchestrator.search.events import Found
-from orchestrator.search.ledger import Searched
+from orchestrator.search.events import SearchTrial
+from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.records import Records
 from tests.factories import make_trial, settle
@@ -21,16 +21,16 @@ from tests.orchestrator.search.test_population import Trainer, population
 from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
 
 
-def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> Found:
+def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> SearchTrial:
     state = "stopped" if perplexity is None else "complete"
     nats = None if perplexity is None else math.log(perplexity)
     objectives = None if nats is None else (nats,)
     values = {"optimizer.learning_rate": rate}
     made = {"state": state, "epochs": 4, "seconds": 30.0, "valid_nats": nats, "objectives": objectives, "reason": None}
-    return Found(number=number, key=f"{number:016x}", **{"values": values} | made | how)  # type: ignore[arg-type]
+    return SearchTrial(number=number, key=f"{number:016x}", **{"values": values} | made | how)  # type: ignore[arg-type]
 
 
-def page(tmp_path: Path, *searches: Searched) -> str:
+def page(tmp_path: Path, *searches: SearchState) -> str:
     trials = [make_trial("full", seed) for seed in (1, 2)]
     for trial in trials:
         settle(tmp_path / "runs", trial, 100.0)
@@ -45,7 +45,7 @@ def task(tmp_path: Path) -> SearchTask:
 def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Path, task: SearchTask) -> None:
     running = found(3, None, state="running", epochs=1)
     trials = (found(0, 120.0, 5.0), found(1, None), found(2, 110.0, 7.0))
-    text = page(tmp_path, Searched(task, tmp_path / "none", (*trials, running)))
+    text = page(tmp_path, SearchState(task, tmp_path / "none", (*trials, running)))
     assert "| best found | 4 | 2 complete, 1 stopped early, 1 under way | 13 | 2.0 min | 110.00 |" in text
     assert "**The search is not over yet.**" in text
     assert "| Search time | 2.0 min for 4 trials, beside the trial time |" in text
@@ -63,7 +63,7 @@ def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Pa
 def test_a_best_value_at_the_edge_of_its_range_is_named(
     tmp_path: Path, task: SearchTask, rate: float, is_edge: bool
 ) -> None:
-    text = page(tmp_path, Searched(task, tmp_path / "none", (found(0, 110.0, rate),)))
+    text = page(tmp_path, SearchState(task, tmp_path / "none", (found(0, 110.0, rate),)))
     assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
 
 
@@ -83,7 +83,7 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
         found(1, 110.0, objectives=(math.log(110.0), 1e6)),
         found(2, 115.0, objectives=(math.log(115.0), 1e6)),
     )
-    text = page(tmp_path, Searched(task, tmp_path / "none", trials))
+    text = page(tmp_path, SearchState(task, tmp_path / "none", trials))
     front = text[text.index("The Pareto front") : text.index("The importance")]
     assert "| 1 | 110.00 | 1,000,000 |" in front
     assert "| 0 | 120.00 | 2,000 |" in front
@@ -94,7 +94,7 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
 def test_importance_is_shown_of_a_long_search(tmp_path: Path, task: SearchTask) -> None:
     rates = [0.1 * 1.2**i for i in range(24)]
     trials = tuple(found(i, 100.0 + abs(math.log(rate)), rate) for i, rate in enumerate(rates))
-    assert "| `optimizer.learning_rate` | 1.00 ± 0.00 |" in page(tmp_path, Searched(task, tmp_path / "none", trials))
+    assert "| `optimizer.learning_rate` | 1.00 ± 0.00 |" in page(tmp_path, SearchState(task, tmp_path / "none", trials))
 
 
 def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     records = Records(tmp_path / "runs")
     for task in search_tasks(sweep):
         find(records, task, (within(task), 4.0), (within(task, 0.7), None))
-    searches = known(sweep, records).searches
+    searches = expand(sweep, records).searches
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
     assert "2 trials for each variant" in text
@@ -115,7 +115,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     assert hardly in text
     row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
     assert row.endswith("| dropout.weight |")
-    assert {search_row(s.task, s.found, s.best).trials for s in searches} == {2}
+    assert {search_row(s.task, s.trials, s.best).trials for s in searches} == {2}
     assert "| `optimizer.learning_rate`, of Adam | 0.0001 to 0.01, on a log scale |" in text
     assert "Not tuned" not in text
 
@@ -126,10 +126,10 @@ def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_
     for task in search_tasks(sweep):
         second = None if task.variant == "Adam" else 4.1
         find(records, task, (within(task), 4.0), (within(task, 0.7), second))
-    searches = known(sweep, records).searches
+    searches = expand(sweep, records).searches
     assert "**Hardly chosen**: the values of Adam. Where" in page(tmp_path, *searches)
     assert trials_of_tuning(searches, ["full", "Adam"]) == [2, 2]
-    under_way = replace(searches[0], found=searches[0].found[:1])
+    under_way = replace(searches[0], trials=searches[0].trials[:1])
     text = page(tmp_path, under_way)
     assert "of tuning each" not in text and "Hardly chosen" not in text
     assert trials_of_tuning(searches[:1], ["b"]) == []
@@ -141,7 +141,7 @@ def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: P
     for task in search_tasks(sweep):
         nats = None if task.variant == "no AR" else 4.0
         find(records, task, (within(task), nats), (within(task, 0.7), None))
-    now = known(sweep, records)
+    now = expand(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full", "no weight-dropping", "Adam"}
     assert "**Not tuned, since no trial was complete**: no AR." in page(tmp_path, *now.searches)
 
@@ -168,7 +168,7 @@ def test_the_page_says_which_option_was_hardly_tried(tmp_path: Path) -> None:
         found(4, None, values=thin | {"optimizer.learning_rate": 3.0}, state="failed"),
         found(5, 130.0, values=wide | {"optimizer.learning_rate": 0.995}),
     ]
-    text = page(tmp_path, Searched(task, tmp_path / "none", tuple(trials)))
+    text = page(tmp_path, SearchState(task, tmp_path / "none", tuple(trials)))
     assert "| `layer` | thin | 5 | 3 | 1 | 1 | 118.00 |" in text
     assert "| `layer` | wide | 1 | 1 | 0 | 0 | 130.00 |" in text
     assert "**Hardly tried**: wide of `layer` (1 of 1 complete) and 8 of `batch_size` (1 of 1 complete)." in text
@@ -178,12 +178,12 @@ def test_the_page_says_which_option_was_hardly_tried(tmp_path: Path) -> None:
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
     lowest = replace(trials[5], valid_nats=math.log(90.0))
     assert "**At the edge of its range**: best found (`optimizer.learning_rate`)" in page(
-        tmp_path, Searched(task, tmp_path / "none", (*trials[:5], lowest))
+        tmp_path, SearchState(task, tmp_path / "none", (*trials[:5], lowest))
     )
-    running = page(tmp_path, Searched(task, tmp_path / "none", (trials[0],)))
+    running = page(tmp_path, SearchState(task, tmp_path / "none", (trials[0],)))
     assert "Hardly tried" not in running, "it is not over"
     many = [replace(trials[5], number=6 + n, valid_nats=math.log(110.0 + n)) for n in range(2)]
-    assert "Hardly tried" not in page(tmp_path, Searched(task, tmp_path / "none", (*trials, *many)))
+    assert "Hardly tried" not in page(tmp_path, SearchState(task, tmp_path / "none", (*trials, *many)))
 
 
 def test_fewer_complete_trials_than_the_file_asks_for_are_named(tmp_path: Path) -> None:
@@ -194,13 +194,13 @@ def test_fewer_complete_trials_than_the_file_asks_for_are_named(tmp_path: Path) 
         found(n, 120.0, values={"layer": layer, "batch_size": "4", "optimizer.learning_rate": rate})
         for n, (layer, rate) in enumerate([("thin", 5.0)] * 3 + [("wide", 0.5)] * 5)
     ]
-    text = page(tmp_path, Searched(task, tmp_path / "none", tuple(searched)))
+    text = page(tmp_path, SearchState(task, tmp_path / "none", tuple(searched)))
     assert "**Hardly tried**: thin of `layer` (3 of 3 complete) and 8 of `batch_size` (0 of 0 complete)." in text
 
 
 def test_a_population_has_a_section_of_its_own(tmp_path: Path) -> None:
     one = population()
     (trials,) = Trainer(tmp_path / "shelf").search(one)
-    text = page(tmp_path, Searched(one, tmp_path / "none", tuple(trials)))
+    text = page(tmp_path, SearchState(one, tmp_path / "none", tuple(trials)))
     assert "\n\nAll trials, in full digits: [searches.csv](searches.csv).\n\n" in text
     assert "of earlier generations" in text

@@ -10,10 +10,10 @@ from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus, Dropout, Model, Penalties, Sgd, TrainSpec
-from orchestrator.search.events import Found
-from orchestrator.search.ledger import ledger_path, read_found
+from orchestrator.search.events import SearchTrial
+from orchestrator.search.ledger import ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
-from orchestrator.search.trial_source import SearchCourse
+from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -126,17 +126,17 @@ def made(trial: Trial, status: str) -> Record:
     return record.model_copy(update={"stages": stages, "seconds": 10.0 * trial.spec.epochs})
 
 
-def search(tasks: list[SearchTask], shelf: Shelf) -> list[list[Found]]:
-    """Run a course to its end, one trial at a time; what each task found."""
-    course = SearchCourse(tasks, shelf, Facts())  # type: ignore[arg-type]
-    while (trial := course.next()) is not None:
-        course.settled(trial, train(trial, shelf, lambda evaluation, trial=trial: course.goes_on(trial, evaluation)))
-    assert course.ended()
+def search(tasks: list[SearchTask], shelf: Shelf) -> list[list[SearchTrial]]:
+    """Run a source to its end, one trial at a time; what each task found."""
+    source = SearchTrialSource(tasks, shelf, Facts())  # type: ignore[arg-type]
+    while (trial := source.next()) is not None:
+        source.settled(trial, train(trial, shelf, lambda evaluation, trial=trial: source.goes_on(trial, evaluation)))
+    assert source.ended()
     return [found(one, shelf.root) for one in tasks]
 
 
-def found(one: SearchTask, root: Path) -> list[Found]:
-    return read_found(path_of(one, root))
+def found(one: SearchTask, root: Path) -> list[SearchTrial]:
+    return read_search_trials(path_of(one, root))
 
 
 def path_of(one: SearchTask, root: Path) -> Path:

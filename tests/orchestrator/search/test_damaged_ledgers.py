@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from orchestrator.__main__ import app
 from orchestrator.agenda.expand import search_tasks
 from orchestrator.search import ledger as ledgers
-from orchestrator.search.events import Found
-from orchestrator.search.ledger import Ledger, ledger_path, read_found
+from orchestrator.search.events import SearchTrial
+from orchestrator.search.ledger import Ledger, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.facts import Facts as RealFacts
 from orchestrator.trials.records import Records
@@ -89,7 +89,7 @@ def test_an_event_that_cannot_be_is_named_and_left_out(
     path = path_of(ONE, tmp_path)
     events = begun(path, event, EVALUATED)
     before = path.read_bytes()
-    trials = read_found(path, ONE)
+    trials = read_search_trials(path, ONE)
     (said,) = caplog.messages
     assert said.startswith(f"{path}:6: {reason}") and said.endswith(
         "; 1 line left out, damaged or resting on one that is"
@@ -99,12 +99,12 @@ def test_an_event_that_cannot_be_is_named_and_left_out(
     assert trials[1].epochs == 3, "the line after it counts"
     assert path.read_bytes() == before and not (tmp_path / ".old").exists(), "reading writes nothing"
     opened = Ledger(path, ONE, FINGERPRINT)
-    assert opened.found == trials
+    assert opened.trials == trials
     kept = tmp_path / ".old" / f"{path.name}-1"
     assert kept.read_bytes() == before and str(kept) in caplog.messages[-1]
     assert [json.loads(line) for line in path.read_text().splitlines()] == [*events, EVALUATED]
     caplog.clear()
-    assert Ledger(path, ONE, FINGERPRINT).found == read_found(path, ONE) == trials
+    assert Ledger(path, ONE, FINGERPRINT).trials == read_search_trials(path, ONE) == trials
     assert not caplog.messages and not (tmp_path / ".old" / f"{path.name}-2").exists()
 
 
@@ -114,7 +114,7 @@ def test_an_event_that_cannot_be_is_named_and_left_out(
 def test_a_line_that_is_no_json_is_named(line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = path_of(ONE, tmp_path)
     begun(path, line, EVALUATED)
-    assert read_found(path, ONE)[1].epochs == 3
+    assert read_search_trials(path, ONE)[1].epochs == 3
     assert caplog.messages[0].startswith(f"{path}:6: damaged JSON: ") and "\n" not in caplog.messages[0]
 
 
@@ -122,7 +122,7 @@ def test_what_comes_after_a_trial_that_was_lost_is_left_out(tmp_path: Path, capl
     path = path_of(ONE, tmp_path)
     lost = ASKED | {"asked": 3}
     begun(path, b"garbage\n", EVALUATED | {"evaluated": 2}, lost, ENDED | {"ended": 3}, EVALUATED)
-    trials = read_found(path, ONE)
+    trials = read_search_trials(path, ONE)
     assert len(trials) == 2 and trials[1].epochs == 3
     assert caplog.messages[0].startswith(f"{path}:6: damaged JSON")
     assert caplog.messages[0].endswith("; 4 lines left out, damaged or resting on one that is")
@@ -135,7 +135,7 @@ def test_without_its_first_line_the_events_count(
     path = path_of(ONE, tmp_path)
     events = begun(path)
     write(path, *([] if first is None else [first]), *events[1:])
-    trials = read_found(path, ONE)
+    trials = read_search_trials(path, ONE)
     assert [trial.state for trial in trials] == ["complete", "running"]
     assert caplog.messages[0].startswith(f"{path}:1: {'damaged JSON' if first else 'expected the task of the search'}")
     Ledger(path, ONE, FINGERPRINT)
@@ -151,7 +151,7 @@ def test_a_parent_of_another_generation_is_left_out(tmp_path: Path, caplog: pyte
     ended = [ENDED | {"ended": n, "state": "stopped", "objectives": None} for n in range(size)]
     later = [{"asked": size + n, "values": values, "key": None, "parent": n} for n in range(size)]
     write(path, {"task": {}}, *asked, *ended, later[0] | {"parent": size}, *later, later[0] | {"asked": 2 * size})
-    assert len(read_found(path, one)) == 2 * size
+    assert len(read_search_trials(path, one)) == 2 * size
     assert caplog.messages[0].startswith(f"{path}:{2 * size + 2}: parent: trial {size} was never asked for")
     assert caplog.messages[0].endswith("; 2 lines left out, damaged or resting on one that is")
 
@@ -173,7 +173,7 @@ def test_a_search_goes_on_after_any_damage_to_the_same_end(tmp_path: Path, caplo
         assert not shelf.trained, "every record is there"
 
 
-def _outcome(trial: Found) -> object:
+def _outcome(trial: SearchTrial) -> object:
     return trial.values, trial.key, trial.state, trial.valid_nats, trial.objectives
 
 
@@ -197,10 +197,10 @@ def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
             return read_bytes(self)
 
         monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert read_found(path, ONE) == []
+    assert read_search_trials(path, ONE) == []
     assert path.exists() and not (tmp_path / ".old").exists()
     assert caplog.messages[0].startswith(f"{path}: cannot be read, so that its search begins again: ")
-    assert Ledger(path, ONE, FINGERPRINT).found == []
+    assert Ledger(path, ONE, FINGERPRINT).trials == []
     assert (tmp_path / ".old" / f"{path.name}-1").exists()
     monkeypatch.setattr(ledgers, "MOST_BYTES", 2**20)
     (trials,) = search([ONE], Shelf(tmp_path))
@@ -211,7 +211,7 @@ def test_a_torn_last_line_is_no_damage(tmp_path: Path, caplog: pytest.LogCapture
     path = path_of(ONE, tmp_path)
     events = begun(path)
     write(path, *events, torn=b'{"ended": 1, "sta')
-    assert len(read_found(path, ONE)) == 2 and not caplog.messages
+    assert len(read_search_trials(path, ONE)) == 2 and not caplog.messages
     Ledger(path, ONE, FINGERPRINT)
     assert "cut off the last line" in caplog.messages[0] and not (tmp_path / ".old").exists()
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from orchestrator.search.points import value_of
-from orchestrator.sweep.space import Choice, Integer, LogUniform, Searched, Uniform
+from orchestrator.sweep.space import Choice, Dimension, Integer, LogUniform, Uniform
 
 POINTS = [(i + 0.5) / 12_000 for i in range(12_000)]
 
@@ -21,7 +21,7 @@ POINTS = [(i + 0.5) / 12_000 for i in range(12_000)]
     ],
     ids=["integer", "choice"],
 )
-def test_every_value_has_the_same_share(dimension: Searched, values: list[object]) -> None:
+def test_every_value_has_the_same_share(dimension: Dimension, values: list[object]) -> None:
     assert Counter(value_of(dimension, x) for x in POINTS) == dict.fromkeys(values, 4_000)
 
 

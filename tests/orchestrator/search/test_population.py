@@ -14,11 +14,11 @@ import pytest
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
 from orchestrator.report.sections.search_tables import search_row
-from orchestrator.search.events import Found
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import best, ended
 from orchestrator.search.population import history, next_member, spec_of
 from orchestrator.search.task import SearchTask
-from orchestrator.search.trial_source import SearchCourse
+from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
 from tests.factories import make_record
 from tests.orchestrator.search.searching import SPACE, Facts, Shelf, events, found, task
@@ -61,10 +61,10 @@ class Trainer:
         self.shelf = Shelf(root)
         self.epochs = 0
 
-    def course(self, *tasks: SearchTask) -> SearchCourse:
-        return SearchCourse(tasks, self.shelf, Facts())  # type: ignore[arg-type]
+    def source(self, *tasks: SearchTask) -> SearchTrialSource:
+        return SearchTrialSource(tasks, self.shelf, Facts())  # type: ignore[arg-type]
 
-    def train(self, course: SearchCourse, trial: Trial) -> Record:
+    def train(self, source: SearchTrialSource, trial: Trial) -> Record:
         curve = curve_of(trial.spec)
         before = [] if trial.starts_from is None else self.shelf.curves[trial.starts_from]
         assert curve[: len(before)] == before
@@ -72,7 +72,7 @@ class Trainer:
         self.shelf.curves[trial.key] = curve[:lost]
         for point in curve[len(before) : lost]:
             self.epochs += 1
-            assert course.goes_on(trial, point)
+            assert source.goes_on(trial, point)
         self.shelf.records[trial.key] = self._record(trial, curve, lost)
         return self.shelf.records[trial.key]
 
@@ -86,20 +86,20 @@ class Trainer:
         stages = (*record.stages[:-1], last.model_copy(update={"valid": valid}))
         return record.model_copy(update={"stages": stages, "seconds": 10.0 * len(curve)})
 
-    def search(self, *tasks: SearchTask, at_once: int = 1, seed: int = 0) -> list[list[Found]]:
+    def search(self, *tasks: SearchTask, at_once: int = 1, seed: int = 0) -> list[list[SearchTrial]]:
         """To the end, so many trials at once, which end in any order."""
-        course, running, chance = self.course(*tasks), list[Trial](), random.Random(seed)
+        source, running, chance = self.source(*tasks), list[Trial](), random.Random(seed)
         while True:
-            while len(running) < at_once and (trial := course.next()) is not None:
+            while len(running) < at_once and (trial := source.next()) is not None:
                 running.append(trial)
             if not running:
-                assert course.ended()
+                assert source.ended()
                 return [found(one, self.shelf.root) for one in tasks]
             trial = running.pop(chance.randrange(len(running)))
-            course.settled(trial, self.train(course, trial))
+            source.settled(trial, self.train(source, trial))
 
 
-def generation(trials: list[Found], number: int) -> list[Found]:
+def generation(trials: list[SearchTrial], number: int) -> list[SearchTrial]:
     return trials[number * POPULATION : (number + 1) * POPULATION]
 
 
@@ -148,28 +148,28 @@ def test_the_same_whatever_ends_first(at_once: int, tmp_path: Path) -> None:
 
 def test_a_generation_waits_for_its_last_trial(tmp_path: Path) -> None:
     trainer = Trainer(tmp_path)
-    course = trainer.course(population())
-    first = [course.next() for _ in range(POPULATION)]
-    assert course.next() is None and not course.ended()
+    source = trainer.source(population())
+    first = [source.next() for _ in range(POPULATION)]
+    assert source.next() is None and not source.ended()
     for trial in first[1:]:
         assert trial is not None
-        course.settled(trial, trainer.train(course, trial))
-    assert course.next() is None
+        source.settled(trial, trainer.train(source, trial))
+    assert source.next() is None
     assert first[0] is not None
-    course.settled(first[0], trainer.train(course, first[0]))
-    assert course.next() is not None
+    source.settled(first[0], trainer.train(source, first[0]))
+    assert source.next() is not None
 
 
 @pytest.mark.parametrize("after", [1, POPULATION, POPULATION + 2, 17])
 def test_a_killed_search_goes_on_as_if_it_had_not_been(after: int, tmp_path: Path) -> None:
     Trainer(tmp_path / "whole").search(population())
     trainer = Trainer(tmp_path / "killed")
-    course = trainer.course(population())
+    source = trainer.source(population())
     for _ in range(after):
-        trial = course.next()
+        trial = source.next()
         assert trial is not None
-        course.settled(trial, trainer.train(course, trial))
-    assert trainer.course(population()).next() is not None  # asked, and never begun
+        source.settled(trial, trainer.train(source, trial))
+    assert trainer.source(population()).next() is not None  # asked, and never begun
     trainer.search(population())
     assert events(population(), tmp_path / "killed") == events(population(), tmp_path / "whole")
 

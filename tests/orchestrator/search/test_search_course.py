@@ -14,11 +14,11 @@ import pytest
 
 from lm.record import Evaluation
 from lm.spec import Penalties
-from orchestrator.search.events import Found
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.points import grid
-from orchestrator.search.trial_source import SearchCourse
+from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.search.searching import (
     BASE,
@@ -111,11 +111,11 @@ def test_a_spec_that_failed_elsewhere_is_trained_again(tmp_path: Path) -> None:
     """A failure may be the machine's: its record settles nothing, be it another sweep's or an earlier command's."""
     one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=1, start=[dict.fromkeys(RATES, 5.0)])
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    trial = course.next()
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    trial = source.next()
     assert trial is not None
     shelf.records[trial.key] = made(trial, "failed")
-    course.settled(trial, None)  # as where the driver was killed before it heard of the failure
+    source.settled(trial, None)  # as where the driver was killed before it heard of the failure
     (trials,) = search([one], shelf)
     assert shelf.trained == [trial.key]
     assert [trial.state for trial in trials] == ["complete"]
@@ -136,8 +136,8 @@ def test_trials_beyond_the_number_wanted_do_not_run_on(tmp_path: Path) -> None:
     """As where a sweep that asked for more was killed, and its file asks for less by now."""
     many, few = task(sampler=RANDOM, scheduler=None, trials=3), task(sampler=RANDOM, scheduler=None, trials=2)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([many], shelf, Facts())  # type: ignore[arg-type]
-    assert [course.next() is None for _ in range(3)] == [False] * 3
+    source = SearchTrialSource([many], shelf, Facts())  # type: ignore[arg-type]
+    assert [source.next() is None for _ in range(3)] == [False] * 3
     (trials,) = search([few], shelf)
     assert [trial.state for trial in trials] == ["complete", "complete", "running"]
     assert len(shelf.trained) == 2
@@ -146,8 +146,8 @@ def test_trials_beyond_the_number_wanted_do_not_run_on(tmp_path: Path) -> None:
 def test_a_search_is_over_when_the_last_trial_is(tmp_path: Path) -> None:
     one = task(sampler=RANDOM, scheduler=None, trials=2)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    assert None not in [course.next(), course.next()]
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    assert None not in [source.next(), source.next()]
     assert asked_enough(one, found(one, tmp_path)) and not ended(one, found(one, tmp_path))
     (trials,) = search([one], shelf)
     assert ended(one, trials)
@@ -161,7 +161,7 @@ def test_a_grid_begins_after_the_starts(tmp_path: Path) -> None:
 
 
 def test_the_best_is_complete_even_if_another_was_better_until_it_was_stopped() -> None:
-    kept = Found(0, {}, "a", "complete", 9, 90.0, 4.0, (4.0,), None)
+    kept = SearchTrial(0, {}, "a", "complete", 9, 90.0, 4.0, (4.0,), None)
     stopped = replace(kept, number=1, state="stopped", valid_nats=3.0, objectives=None)
     assert best([stopped, kept, replace(stopped, state="diverged")]) == kept
     assert best([stopped]) is None
@@ -181,23 +181,23 @@ def test_a_disk_that_fills_leaves_no_half_a_line(tmp_path: Path) -> None:
             ledger.append(event)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == before and ledger.found == []
+    assert path.read_bytes() == before and ledger.trials == []
     ledger.append(event)
-    assert found(one, tmp_path) == ledger.found != []
+    assert found(one, tmp_path) == ledger.trials != []
 
 
 def test_a_complete_trial_has_the_loss_of_its_last_stage(tmp_path: Path) -> None:
     """The weights that are kept may be others than those of the best epoch: an average, or fine-tuned ones."""
     one = task(sampler=RANDOM, scheduler=None, trials=1)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    trial = course.next()
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    trial = source.next()
     assert trial is not None
-    record = train(trial, shelf, lambda evaluation: course.goes_on(trial, evaluation))
+    record = train(trial, shelf, lambda evaluation: source.goes_on(trial, evaluation))
     assert record is not None
     last = record.stages[-1]
     valid = last.valid.model_copy(update={"nats_per_token": 1.25})
-    course.settled(trial, record.model_copy(update={"stages": (last.model_copy(update={"valid": valid}),)}))
+    source.settled(trial, record.model_copy(update={"stages": (last.model_copy(update={"valid": valid}),)}))
     (ended_trial,) = found(one, tmp_path)
     assert (ended_trial.valid_nats, ended_trial.objectives) == (1.25, (1.25,))
     assert all(nats > 1.25 for _, nats in ended_trial.curve)
@@ -214,13 +214,13 @@ def test_variants_with_the_same_spec_are_searched_once(tmp_path: Path) -> None:
 def test_equal_specs_in_flight_are_run_once(tmp_path: Path) -> None:
     one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=12, start=[dict.fromkeys(RATES, 5.0)] * 2)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    leader = course.next()
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    leader = source.next()
     assert leader is not None
-    assert course.next() is None  # its twin waits
-    assert not course.ended()
-    course.settled(leader, train(leader, shelf, lambda evaluation: course.goes_on(leader, evaluation)))
-    other = course.next()
+    assert source.next() is None  # its twin waits
+    assert not source.ended()
+    source.settled(leader, train(leader, shelf, lambda evaluation: source.goes_on(leader, evaluation)))
+    other = source.next()
     assert other is not None
     assert other.key != leader.key
     first, second, *_ = found(one, tmp_path)
@@ -240,17 +240,17 @@ def test_a_stopped_trial_asked_again_is_judged_by_its_curve(tmp_path: Path) -> N
 def test_an_interrupted_trial_runs_on_first(tmp_path: Path) -> None:
     one = task(sampler=RANDOM, scheduler=None, trials=3)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    a, b = course.next(), course.next()
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    a, b = source.next(), source.next()
     assert a is not None
     assert b is not None
-    assert course.goes_on(b, point(b.spec, 1))
-    course.settled(a, None)
-    course.settled(b, None)
+    assert source.goes_on(b, point(b.spec, 1))
+    source.settled(a, None)
+    source.settled(b, None)
     assert [trial.state for trial in found(one, tmp_path)] == ["running", "running"]
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    assert [course.next(), course.next()] == [a, b]
-    assert course.goes_on(b, point(b.spec, 1))  # again, after the restart
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    assert [source.next(), source.next()] == [a, b]
+    assert source.goes_on(b, point(b.spec, 1))  # again, after the restart
     assert [event["epoch"] for event in events(one, tmp_path) if "evaluated" in event] == [1]
 
 
@@ -264,8 +264,8 @@ def test_what_was_to_be_stopped_stops_after_a_kill(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(lines[: stop + 1]))
     again = Shelf(tmp_path / "cut")
-    course = SearchCourse([one], again, Facts())  # type: ignore[arg-type]
-    following = course.next()
+    source = SearchTrialSource([one], again, Facts())  # type: ignore[arg-type]
+    following = source.next()
     assert following is not None
     assert found(one, again.root)[following.number - 1].state == "stopped"  # type: ignore[operator]
 
@@ -367,12 +367,12 @@ def test_every_variant_gets_the_same_number_of_trials_in_turns(tmp_path: Path) -
         task("gru", gru, fixed=("dropout.input",), trials=5, sampler=RANDOM, scheduler=None),
     ]
     shelf = Shelf(tmp_path)
-    course = SearchCourse(tasks, shelf, Facts())  # type: ignore[arg-type]
+    source = SearchTrialSource(tasks, shelf, Facts())  # type: ignore[arg-type]
     order = []
-    while (trial := course.next()) is not None:
+    while (trial := source.next()) is not None:
         order.append((trial.variant, trial.number))
         assert not trial.opens_test
-        course.settled(trial, train(trial, shelf, lambda e, t=trial: course.goes_on(t, e)))
+        source.settled(trial, train(trial, shelf, lambda e, t=trial: source.goes_on(t, e)))
     assert order == [(variant, number) for number in range(5) for variant in ("full", "gru")]
     assert all("dropout.input" not in trial.values for trial in found(tasks[1], tmp_path))
 
@@ -382,7 +382,7 @@ def test_hours_end_a_search_and_so_do_failures_without_end(tmp_path: Path) -> No
     (trials,) = search([one], Shelf(tmp_path))
     assert len(trials) == 4  # of 90 s each, also those that need no training any more
     hopeless = task(space=RATES, trials=None, training_hours=1.0)
-    fails = [Found(n, {}, None, "failed", 0, 0.0, None, None, "no") for n in range(MOST_FAILED_IN_A_ROW)]
+    fails = [SearchTrial(n, {}, None, "failed", 0, 0.0, None, None, "no") for n in range(MOST_FAILED_IN_A_ROW)]
     assert asked_enough(hopeless, fails)
     assert not asked_enough(hopeless, fails[1:])
 
@@ -453,12 +453,12 @@ def test_the_key_forgets_how_long_the_search_is(tmp_path: Path) -> None:
 def test_infinite_losses_never_reach_the_ledger(tmp_path: Path) -> None:
     one = task(sampler=RANDOM, trials=1, scheduler=None)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
-    trial = course.next()
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
+    trial = source.next()
     assert trial is not None
     first = point(BASE, 1)
     for epoch, nats in enumerate((math.inf, 5.0, math.nan, 6.0), 1):
-        assert course.goes_on(trial, replace(first, epoch=epoch, valid_nats_per_token=nats))
+        assert source.goes_on(trial, replace(first, epoch=epoch, valid_nats_per_token=nats))
     assert found(one, tmp_path)[0].curve == ((2, 5.0), (3, 5.0), (4, 5.0))
 
 
@@ -472,16 +472,16 @@ def test_a_trial_that_was_to_stop_stops_even_if_it_trained_on_before_it_heard(tm
     space = {"optimizer.learning_rate": {"kind": "log_uniform", "low": 1.0, "high": 79.0}}
     one = task(space=space, sampler=RANDOM, scheduler={"kind": "asha", "grace_epochs": 2}, trials=12)
     shelf = Shelf(tmp_path)
-    course = SearchCourse([one], shelf, Facts())  # type: ignore[arg-type]
+    source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
     stopped = []
-    while (trial := course.next()) is not None:
+    while (trial := source.next()) is not None:
 
         def goes_on(evaluation: Evaluation, trial: Trial = trial) -> bool:
-            if course.goes_on(trial, evaluation):
+            if source.goes_on(trial, evaluation):
                 return True
-            stopped.append(course.goes_on(trial, point(trial.spec, evaluation.epoch + 1)))
+            stopped.append(source.goes_on(trial, point(trial.spec, evaluation.epoch + 1)))
             return False
 
-        course.settled(trial, train(trial, shelf, goes_on))
+        source.settled(trial, train(trial, shelf, goes_on))
     assert stopped and not any(stopped)
     assert {trial.state for trial in found(one, tmp_path)} == {"stopped", "complete"}

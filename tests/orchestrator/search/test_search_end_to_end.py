@@ -17,10 +17,10 @@ from lm.spec import TrainSpec
 from orchestrator.__main__ import app
 from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.work import Grant
-from orchestrator.search.ledger import best, ended, ledger_path, read_found
+from orchestrator.execute.run_trial import Allotment
+from orchestrator.search.ledger import best, ended, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
-from orchestrator.search.trial_source import SearchCourse
+from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.facts import Facts
 from orchestrator.trials.records import Records
@@ -104,7 +104,7 @@ def searched(runs: Path, interrupt_at: int | None = None, search: str = SEARCH) 
     base = TrainSpec.model_validate(yaml.safe_load(SWEEP)["base"] | {"seed": 0})
     task = SearchTask("best found", base, Search.model_validate(yaml.safe_load(search)["search"]))
     heard, records, facts = Heard(interrupt_at), Records(runs), Facts()
-    run_inline(SearchCourse([task], records, facts), Grant(runs, 1.0, 0.0, 600.0), heard, Interrupt())
+    run_inline(SearchTrialSource([task], records, facts), Allotment(runs, 1.0, 0.0, 600.0), heard, Interrupt())
     return task, ledger_path(runs, task.key(facts.fingerprint(base.corpus))), heard
 
 
@@ -115,7 +115,7 @@ def without_times(ledger: Path) -> list[dict[str, object]]:
 
 def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs")
-    found = read_found(ledger)
+    found = read_search_trials(ledger)
     assert ended(task, found)
     assert {trial.state for trial in found} == {"complete", "stopped"}
     assert heard.stopped_early == sum(trial.state == "stopped" for trial in found)
@@ -130,7 +130,7 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
     assert record["stages"][-1]["valid"]["nats_per_token"] == chosen.valid_nats
 
     _, other, first = searched(place / "again", interrupt_at=3)
-    assert not ended(task, read_found(other))
+    assert not ended(task, read_search_trials(other))
     _, other, second = searched(place / "again")
     assert second.trained[0] == first.trained[-1]
     assert without_times(other) == without_times(ledger)
@@ -138,7 +138,7 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
 
 def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     _, ledger, _ = searched(place / "runs")
-    undisturbed = read_found(ledger)
+    undisturbed = read_search_trials(ledger)
     lines = ledger.read_bytes().splitlines(keepends=True)
     damaged = b"".join([*lines[:1], b"no JSON\n", *lines[1:-1]])  # and the end of the last trial is lost
     ledger.write_bytes(damaged)
@@ -148,14 +148,16 @@ def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog:
     kept = place / "runs" / ".old" / f"{ledger.name}-1"
     assert caplog.messages[-1].endswith(f"the damaged ledger is kept as {kept}")
     assert kept.read_bytes() == damaged
-    assert [(found.key, found.state) for found in read_found(ledger)] == [(one.key, one.state) for one in undisturbed]
+    assert [(found.key, found.state) for found in read_search_trials(ledger)] == [
+        (one.key, one.state) for one in undisturbed
+    ]
     text = (place / "reports" / "tiny" / "paper" / "report.md").read_text()
     assert "| best found | 6 |" in text and "**The search is not over yet.**" not in text
 
 
 def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs", search=POPULATION)
-    found = read_found(ledger)
+    found = read_search_trials(ledger)
     assert ended(task, found) and len(found) == 16
     assert heard.epochs == 16  # four generations of four trials of one epoch, whatever they go on from
     for trial in found:
@@ -164,7 +166,7 @@ def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) ->
         if trial.parent is not None:
             assert record.stages[-2].key == found[trial.parent].key
     _, other, first = searched(place / "again", interrupt_at=7, search=POPULATION)
-    assert not ended(task, read_found(other))
+    assert not ended(task, read_search_trials(other))
     _, other, second = searched(place / "again", search=POPULATION)
     assert first.epochs + second.epochs == 16
     assert without_times(other) == without_times(ledger)
