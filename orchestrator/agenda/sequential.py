@@ -17,15 +17,15 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
 
     Every look is judged at its own share of the error (see `compare_variants`). A variant of which nothing more can
     be learnt gets no more seeds: it is decided, equal to the baseline in every seed, or may not be compared
-    (`analysis.comparable`). The baseline has as many as the variant with the most.
+    (`analysis.comparison`). The baseline has as many as the variant with the most.
     """
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
     trials = _plan(sweep, counts)
     for look in sweep.looks[1:]:
-        outcomes = read_outcomes(trials, records)
+        outcomes = read_outcomes(trials, records, sweep.baseline.name)
         if any(outcome.record is None for group in outcomes.values() for outcome in group):
             break
-        comparison = compare_variants(outcomes, sweep.baseline.name, len(sweep.looks), sweep.margin)
+        comparison = compare_variants(outcomes, len(sweep.looks), sweep.margin)
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
         more = _plan(sweep, counts | dict.fromkeys([sweep.baseline.name, *undecided], look))

@@ -1,49 +1,76 @@
-"""What became of the trials as a comparison: every variant's test losses against the baseline's."""
+"""Who may be compared with the baseline, and every variant's test losses against the baseline's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from lm.record import opened
 from orchestrator.analysis import statistics
-from orchestrator.analysis.comparable import OTHER_BUDGET, is_adaptive, obstacles
+from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import Array, Losses
-from orchestrator.analysis.outcomes import Outcome
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN, Comparison
+from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, budget, is_adaptive
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN, Comparison, Obstacle
 
 
-def compare_variants(
-    outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str, looks: int = 1, margin: float = MARGIN
-) -> Comparison | None:
+def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Obstacle]:
+    """Why the losses of these variants may not be compared, the gravest reason first; empty if they may.
+
+    The one rule, which tables, pictures, further seeds and forecasts ask:
+
+    - *adaptive*: a neural cache sees the text that it is scored on;
+    - *not complete*: a seed diverged, failed or is unfinished, and the seeds that survive are not a fair sample;
+    - *another test text*, or the same in another number of columns;
+    - *did not train*: a seed is worse than guessing by the words' frequencies, so its difference tells of a failure;
+    - *another budget*: nobody can tell what is the change's and what the budget's.
+
+    One seed is no obstacle here: `statistics.contrasts` finds no noise in it and gives no interval.
+    """
+    return list(_obstacles({variant: outcomes.get(variant, ()) for variant in variants}))
+
+
+def _obstacles(groups: Mapping[str, Group]) -> Iterator[Obstacle]:
+    if adaptive := [name for name, group in groups.items() if group and is_adaptive(group)]:
+        yield Obstacle("adaptive", tuple(adaptive))
+    if missing := [name for name, group in groups.items() if not group or not all(trial.final for trial in group)]:
+        yield Obstacle("not complete", tuple(missing))
+    if len({frozenset(texts) for group in groups.values() if (texts := _texts(group))}) > 1:
+        yield Obstacle("another test text", tuple(groups))
+    if failed := [name for name, group in groups.items() if untrained(group)]:
+        yield Obstacle("did not train", tuple(failed))
+    if len({budget(group) for group in groups.values() if group}) > 1:
+        yield Obstacle("another budget", tuple(groups))
+
+
+def _texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
+    """The test texts that the complete seeds are scored on, with the columns they were cut into."""
+    records = [outcome.record for outcome in group if outcome.final and outcome.record]
+    return {(record.corpus.fingerprint, opened(record.stages[-1].test).columns) for record in records}
+
+
+def compare_variants(outcomes: Outcomes, looks: int = 1, margin: float = MARGIN) -> Comparison | None:
     """Test losses of every variant that may be compared against the baseline's; None if nothing may be.
 
-    Where the seeds were planned with several `looks`, each look may err as often as its equal share of 5% (Bonferroni),
+    If the seeds were planned with several `looks`, each look may err as often as its equal share of 5% (Bonferroni),
     so that all of them together err no more often than one look would.
 
     `obstacles` says who may be compared. A variant of another budget has an interval and no verdict.
     """
-    if obstacles(outcomes, [baseline]):
+    if obstacles(outcomes, [outcomes.baseline]):
         return None
-    why = {variant: obstacles(outcomes, [variant, baseline]) for variant in outcomes if variant != baseline}
-    whole = {
-        variant: losses_on_test(outcomes[variant])
-        for variant, found in why.items()
-        if not any(obstacle.bars_interval for obstacle in found)
-    }
-    result = statistics.compare(losses_on_test(outcomes[baseline]), whole, 1 - LEVEL_OF_ERROR / looks, margin)
-    barred = {
-        name: replace(effect, verdict="no verdict", reason=OTHER_BUDGET, further=None)
-        for name, effect in result.effects.items()
-        if why[name] and effect.reason is None
-    }
-    return replace(result, effects={**result.effects, **barred})
+    why = {name: obstacles(outcomes, [name, outcomes.baseline]) for name in outcomes if name != outcomes.baseline}
+    return statistics.compare(
+        losses_on_test(outcomes.of_baseline),
+        {name: losses_on_test(outcomes[name]) for name, each in why.items() if not any(o.bars_interval for o in each)},
+        1 - LEVEL_OF_ERROR / looks,
+        margin,
+        barred={name: each[0] for name, each in why.items() if each},
+    )
 
 
 def losses_on_test(group: Sequence[Outcome]) -> Losses:
-    """The test losses of the complete seeds; without blocks of the text where a seed has no losses by token."""
+    """The test losses of the complete seeds; without blocks of the text if a seed has no losses by token."""
     complete = [outcome for outcome in group if outcome.final]
     blocks = [outcome.losses.blocks for outcome in complete if outcome.losses]
     seeds = tuple(outcome.trial.seed for outcome in complete)
@@ -55,14 +82,14 @@ def nats_on_test(group: Sequence[Outcome]) -> Array:
     return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 
 
-def equal_variants(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[tuple[str, ...]]:
+def equal_variants(outcomes: Outcomes) -> list[tuple[str, ...]]:
     """Variants that have the very same test loss in every seed: what tells them apart never took effect.
 
-    Those equal to the baseline are left out; the comparison says that of each.
+    Those equal to the baseline are left out; the comparison says it of each.
     """
     alike: dict[tuple[float, ...], list[str]] = {}
     for variant, group in outcomes.items():
         losses = tuple(nats_on_test(group).tolist())
         if len(losses) == len(group) and not is_adaptive(group):
             alike.setdefault(losses, []).append(variant)
-    return [tuple(names) for names in alike.values() if len(names) > 1 and baseline not in names]
+    return [tuple(names) for names in alike.values() if len(names) > 1 and outcomes.baseline not in names]

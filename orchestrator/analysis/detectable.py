@@ -30,9 +30,9 @@ def smallest_detectable(
     needed: list[float] = []
     for _ in range(max(_FEWEST_SWEEPS, _VALUES // variants)):
         groups = {name: _drawn(rng, deviation, text_error, seeds) for name in ("", *weights)}
-        for contrast in contrasts(groups, weights, level).found.values():
-            assert contrast.interval is not None, "seeds that differ"
-            needed.append(contrast.interval.high)
+        for effect in contrasts(groups, weights, level).effects.values():
+            assert effect.interval is not None, "seeds that differ"
+            needed.append(effect.interval.high)
     return float(np.quantile(needed, WANTED))
 
 

@@ -163,10 +163,10 @@ class Errors:
         return cls(1 - level ** (1 / intervals), 1 - level)
 
 
-def squared_seed_reach(
+def squared_seed_half_width(
     borrowed: tuple[float | Array, float | Array], alone: tuple[float | Array, float | Array], errors: Errors
 ) -> float | Array:
-    """How far the seeds' noise lets an interval reach, squared, from two pairs of variance and degrees of freedom.
+    """The seeds' part of an interval's half width, squared, from two pairs of variance and degrees of freedom.
 
     The first pair rests on what variants borrow from each other, the second on the compared ones alone.
     """
@@ -177,6 +177,6 @@ def squared_seed_reach(
     return np.maximum(together, single)
 
 
-def squared_text_reach(variance: float | Array, errors: Errors) -> float | Array:
-    """How far the text's noise lets an interval reach, squared."""
+def squared_text_half_width(variance: float | Array, errors: Errors) -> float | Array:
+    """The text's part of an interval's half width, squared."""
     return t_beyond(errors.each / 2, WAVES) ** 2 * variance

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,8 @@ from lm.kept import say_once
 from lm.record import Record, StageResult, opened
 from orchestrator.analysis.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial
+from orchestrator.trials.trial import Trial, budget_of, stage_epochs
+from orchestrator.words import counted
 
 Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
 
@@ -42,18 +44,79 @@ class Outcome:
         return self.record.stages[-1] if self.record is not None and self.status == "complete" else None
 
 
-def read_outcomes(trials: Iterable[Trial], records: Records) -> dict[str, tuple[Outcome, ...]]:
-    """The outcomes of each variant, variants in the order of their first trial, seeds in ascending order."""
-    found: dict[str, list[Outcome]] = {}
+Group = tuple[Outcome, ...]
+"""A variant's outcomes, one a seed."""
+
+
+@dataclass(frozen=True)
+class Outcomes(Mapping[str, Group]):
+    """The outcomes of each variant, variants in the plan's order, seeds in ascending order; and which is the baseline.
+
+    ValueError if the baseline is not among them.
+    """
+
+    groups: Mapping[str, Group]
+    baseline: str
+
+    def __post_init__(self) -> None:
+        if self.baseline not in self.groups:
+            raise ValueError(f"a report compares with the variant {self.baseline!r}, got {sorted(self.groups)}")
+
+    def __getitem__(self, variant: str) -> Group:
+        return self.groups[variant]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def of_baseline(self) -> Group:
+        """The baseline's outcomes."""
+        return self.groups[self.baseline]
+
+    @property
+    def all(self) -> list[Outcome]:
+        """All outcomes, variant by variant."""
+        return [outcome for group in self.groups.values() for outcome in group]
+
+
+def read_outcomes(trials: Iterable[Trial], records: Records, baseline: str) -> Outcomes:
+    """What became of the trials; variants in the order of their first trial. ValueError if the baseline has none."""
+    groups: dict[str, list[Outcome]] = {}
     reader = TokenLossReader()
     for trial in trials:
-        found.setdefault(trial.variant, []).append(_read_outcome(trial, records, reader))
-    return {variant: tuple(sorted(group, key=lambda outcome: outcome.trial.seed)) for variant, group in found.items()}
+        groups.setdefault(trial.variant, []).append(_read_outcome(trial, records, reader))
+    by_seed = {name: tuple(sorted(group, key=lambda outcome: outcome.trial.seed)) for name, group in groups.items()}
+    return Outcomes(by_seed, baseline)
 
 
-def flat(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[Outcome]:
+def flat(outcomes: Mapping[str, Group]) -> list[Outcome]:
     """All outcomes, variant by variant."""
     return [outcome for group in outcomes.values() for outcome in group]
+
+
+def is_adaptive(group: Sequence[Outcome]) -> bool:
+    """Whether the variant's scores come from a model that adapts to the text it is scored on."""
+    return group[0].trial.spec.cache is not None
+
+
+def incomplete_seeds(group: Sequence[Outcome]) -> str:
+    """How many seeds of a variant are not complete, and why: `1 of 3 seeds diverged`; empty if all are."""
+    statuses = Counter(outcome.status for outcome in group if outcome.final is None)
+    seeds = counted(len(group), "seed")
+    return ", ".join(f"{count} of {seeds} {status}" for status, count in statuses.items())
+
+
+def planned_epochs(group: Sequence[Outcome]) -> int:
+    """The most epochs that a trial of the variant may take, over all stages."""
+    return sum(stage_epochs(group[0].trial.spec).values())
+
+
+def budget(group: Sequence[Outcome]) -> tuple[int, int | None, int]:
+    """What a trial of the variant may train on."""
+    return budget_of(group[0].trial.spec)
 
 
 def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Outcome:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from orchestrator.analysis.noise import WAVES, Deviation, Errors, squared_seed_reach, squared_text_reach
+from orchestrator.analysis.noise import WAVES, Deviation, Errors, squared_seed_half_width, squared_text_half_width
 
 WANTED = 0.8
 """The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
@@ -60,13 +60,13 @@ def further_seeds(
         text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
         spread_M = np.sqrt(seeds_M + text_M)
         alone_M = seeds_M, fewest + more_M - 1
-        reach_M = np.sqrt(
-            squared_seed_reach((seeds_M, degrees_M), alone_M, errors) + squared_text_reach(text_M, errors)
+        half_width_M = np.sqrt(
+            squared_seed_half_width((seeds_M, degrees_M), alone_M, errors) + squared_text_half_width(text_M, errors)
         )
-        room_M = np.maximum(0.0, margin_nats - reach_M)
-        outside_M = special.ndtr((nats - reach_M) / spread_M) + special.ndtr((-nats - reach_M) / spread_M)
+        room_M = np.maximum(0.0, margin_nats - half_width_M)
+        outside_M = special.ndtr((nats - half_width_M) / spread_M) + special.ndtr((-nats - half_width_M) / spread_M)
         inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
-        return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * reach_M))
+        return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * half_width_M))
 
     lower_limit = WAVES / (2 * float(special.gammaincinv(WAVES / 2, 0.95)))
     if not enough_M(lower_limit)[-1]:

@@ -20,25 +20,32 @@ from orchestrator.analysis.noise import (
     deviations,
     interaction_variance,
     satterthwaite,
-    squared_seed_reach,
-    squared_text_reach,
+    squared_seed_half_width,
+    squared_text_half_width,
     text_variance,
 )
 from orchestrator.analysis.power import Further, further_seeds
-from orchestrator.words import listed
 
 Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
 DECIDED: tuple[Verdict, ...] = ("hurts", "helps", "equivalent")
 
 LEVEL_OF_ERROR = 0.05
 """How often any of a page's intervals may miss: its verdicts' family-wise error."""
+BASELINE = ""
+"""The baseline's name among groups: no variant can have it."""
 MARGIN = 0.005
 """A share of perplexity: an effect that is surely smaller counts as none."""
 
-ONE_SEED = "one seed: the seed noise is unknown"
-NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
-IDENTICAL = "equal to the baseline in every seed"
-NO_DIFFERENCE = "the variants are equal in every seed"
+Reason = Literal[
+    "adaptive",
+    "not complete",
+    "another test text",
+    "did not train",
+    "another budget",
+    "one seed",
+    "seeds do not differ",
+    "equal in every seed",
+]
 
 
 class Interval(NamedTuple):
@@ -49,21 +56,35 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """A weighted sum of mean losses in nats per token, None where a variant is missing.
+class Obstacle:
+    """Why there is no verdict, and which variants are the reason; none are named if it is all that are compared."""
 
-    Without an interval `reason` says why. The standard errors are those of seeds, from averaged deviations also where
-    a lone comparison decides the interval, and of the text, None where losses by token are not at hand;
-    `of_single_seeds` is the share of its variance that more seeds lessen. `further` is what would decide it, None where
-    it is decided or has no interval.
+    reason: Reason
+    variants: tuple[str, ...] = ()
+
+    @property
+    def bars_interval(self) -> bool:
+        """Whether there is no interval either: a variant of another budget has one."""
+        return self.reason != "another budget"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A difference of mean losses in nats per token with its verdict: a variant's less the baseline's, or a contrast.
+
+    `nats` is None if a variant of the contrast is missing. With an `obstacle` there is no verdict. The standard errors
+    are those of seeds, from averaged deviations also where a lone comparison decides the interval, and of the text,
+    None without losses by token; `single_seed_share` is the share of its variance that more seeds lessen. `further` is
+    what would decide an effect that is not decided.
     """
 
     nats: float | None
-    interval: Interval | None
-    reason: str | None
+    interval: Interval | None = None
+    verdict: Verdict = "no verdict"
+    obstacle: Obstacle | None = None
     seed_error: float | None = None
     text_error: float | None = None
-    of_single_seeds: float = 0.0
+    single_seed_share: float = 0.0
     further: Further | None = None
 
 
@@ -77,36 +98,13 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Contrasts:
-    """Every contrast, and the noise behind the intervals, None where there are none; `level` is of all together."""
+class Comparison:
+    """Effects by name, the noise behind their intervals (None without any), and how many intervals there are.
 
-    found: dict[str, Contrast]
-    noise: Noise | None
-    intervals: int
-    level: float
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a change does to the loss: `nats` is the variant's mean minus the baseline's, in nats per token.
-
-    Without an interval `reason` says why, and there is `no verdict`. `further` is what would decide one `not decided`.
+    `level` is the probability that all of them cover together; a verdict counts what is within `margin`, a share of
+    perplexity, as none.
     """
 
-    nats: float
-    interval: Interval | None
-    verdict: Verdict
-    reason: str | None
-    seed_error: float | None = None
-    text_error: float | None = None
-    further: Further | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Every variant's effect, the noise behind the intervals, None where there are none, and how many there are."""
-
-    baseline_nats: float
     effects: dict[str, Effect]
     noise: Noise | None
     intervals: int
@@ -119,10 +117,14 @@ def contrasts(
     coefficients: Mapping[str, Mapping[str, float]],
     level: float = 1 - LEVEL_OF_ERROR,
     margin: float = 0.0,
-) -> Contrasts:
-    """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives each one's weights by group.
+    barred: Mapping[str, Obstacle] | None = None,
+) -> Comparison:
+    """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives the weights of each by group.
 
-    A contrast is decided where its interval excludes zero or lies within the `margin`, a share of perplexity.
+    The verdict reads the interval and nothing else: *hurts* or *helps* if it excludes zero, *equivalent* if it lies
+    within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, "A comparison of the two
+    one-sided tests procedure and the power approach", at a level stricter than his). So all verdicts are right together
+    with probability `level`.
 
     The intervals cover all true contrasts together with probability `level`. Each adds the two noises of its groups
     (`analysis.noise`) in quadrature, each times its own t (Zou and Donner 2008, "Construction of confidence limits
@@ -139,74 +141,52 @@ def contrasts(
     bootstrap covers 74% instead of 95%, and at five no sign-flip test reaches 5%.
 
     Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
-    where a group is missing or has one seed, its groups are all equal, or no seed differs from another.
+    if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an
+    interval and get no verdict, and why.
     """
-    same: dict[str, str] = {}
-    for name, losses in groups.items():
-        alike = (other for other, first in same.items() if other == first and _are_alike(losses, groups[other]))
-        same[name] = next(alike, name)
-    found: dict[str, Contrast] = {}
+    same = _first_of_equals(groups)
+    effects: dict[str, Effect] = {}
     judged: dict[str, dict[str, float]] = {}
     for name, weights in coefficients.items():
-        if missing := [group for group in weights if group not in groups]:
-            found[name] = Contrast(None, None, f"{listed(missing)} not complete")
-            continue
         merged: dict[str, float] = {}
         for group, weight in weights.items():
             merged[same[group]] = merged.get(same[group], 0.0) + weight
         merged = {group: weight for group, weight in merged.items() if abs(weight) > 1e-12}
-        alone = any(groups[group].nats.size < 2 for group in weights)
+        one_seed = any(groups[group].nats.size < 2 for group in weights)
         nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
-        found[name] = Contrast(nats, None, NO_DIFFERENCE if not merged else ONE_SEED if alone else NO_NOISE)
-        if merged and not alone:
+        reason: Reason = "equal in every seed" if not merged else "one seed" if one_seed else "seeds do not differ"
+        effects[name] = Effect(nats, obstacle=Obstacle(reason))
+        if merged and not one_seed:
             judged[name] = merged
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
-    known = deviations({name: losses.nats for name, losses in weighed.items()})
-    if known is None:
-        return Contrasts(found, None, 0, level)
-    every = {name: known[alike] for name, alike in same.items() if alike in known}
+    measured = deviations({name: losses.nats for name, losses in weighed.items()})
+    if measured is None:
+        return Comparison(effects, None, 0, level, margin)
+    every = {name: measured[alike] for name, alike in same.items() if alike in measured}
     has_text = all(losses.blocks is not None for losses in weighed.values())
-    noise = Noise(every, _together(weighed, known, judged), has_text)
+    noise = Noise(every, _correlation(weighed, measured, judged), has_text)
     errors = Errors.of(level, len(judged))
     for name, weights in judged.items():
-        contrast = _judged(float(found[name].nats or 0.0), weights, weighed, noise, errors)
-        if _verdict(contrast.interval, margin) == "not decided":
-            parts = [(weight, noise.deviations[group], weighed[group].nats.size) for group, weight in weights.items()]
-            text = contrast.text_error or 0.0, contrast.of_single_seeds
-            further = further_seeds(contrast.nats or 0.0, parts, text, errors, math.log1p(margin))
-            contrast = replace(contrast, further=further)
-        found[name] = contrast
-    return Contrasts(found, noise, len(judged), level)
+        effect = _with_interval(effects[name].nats or 0.0, weights, weighed, noise, errors)
+        obstacle = (barred or {}).get(name)
+        effects[name] = (
+            _with_verdict(effect, weights, weighed, noise, errors, margin)
+            if obstacle is None
+            else replace(effect, obstacle=obstacle)
+        )
+    return Comparison(effects, noise, len(judged), level, margin)
 
 
 def compare(
-    baseline: Losses, variants: Mapping[str, Losses], level: float = 1 - LEVEL_OF_ERROR, margin: float = MARGIN
+    baseline: Losses,
+    variants: Mapping[str, Losses],
+    level: float = 1 - LEVEL_OF_ERROR,
+    margin: float = MARGIN,
+    barred: Mapping[str, Obstacle] | None = None,
 ) -> Comparison:
-    """Compare each variant's losses with the baseline's, all at once; the intervals are those of `contrasts`.
-
-    The verdict reads the interval and nothing else, so all verdicts of a comparison are right together with
-    probability `level`: *hurts* or *helps* where it excludes zero, *equivalent* where it lies within the margin, a
-    share of perplexity (two one-sided tests; Schuirmann 1987, "A comparison of the two one-sided tests procedure and
-    the power approach", at a level stricter than his).
-    """
-    names = {name: f"variant {name}" for name in variants}  # no variant's name can be the baseline's here
-    groups = {"": baseline} | {names[name]: losses for name, losses in variants.items()}
-    result = contrasts(groups, {name: {names[name]: 1.0, "": -1.0} for name in variants}, level, margin)
-    effects = {}
-    for name, contrast in result.found.items():
-        assert contrast.nats is not None, "no group is missing"
-        verdict = _verdict(contrast.interval, margin)
-        reason = IDENTICAL if contrast.reason == NO_DIFFERENCE else contrast.reason
-        effects[name] = Effect(
-            contrast.nats,
-            contrast.interval,
-            verdict,
-            reason,
-            contrast.seed_error,
-            contrast.text_error,
-            contrast.further,
-        )
-    return Comparison(float(baseline.nats.mean()), effects, result.noise, result.intervals, level, margin)
+    """The effect of each variant on the baseline's loss: `contrasts` of one variant and the baseline."""
+    weights = {name: {name: 1.0, BASELINE: -1.0} for name in variants}
+    return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred)
 
 
 def rate_interval(count: int, of: int, level: float = 1 - LEVEL_OF_ERROR) -> Interval:
@@ -229,18 +209,27 @@ def perplexity_ratio(nats: float) -> float:
         return float(np.exp(nats))
 
 
-def _together(
-    groups: Mapping[str, Losses], known: Mapping[str, Deviation], judged: Mapping[str, Mapping[str, float]]
+def _correlation(
+    groups: Mapping[str, Losses], measured: Mapping[str, Deviation], judged: Mapping[str, Mapping[str, float]]
 ) -> Correlation | None:
     """How seeds go together over all groups; used is what surely holds in every contrast by itself.
 
     Some groups may go together for a reason of their own, such as a stage that they share, and others not at all.
     """
-    every = correlation(groups, known)
+    every = correlation(groups, measured)
     if every is None or every.used == 0.0:
         return every
-    own = [correlation({group: groups[group] for group in weights}, known) for weights in judged.values()]
-    return Correlation(every.estimate, min(every.used, *(found.used if found else 0.0 for found in own)))
+    single = [correlation({group: groups[group] for group in weights}, measured) for weights in judged.values()]
+    return Correlation(every.estimate, min(every.used, *(each.used if each else 0.0 for each in single)))
+
+
+def _first_of_equals(groups: Mapping[str, Losses]) -> dict[str, str]:
+    """Of each group the first that equals it, which may be the group itself."""
+    same: dict[str, str] = {}
+    for name, losses in groups.items():
+        equals = (other for other, first in same.items() if other == first and _are_alike(losses, groups[other]))
+        same[name] = next(equals, name)
+    return same
 
 
 def _are_alike(one: Losses, other: Losses) -> bool:
@@ -250,44 +239,65 @@ def _are_alike(one: Losses, other: Losses) -> bool:
     return len(shared) == min(len(of_one), len(of_other)) and all(of_one[seed] == of_other[seed] for seed in shared)
 
 
-def _judged(
+def _with_interval(
     nats: float, weights: Mapping[str, float], groups: Mapping[str, Losses], noise: Noise, errors: Errors
-) -> Contrast:
-    """A contrast's interval."""
-    known = {group: noise.deviations[group] for group in weights}
+) -> Effect:
+    deviation = {group: noise.deviations[group] for group in weights}
     sizes = {group: groups[group].nats.size for group in weights}
-    used = {group: (one.used, one.degrees_of_freedom) for group, one in known.items()}
-    own = {group: (one.own, sizes[group] - 1.0) for group, one in known.items()}
-    of_seeds, degrees = _of_seeds(weights, groups, noise.correlation, used)
-    alone, degrees_alone = _of_seeds(weights, groups, noise.correlation, own)
+    borrowed = {group: (each.used, each.degrees_of_freedom) for group, each in deviation.items()}
+    lone = {group: (each.own, sizes[group] - 1.0) for group, each in deviation.items()}
+    of_seeds, degrees = _seed_variance(weights, groups, noise.correlation, borrowed)
+    of_lone, lone_degrees = _seed_variance(weights, groups, noise.correlation, lone)
     every_degree = sum(losses.nats.size - 1 for losses in groups.values())
-    squared_reach = squared_seed_reach(
-        (of_seeds, min(degrees, every_degree)), (alone, max(degrees_alone / 2, min(sizes.values()) - 1)), errors
+    squared = squared_seed_half_width(
+        (of_seeds, min(degrees, every_degree)), (of_lone, max(lone_degrees / 2, min(sizes.values()) - 1)), errors
     )
     text, single = None, 0.0
-    blocks = [(weight, found) for group, weight in weights.items() if (found := groups[group].blocks) is not None]
+    blocks = [(weight, each) for group, weight in weights.items() if (each := groups[group].blocks) is not None]
     if noise.has_text:
         text = text_variance(np.sum([weight * blocks_SB.mean(axis=0) for weight, blocks_SB in blocks], axis=0))
         single = sum(weight**2 * interaction_variance(blocks_SB) for weight, blocks_SB in blocks)
-        squared_reach += squared_text_reach(text, errors)
-    reach = math.sqrt(squared_reach)
-    seed_error, text_error = math.sqrt(of_seeds), None if text is None else math.sqrt(text)
-    share = min(1.0, single / text) if text else 0.0
-    return Contrast(nats, Interval(nats - reach, nats + reach), None, seed_error, text_error, share)
+        squared += squared_text_half_width(text, errors)
+    half_width = math.sqrt(squared)
+    return Effect(
+        nats,
+        Interval(nats - half_width, nats + half_width),
+        seed_error=math.sqrt(of_seeds),
+        text_error=None if text is None else math.sqrt(text),
+        single_seed_share=min(1.0, single / text) if text else 0.0,
+    )
 
 
-def _of_seeds(
+def _with_verdict(
+    effect: Effect,
+    weights: Mapping[str, float],
+    groups: Mapping[str, Losses],
+    noise: Noise,
+    errors: Errors,
+    margin: float,
+) -> Effect:
+    assert effect.interval is not None and effect.nats is not None
+    low, high = effect.interval
+    none = math.log1p(margin)
+    if low > 0 or high < 0 or (-none < low and high < none):
+        return replace(effect, verdict="hurts" if low > 0 else "helps" if high < 0 else "equivalent")
+    parts = [(weight, noise.deviations[group], groups[group].nats.size) for group, weight in weights.items()]
+    text = effect.text_error or 0.0, effect.single_seed_share
+    return replace(effect, verdict="not decided", further=further_seeds(effect.nats, parts, text, errors, none))
+
+
+def _seed_variance(
     weights: Mapping[str, float],
     groups: Mapping[str, Losses],
     pairing: Correlation | None,
-    known: Mapping[str, tuple[float, float]],
+    measured: Mapping[str, tuple[float, float]],
 ) -> tuple[float, float]:
     """A contrast's variance by seeds and its degrees of freedom, from each group's deviation and degrees of freedom.
 
     Seeds that go together lessen the variance of a difference.
     """
     parts = [
-        (weight**2 * known[group][0] ** 2 / groups[group].nats.size, known[group][1])
+        (weight**2 * measured[group][0] ** 2 / groups[group].nats.size, measured[group][1])
         for group, weight in weights.items()
     ]
     variance = sum(part for part, _ in parts)
@@ -298,17 +308,6 @@ def _of_seeds(
     for one, other in permutations(weights, 2) if together else ():
         common = set(groups[one].seeds) & set(groups[other].seeds)
         shared = len(common) / (groups[one].nats.size * groups[other].nats.size)
-        product = weights[one] * known[one][0] * weights[other] * known[other][0]
+        product = weights[one] * measured[one][0] * weights[other] * measured[other][0]
         variance += together * product * shared
     return variance, degrees
-
-
-def _verdict(interval: Interval | None, margin: float) -> Verdict:
-    if interval is None:
-        return "no verdict"
-    if interval.low > 0:
-        return "hurts"
-    if interval.high < 0:
-        return "helps"
-    inside = -math.log1p(margin) < interval.low and interval.high < math.log1p(margin)
-    return "equivalent" if inside else "not decided"

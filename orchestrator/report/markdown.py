@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from textwrap import shorten
+
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
-from orchestrator.words import escape
+from orchestrator.words import NOTHING, Markdown, byte_size, duration, escape, listed, number, significant
+
+_LONGEST_REASON = 300
 
 
 def plain(markdown: str) -> str:
@@ -14,14 +19,29 @@ def plain(markdown: str) -> str:
     return "".join(child.content for token in tokens for child in token.children or [])
 
 
+def names(texts: Iterable[str]) -> Markdown:
+    """Names as a list in a sentence, each escaped."""
+    return Markdown(listed([escape(text) for text in texts]))
+
+
 def template(name: str) -> Template:
     """A template whose every value is escaped as it enters the page, unless it is `Markdown` already."""
     environment = Environment(
         loader=PackageLoader("orchestrator.report", ""),
         undefined=StrictUndefined,
-        finalize=escape,
+        finalize=lambda value: escape(NOTHING if value is None else value),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {
+        "names": names,
+        "whole": lambda value: f"{value:,.0f}",
+        "number": lambda value: NOTHING if value is None else number(value),
+        "significant": significant,
+        "duration": duration,
+        "bytes": byte_size,
+        "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
+        "each": lambda values: str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values)),
+    }
     return environment.get_template(name)

@@ -6,9 +6,10 @@ import shlex
 from pathlib import Path
 
 from orchestrator.agenda.expand import SweepState
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.files.earlier import IfFuller
 from orchestrator.report.files.index import write_index
-from orchestrator.report.page import Report, write_report
+from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Published, published_numbers
 from orchestrator.trials.records import Records
@@ -29,26 +30,24 @@ def report_sweep(
     """
     file, reports = Path(file), Path(reports)
     published, note = _published(sweep, file.parent / "published")
-    report = write_report(
+    report = ReportInput(
         name=sweep.name,
         question=sweep.question,
         scale=sweep.scale,
         published_scale=sweep.published_scale,
-        baseline=sweep.baseline.name,
         ablation=sweep.ablation,
-        trials=now.trials,
+        outcomes=read_outcomes(now.trials, records, sweep.baseline.name),
         records=records,
         published=published,
         published_note=note,
-        folder=reports / sweep.name / sweep.scale,
         command=sweep_command(sweep, file),
         looks=sweep.looks,
         margin=sweep.margin,
         searches=now.searches,
-        if_fuller=if_fuller,
     )
+    written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     write_index(reports)
-    return report
+    return written
 
 
 def sweep_command(sweep: ScaledSweep, file: Path) -> str:

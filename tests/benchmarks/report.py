@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
-from orchestrator.report import write_report
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report import ReportInput, write_report
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -60,20 +61,20 @@ def settle_all(runs: Path, trials: list[Trial], tokens: int) -> None:
 
 def write(runs: Path, trials: list[Trial]) -> None:
     """Write the report, as the command does, into a folder beside the records."""
-    write_report(
+    records = Records(runs)
+    report = ReportInput(
         name="benchmark",
         question="How long does a report take?",
         scale="paper",
         published_scale=True,
-        baseline="full",
         ablation=Ablation("none", ()),
-        trials=trials,
-        records=Records(runs),
+        outcomes=read_outcomes(trials, records, "full"),
+        records=records,
         published={},
         published_note="",
-        folder=runs.parent / "report",
         command="python -m tests.benchmarks.report",
     )
+    write_report(report, runs.parent / "report")
 
 
 def main() -> None:

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.statistics import NO_DIFFERENCE, NO_NOISE, ONE_SEED, Contrasts, contrasts
-from orchestrator.report.sections.interaction_tables import Estimand, estimands
+from orchestrator.analysis.statistics import Comparison, Obstacle, contrasts
+from orchestrator.report.sections.interactions import Estimand, estimands
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from tests.factories import seeded
 
 Losses = dict[Factors, np.ndarray]
 
 
-def judged(ablation: Ablation, losses: Losses) -> tuple[list[Estimand], Contrasts]:
+def judged(ablation: Ablation, losses: Losses) -> tuple[list[Estimand], Comparison]:
     asked = estimands(ablation)
     names = {away: ablation.variant(away) or "full" for away in losses}
     weights = {f"{one.kind} {one.name}": {names[away]: weight for away, weight in one.weights.items()} for one in asked}
@@ -48,7 +48,7 @@ def test_effects_are_those_of_least_squares_on_the_coded_design(design: Design, 
     assert [one.name for one in asked] == ["no " * (len(effect) == 1) + " × ".join(effect) for effect in effects]
     assert not any(one.aliases for one in asked)
     assert result.intervals == len(effects)
-    for effect, coefficient, contrast in zip(effects, fitted, result.found.values(), strict=True):
+    for effect, coefficient, contrast in zip(effects, fitted, result.effects.values(), strict=True):
         scale = 2.0 if len(effect) == 1 else 4.0  # from -1 to +1, and that once more
         assert contrast.nats == pytest.approx(scale * coefficient)
 
@@ -58,7 +58,7 @@ def test_with_many_seeds_the_interval_is_that_of_least_squares() -> None:
     ablation, seeds = Ablation("factorial", ("A", "B")), 400
     _, result = judged(ablation, simulated(ablation, np.random.default_rng(0), seeds=seeds))
     critical = stats.norm.isf((1 - 0.95 ** (1 / 3)) / 2)
-    for contrast, scale in zip(result.found.values(), (2, 2, 4), strict=True):
+    for contrast, scale in zip(result.effects.values(), (2, 2, 4), strict=True):
         assert contrast.interval is not None
         reach = (contrast.interval.high - contrast.interval.low) / 2
         assert reach == pytest.approx(critical * scale * 0.01 / math.sqrt(4 * seeds), rel=0.05)
@@ -70,7 +70,7 @@ def test_the_interactions_of_both_and_pairs_are_differences_of_differences() -> 
     cells |= {"only A": 4.6, "only B": 4.7, "only C": 5.0}
     losses = {away: np.array([cells[both.variant(away) or "full"]]) for away in (Factors(), *both.removals)}
     asked, result = judged(both, losses)
-    got = {(one.kind, one.name): c.nats for one, c in zip(asked, result.found.values(), strict=True)}
+    got = {(one.kind, one.name): c.nats for one, c in zip(asked, result.effects.values(), strict=True)}
     expected = {"A": 0.4, "B": 0.3, "C": 0.0}
     assert got == pytest.approx(
         {("alone", f"no {name}"): cost for name, cost in expected.items()}
@@ -80,7 +80,7 @@ def test_the_interactions_of_both_and_pairs_are_differences_of_differences() -> 
     pairs = Ablation("pairs", ("A", "B"))
     costs = {Factors(): 4.0, Factors("A"): 4.2, Factors("B"): 4.3, Factors("AB"): 4.4}
     _, result = judged(pairs, {away: np.array([cost]) for away, cost in costs.items()})
-    assert [c.nats for c in result.found.values()] == [pytest.approx(4.4 - 4.2 - 4.3 + 4.0)]
+    assert [c.nats for c in result.effects.values()] == [pytest.approx(4.4 - 4.2 - 4.3 + 4.0)]
 
 
 def test_a_fraction_of_low_resolution_tells_only_what_it_can() -> None:
@@ -103,11 +103,11 @@ def test_intervals_cover_all_true_contrasts_together(design: Design) -> None:
     ablation = Ablation(design, tuple("ABCD"))
     rng = np.random.default_rng(1)
     _, exact = judged(ablation, simulated(ablation, rng, seeds=1, sd=0.0))
-    truth = [contrast.nats for contrast in exact.found.values()]
+    truth = [contrast.nats for contrast in exact.effects.values()]
     trials, missed = 800, 0
     for _ in range(trials):
         _, result = judged(ablation, simulated(ablation, rng, seeds=4))
-        intervals = [contrast.interval for contrast in result.found.values()]
+        intervals = [contrast.interval for contrast in result.effects.values()]
         missed += not all(i and t is not None and i.low <= t <= i.high for i, t in zip(intervals, truth, strict=True))
     assert missed / trials <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
     assert missed > 0
@@ -130,7 +130,7 @@ def test_degrees_of_freedom_are_no_more_than_the_seeds_have_and_alone_half_of_th
     """Four variants of three seeds: eight degrees of freedom together, four for a lone contrast of all four."""
     ablation = Ablation(design, ("A", "B"))
     _, result = judged(ablation, {away: k + EVEN for k, away in enumerate((Factors(), *ablation.removals))})
-    ends = result.found[name].interval
+    ends = result.effects[name].interval
     assert ends is not None
     assert (ends.high - ends.low) / 2 == pytest.approx(wider * scale * 0.01 * math.sqrt(4 / 3))
 
@@ -139,24 +139,22 @@ def test_reasons_where_nothing_can_be_said() -> None:
     groups = {name: seeded(nats) for name, nats in (("a", [1.0, 2.0]), ("b", [1.0, 2.5]), ("one", [3.0]))}
     groups["twin"] = groups["a"]
     weights = {
-        "missing": {"a": 1.0, "b": -1.0, "gone": 1.0},
         "one seed": {"a": 1.0, "one": -1.0},
         "twins": {"a": 1.0, "twin": -1.0},
         "good": {"a": 1.0, "b": -1.0},
     }
     result = contrasts(groups, weights)
-    assert {name: (c.nats, c.reason) for name, c in result.found.items()} == {
-        "missing": (None, "gone not complete"),
-        "one seed": (-1.5, ONE_SEED),
-        "twins": (0.0, NO_DIFFERENCE),
+    assert {name: (effect.nats, effect.obstacle) for name, effect in result.effects.items()} == {
+        "one seed": (-1.5, Obstacle("one seed")),
+        "twins": (0.0, Obstacle("equal in every seed")),
         "good": (-0.25, None),
     }
-    assert [name for name, c in result.found.items() if c.interval] == ["good"]
-    ends, error = result.found["good"].interval, math.sqrt((0.5 + 1.125) / 2)
+    assert [name for name, c in result.effects.items() if c.interval] == ["good"]
+    ends, error = result.effects["good"].interval, math.sqrt((0.5 + 1.125) / 2)
     assert ends is not None
     assert ends.high + 0.25 == pytest.approx(stats.t.isf(0.025, 1) * error), "two seeds are believed no more than alone"
     still = contrasts({"a": seeded([1.0, 1.0]), "b": seeded([2.0, 2.0])}, {"c": {"a": 1.0, "b": -1.0}})
-    assert (still.found["c"].reason, still.noise) == (NO_NOISE, None)
+    assert (still.effects["c"].obstacle, still.noise) == (Obstacle("seeds do not differ"), None)
 
 
 def test_groups_that_are_equal_in_every_seed_are_one_measurement() -> None:
@@ -165,13 +163,13 @@ def test_groups_that_are_equal_in_every_seed_are_one_measurement() -> None:
     weights = {"ab": 1.0, "a": -1.0, "b": -1.0, "full": 1.0}
     twin = contrasts({"full": full, "a": a, "b": full, "ab": both}, {"x": weights})
     plain = contrasts({"a": a, "ab": both}, {"x": {"ab": 1.0, "a": -1.0}})
-    assert twin.found["x"] == plain.found["x"]
+    assert twin.effects["x"] == plain.effects["x"]
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_groups_are_equal_if_they_are_in_every_seed_that_both_have(order: int) -> None:
     sizes = {"two": seeded([1.0, 1.1]), "three": seeded([1.0, 1.1, 1.3])}
-    groups = dict(list(sizes.items())[::order])
-    assert contrasts(groups, {"x": {"two": 1.0, "three": -1.0}}).found["x"].reason == NO_DIFFERENCE
+    groups, pair = dict(list(sizes.items())[::order]), {"x": {"two": 1.0, "three": -1.0}}
+    assert contrasts(groups, pair).effects["x"].obstacle == Obstacle("equal in every seed")
     groups["three"] = seeded([1.0, 1.2, 1.3])
-    assert contrasts(groups, {"x": {"two": 1.0, "three": -1.0}}).found["x"].reason is None
+    assert contrasts(groups, pair).effects["x"].obstacle is None

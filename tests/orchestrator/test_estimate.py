@@ -178,7 +178,7 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
         write_tokens(tmp_path, trial, harder=0.3 * (trial.variant == "short"))
     told = estimate(sweep, SweepState((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert told.detectable is not None and told.detectable.text_error_nats is not None
-    groups = read_outcomes(trials, Records(tmp_path)).values()
+    groups = read_outcomes(trials, Records(tmp_path), sweep.baseline.name).values()
     base, short = (np.mean([one.losses.blocks for one in group if one.losses], axis=0) for group in groups)
     assert told.detectable.text_error_nats == pytest.approx(math.sqrt(text_variance(short - base)))
     assert told.detectable.nats > found.detectable.nats
@@ -191,10 +191,10 @@ def test_before_the_baseline_has_losses_the_other_variants_tell_what_can_be_show
     for trial in trials[3:]:
         settle(tmp_path, trial, 110.0 + trial.seed)
         write_tokens(tmp_path, trial)
-    early = _detectable(sweep, read_outcomes(trials, records))
+    early = _detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
     for trial in trials[:3]:
         settle(tmp_path, trial, 100.0 + trial.seed)
-    without = _detectable(sweep, read_outcomes(trials, records))
+    without = _detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
     assert early is not None and without is not None
     assert early.text_error_nats is None and without.text_error_nats is None
 

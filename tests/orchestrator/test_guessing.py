@@ -22,7 +22,7 @@ def outcome(runs: Path, record: Record, spec: TrainSpec = FULL) -> Outcome:
     trial = make_trial(**{name: value for name, value in spec if name not in ("seed",)})
     write_curve(runs / trial.key, make_curve(trial.spec, 60.0))
     write_record(runs / trial.key, record.model_copy(update={"key": trial.key, "spec": trial.spec}))
-    (group,) = read_outcomes([trial], Records(runs)).values()
+    (group,) = read_outcomes([trial], Records(runs), trial.variant).values()
     return group[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from lm.record import write_record
 from lm.spec import Cache
 from lm.spec import trial as lm_spec
-from orchestrator.analysis.outcomes import flat, read_outcomes
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.run import unsettled
 from orchestrator.trials.plan import state_of
 from orchestrator.trials.records import Records, is_settled
@@ -75,7 +75,7 @@ def test_without_its_test_score_a_trial_is_not_settled(tmp_path: Path) -> None:
     assert is_settled(dataclasses.replace(full, opens_test=False), records.find(full))
     assert [state_of(trial, records) for trial in (full, bare)] == ["to resume", "read"]
     assert unsettled([full, bare], records) == [full]
-    for outcome in flat(read_outcomes([full, bare], records)):
+    for outcome in read_outcomes([full, bare], records, full.variant).all:
         assert (outcome.status, outcome.reason, outcome.final) == ("missing", "test not opened yet", None)
 
 

@@ -113,8 +113,8 @@ def test_every_look_has_its_share_of_the_error(toy: ScaledSweep, tmp_path: Path)
     means = {"full": 100.0, "no weight-dropping": 101.05, "no input dropout": 150.0}
     for trial in trials:
         settle(runs, trial, means[trial.variant] + 0.1 * trial.seed)
-    outcomes = read_outcomes(trials, Records(runs))
-    once, share = (compare_variants(outcomes, "full", looks, toy.margin) for looks in (1, 4))
+    outcomes = read_outcomes(trials, Records(runs), "full")
+    once, share = (compare_variants(outcomes, looks, toy.margin) for looks in (1, 4))
     assert once is not None and share is not None and (once.level, share.level) == (0.95, 1 - 0.05 / 4)
     verdicts = [found.effects["no weight-dropping"].verdict for found in (once, share)]
     assert verdicts == ["hurts", "not decided"]

@@ -72,5 +72,5 @@ def test_losses_that_are_not_there_are_none_and_damaged_ones_are_named(path: Pat
 def test_outcomes_have_the_losses_of_their_last_stage(path: Path) -> None:
     runs, trial = path.parents[2], make_trial()
     settle(runs, trial, 60.0)
-    ((outcome,),) = read_outcomes([trial], Records(runs)).values()
+    ((outcome,),) = read_outcomes([trial], Records(runs), trial.variant).values()
     assert outcome.losses is not None

@@ -13,8 +13,7 @@ from lm.measured import Measured
 from lm.record import CorpusFacts
 from lm.spec import TrainSpec
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
-from orchestrator.analysis.comparable import obstacles
-from orchestrator.analysis.comparison import losses_on_test
+from orchestrator.analysis.comparison import losses_on_test, obstacles
 from orchestrator.analysis.detectable import smallest_detectable
 from orchestrator.analysis.noise import Losses, text_variance
 from orchestrator.analysis.outcomes import Outcome, read_outcomes
@@ -119,7 +118,7 @@ def estimate(
         disk_bytes=sum(on_disk),
         checkpoint_bytes=sum(checkpoints[: int(at_once)]),
         packing=packing,
-        detectable=_detectable(sweep, read_outcomes(trials, records)),
+        detectable=_detectable(sweep, read_outcomes(trials, records, sweep.baseline.name)),
     )
 
 
@@ -264,7 +263,7 @@ def _detectable(sweep: ScaledSweep, outcomes: Mapping[str, tuple[Outcome, ...]])
         name: losses_on_test(group)
         for name, group in outcomes.items()
         if group[0].trial.opens_test
-        and {obstacle.kind for obstacle in obstacles(outcomes, [name, sweep.baseline.name])} <= passing
+        and {obstacle.reason for obstacle in obstacles(outcomes, [name, sweep.baseline.name])} <= passing
     }
     repeated = [losses.nats for losses in compared.values() if losses.nats.size >= 2]
     if not repeated:

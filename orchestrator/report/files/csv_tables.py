@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from lm.record import Score, opened
 from orchestrator.analysis import statistics
 from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.report.sections.interaction_tables import InteractionRow
-from orchestrator.report.sections.reference_rows import REFERENCE, ReferenceRow
-from orchestrator.report.sections.tables import AblationRow
+from orchestrator.report.sections.ablation import REFERENCE, AblationRow, ReferenceRow
+from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.search.ledger import SearchState
 
 
@@ -56,14 +55,14 @@ def interactions_csv(rows: Iterable[InteractionRow]) -> str:
                 "contrast": row.estimand.name,
                 "kind": row.estimand.kind,
                 "aliases": ", ".join(row.estimand.aliases),
-                "nats_per_token": row.contrast.nats,
-                "nats_per_token_low": row.contrast.interval and row.contrast.interval.low,
-                "nats_per_token_high": row.contrast.interval and row.contrast.interval.high,
+                "nats_per_token": row.effect.nats,
+                "nats_per_token_low": row.effect.interval and row.effect.interval.low,
+                "nats_per_token_high": row.effect.interval and row.effect.interval.high,
                 "perplexity_ratio": row.ratio,
                 "perplexity_ratio_low": row.interval_in_ratio and row.interval_in_ratio.low,
                 "perplexity_ratio_high": row.interval_in_ratio and row.interval_in_ratio.high,
                 "verdict": row.verdict,
-                "reason": row.contrast.reason,
+                "reason": row.reason,
             }
             for row in rows
         ]
@@ -89,7 +88,7 @@ def _flat_row(row: AblationRow) -> dict[str, object]:
         "difference_nats_per_token_high": ends and ends.high,
         "standard_error_seeds": effect and effect.seed_error,
         "standard_error_text": effect and effect.text_error,
-        "perplexity_ratio": effect and statistics.perplexity_ratio(effect.nats),
+        "perplexity_ratio": effect and statistics.perplexity_ratio(effect.nats or 0.0),
         "difference_perplexity": row.change_in_perplexity,
         "difference_perplexity_low": row.interval_in_perplexity and row.interval_in_perplexity.low,
         "difference_perplexity_high": row.interval_in_perplexity and row.interval_in_perplexity.high,
@@ -105,7 +104,7 @@ def _flat_row(row: AblationRow) -> dict[str, object]:
 
 def _flat_reference(row: ReferenceRow) -> dict[str, object]:
     return {
-        "variant": row.name,
+        "variant": row.variant,
         "change": row.change,
         "adaptive": False,
         "parameters": row.parameters,

@@ -13,9 +13,8 @@ from lm.tables import write_table
 from orchestrator.analysis.outcomes import Outcome, flat
 from orchestrator.report.files import csv_tables
 from orchestrator.report.files.latex import table_tex
-from orchestrator.report.sections.interaction_tables import InteractionRow
-from orchestrator.report.sections.reference_rows import ReferenceRow
-from orchestrator.report.sections.tables import AblationRow
+from orchestrator.report.sections.ablation import AblationRow, ReferenceRow
+from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.search.ledger import SearchState
 from orchestrator.words import listed
 
@@ -48,7 +47,6 @@ def write_tables(
     references: Sequence[ReferenceRow],
     interactions: Sequence[InteractionRow],
     searches: Sequence[SearchState],
-    baseline: str,
     margin: float,
     caption: str,
 ) -> None:
@@ -62,7 +60,7 @@ def write_tables(
     if searches:
         write_text(folder / "searches.csv", csv_tables.searches_csv(searches))
     caption = f"{caption}, {_corpora_and_seeds(outcomes)}"
-    write_text(folder / "table.tex", table_tex(rows, references, baseline, margin, caption))
+    write_text(folder / "table.tex", table_tex(rows, references, margin, caption))
     if any(outcome.curve for outcome in flat(outcomes)):
         write_table(folder / "curves.parquet", curves_of(flat(outcomes)))
 

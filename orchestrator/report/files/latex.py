@@ -6,10 +6,16 @@ import re
 from collections.abc import Sequence
 
 from orchestrator.report.markdown import plain
-from orchestrator.report.sections import answer
-from orchestrator.report.sections.reference_rows import REFERENCE, ReferenceRow, perplexity_cell
-from orchestrator.report.sections.tables import RECALLED, AblationRow, PublishedDifference, PublishedNumber, Spread
-from orchestrator.words import MINUS, NOTHING, difference, published, published_difference, spread
+from orchestrator.report.sections.ablation import (
+    RECALLED,
+    REFERENCE,
+    AblationRow,
+    PublishedDifference,
+    ReferenceRow,
+    Spread,
+)
+from orchestrator.sweep.published import Number
+from orchestrator.words import MINUS, NOTHING, difference, number, published, published_difference, spread
 
 _COLUMNS = {
     "Variant": "l",
@@ -50,15 +56,13 @@ _SPECIAL = {
 _SPECIAL_CHARACTER = re.compile("|".join(map(re.escape, _SPECIAL)))
 
 
-def table_tex(
-    rows: Sequence[AblationRow], references: Sequence[ReferenceRow], baseline: str, margin: float, caption: str
-) -> str:
+def table_tex(rows: Sequence[AblationRow], references: Sequence[ReferenceRow], margin: float, caption: str) -> str:
     """The table, rounded as on the page, for `\\usepackage{booktabs}`; `caption` stands above it as a comment.
 
     `\\textquotesingle` and `\\textasciigrave` need `\\usepackage{textcomp}` in a LaTeX older than 2020, and
     `\\textquotedbl` needs `\\usepackage[T1]{fontenc}`.
     """
-    columns, cells = _COLUMNS, [_cells(row, baseline, margin) for row in rows]
+    columns, cells = _COLUMNS, [_cells(row, margin) for row in rows]
     if any(row.published_difference for row in rows):
         columns = _COLUMNS | _PUBLISHED_DIFFERENCE
         cells = [[*line, _difference(row.published_difference)] for line, row in zip(cells, rows, strict=True)]
@@ -75,12 +79,12 @@ def table_tex(
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    if any(number and number.certainty == RECALLED for row in rows for number in _published(row)):
+    if any(printed and printed.certainty == RECALLED for row in rows for printed in _published(row)):
         lines.append(r"% \textdagger: from memory, not checked against the paper")
     return "\n".join(lines) + "\n"
 
 
-def _cells(row: AblationRow, baseline: str, margin: float) -> list[str]:
+def _cells(row: AblationRow, margin: float) -> list[str]:
     change = row.change_in_perplexity
     return [
         escaped(row.variant),
@@ -89,20 +93,17 @@ def _cells(row: AblationRow, baseline: str, margin: float) -> list[str]:
         _spread(row.valid),
         _spread(row.test),
         escaped(NOTHING) if change is None else _mathematics(difference(change, row.interval_in_perplexity)),
-        escaped(plain(answer.verdict_cell(row, baseline, margin))),
-        " / ".join(_number(number) for number in _published(row)),
+        escaped(plain(row.verdict(margin))),
+        " / ".join(_number(printed) for printed in _published(row)),
     ]
 
 
 def _reference(row: ReferenceRow, columns: int) -> list[str]:
     cells = [
-        escaped(row.name),
+        escaped(row.variant),
         escaped(row.change),
         _mathematics(f"{row.parameters:,}"),
-        *(
-            escaped(cell) if cell == NOTHING else _mathematics(cell)
-            for cell in map(perplexity_cell, (row.valid, row.test))
-        ),
+        *(escaped(NOTHING) if value is None else _mathematics(number(value)) for value in (row.valid, row.test)),
         escaped(NOTHING),
         escaped(REFERENCE),
     ]
@@ -120,7 +121,7 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _published(row: AblationRow) -> tuple[PublishedNumber | None, PublishedNumber | None]:
+def _published(row: AblationRow) -> tuple[Number | None, Number | None]:
     return row.published_valid, row.published_test
 
 
@@ -128,11 +129,11 @@ def _spread(value: Spread | None) -> str:
     return escaped(NOTHING) if value is None else _mathematics(spread(value.mean, value.deviation))
 
 
-def _number(number: PublishedNumber | None) -> str:
-    if number is None:
+def _number(printed: Number | None) -> str:
+    if printed is None:
         return escaped(NOTHING)
-    deviation = "" if number.std is None else f" ± {published(number.std)}"
-    return _mathematics(published(number.perplexity) + deviation) + _mark(number.certainty == RECALLED)
+    deviation = "" if printed.std is None else f" ± {published(printed.std)}"
+    return _mathematics(published(printed.perplexity) + deviation) + _mark(printed.certainty == RECALLED)
 
 
 def _difference(found: PublishedDifference | None) -> str:

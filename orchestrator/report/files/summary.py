@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue, ValidationError
 from lm.files import write_text
 from lm.spec import Part
 from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.report.sections.answer import verdict_in_words
-from orchestrator.report.sections.tables import AblationRow
+from orchestrator.report.sections.ablation import AblationRow
+from orchestrator.report.sections.verdicts import verdict_in_words
 from orchestrator.search.ledger import SearchState
 
 FILE = "summary.json"

@@ -19,9 +19,8 @@ from bokeh.plotting import figure
 from bokeh.resources import Resources
 from numpy.typing import NDArray
 
-from orchestrator.analysis.comparable import is_adaptive
 from orchestrator.analysis.curve import curve_of
-from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.outcomes import Outcome, is_adaptive
 from orchestrator.report.pictures.colours import DASHES, GREY, MOST_APART, looks
 from orchestrator.words import counted
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lm.record import Record
-from orchestrator.analysis.comparable import budget, is_adaptive, planned_epochs
-from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.words import Markdown, byte_size, duration, escape, listed
+from orchestrator.analysis.outcomes import Outcomes, budget, is_adaptive, planned_epochs
 
 
 @dataclass(frozen=True)
 class CostRow:
     """Means over the complete seeds of one variant; `planned` are the most epochs that a trial of it may take.
 
-    `tokens_per_second` is of all seeds together, `slowest` and `fastest` are single ones'. `is_other_budget` where
+    `tokens_per_second` is of all seeds together, `slowest` and `fastest` are single ones'. `is_other_budget` if
     the epochs, or the text it trains on, are not the baseline's. `evaluation_seconds` are outside `train_seconds`.
     """
 
@@ -33,8 +31,28 @@ class CostRow:
     peak_memory_bytes: float
     seeds: int
 
+    @property
+    def speed(self) -> str:
+        """Tokens per second, with the slowest and the fastest seed."""
+        ends = f" ({self.slowest:,.0f} to {self.fastest:,.0f})" if self.seeds > 1 else ""
+        return f"{self.tokens_per_second:,.0f}{ends}"
 
-def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> list[CostRow]:
+
+@dataclass(frozen=True)
+class CostSection:
+    """The rows, the devices they were measured on, and the variants of another budget."""
+
+    rows: tuple[CostRow, ...]
+    devices: tuple[str, ...]
+    other_budget: tuple[str, ...]
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether some row shows its slowest and fastest seed."""
+        return any(row.seeds > 1 for row in self.rows)
+
+
+def cost_table(outcomes: Outcomes) -> list[CostRow]:
     """A row for every variant with a complete seed; a cache trains nothing and is left out."""
     rows = []
     for variant, group in outcomes.items():
@@ -45,10 +63,10 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
                 CostRow(
                     variant=variant,
                     planned=planned_epochs(group),
-                    is_other_budget=budget(group) != budget(outcomes[baseline]),
+                    is_other_budget=budget(group) != budget(outcomes.of_baseline),
                     epochs=float(np.mean([sum(stage.epochs for stage in record.stages) for record in records])),
                     train_seconds=float(np.mean([train_seconds(record) for record in records])),
-                    evaluation_seconds=float(np.mean([evaluation_seconds(record) for record in records])),
+                    evaluation_seconds=float(np.mean([_evaluation_seconds(record) for record in records])),
                     tokens_per_second=tokens_per_second(records),
                     slowest=min(rates),
                     fastest=max(rates),
@@ -59,18 +77,21 @@ def cost_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> li
     return rows
 
 
+def cost_section(outcomes: Outcomes) -> CostSection:
+    """What the page says."""
+    rows = cost_table(outcomes)
+    devices = {outcome.record.device for outcome in outcomes.all if outcome.final and outcome.record}
+    others = tuple(row.variant for row in rows if row.is_other_budget)
+    return CostSection(tuple(rows), tuple(sorted(devices)), others)
+
+
 def train_seconds(record: Record) -> float:
     """Seconds of training of all stages, evaluation left out."""
     return sum(stage.train_seconds for stage in record.stages)
 
 
-def evaluation_seconds(record: Record) -> float:
-    """Seconds of scoring of all stages: validation after each epoch, the chosen weights on validation and test."""
-    return sum(stage.evaluation_seconds for stage in record.stages)
-
-
 def tokens_per_second(records: Sequence[Record]) -> float:
-    """All tokens over all seconds of training, so that it fits the time beside it; a mean of rates would not.
+    """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not.
 
     Of the records' own stages: one that is cut out of a longer trial's has that one's speed as a whole.
     """
@@ -78,27 +99,6 @@ def tokens_per_second(records: Sequence[Record]) -> float:
     return tokens / sum(map(train_seconds, records))
 
 
-def cost_section(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> dict[str, object]:
-    """The values for the page."""
-    rows = cost_table(outcomes, baseline)
-    devices = {outcome.record.device for outcome in flat(outcomes) if outcome.final and outcome.record}
-    others = [escape(row.variant) for row in rows if row.is_other_budget]
-    return {
-        "cost_rows": [_cells(row) for row in rows],
-        "cost_ends": any(row.seeds > 1 for row in rows),
-        "cost_devices": Markdown(listed([escape(device) for device in sorted(devices)])),
-        "cost_other_budget": Markdown(listed(others)),
-    }
-
-
-def _cells(row: CostRow) -> dict[str, object]:
-    ends = f" ({row.slowest:,.0f} to {row.fastest:,.0f})" if row.seeds > 1 else ""
-    return {
-        "variant": row.variant,
-        "epochs": f"{row.epochs:.3g} of {row.planned}" + (" (another budget)" if row.is_other_budget else ""),
-        "seconds": duration(row.train_seconds),
-        "evaluation": duration(row.evaluation_seconds),
-        "speed": f"{row.tokens_per_second:,.0f}{ends}",
-        "memory": byte_size(row.peak_memory_bytes),
-        "seeds": row.seeds,
-    }
+def _evaluation_seconds(record: Record) -> float:
+    """Seconds of scoring of all stages: validation after each epoch, the chosen weights on validation and test."""
+    return sum(stage.evaluation_seconds for stage in record.stages)

@@ -3,80 +3,95 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from lm.spec import TrainSpec
-from orchestrator.analysis.comparable import DID_NOT_TRAIN, OTHER_BUDGET, OTHER_TEXT, is_adaptive
 from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.guessing import guesses, reference_corpus
-from orchestrator.analysis.outcomes import Outcome
-from orchestrator.analysis.statistics import Comparison
+from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
+from orchestrator.analysis.statistics import Comparison, Effect, Reason
+from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
-from orchestrator.report.sections.answer import level_in_words, verdict_in_words
-from orchestrator.report.sections.tables import RECALLED, AblationRow, PublishedNumber
-from orchestrator.report.sections.where import where_section
-from orchestrator.words import Markdown, escape, listed
+from orchestrator.report.sections.ablation import RECALLED, AblationRow
+from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
+from orchestrator.report.sections.where import Where, where_section
+from orchestrator.sweep.published import Number
+from orchestrator.words import Markdown, escape
 
-_SAID = (OTHER_BUDGET, OTHER_TEXT, DID_NOT_TRAIN)
-"""Why there is no verdict, short enough for a picture."""
+_SHORT: tuple[Reason, ...] = ("another budget", "another test text", "did not train")
+"""Why there is no verdict: what is short enough for a picture."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What the page says of the forest and the learning curves; these pictures are drawn if there is one to show."""
+
+    forest: bool
+    forest_published: bool
+    forest_alt: Markdown
+    curves: bool
+    overview_alt: Markdown
+    variants_alt: Markdown
+    adaptive: tuple[str, ...]
+    where: Where | None
 
 
 def picture_section(
-    outcomes: Mapping[str, tuple[Outcome, ...]],
+    outcomes: Outcomes,
     rows: Sequence[AblationRow],
     comparison: Comparison | None,
-    baseline: str,
     pictures: Pictures,
-    published_line: PublishedNumber | None,
-) -> dict[str, object]:
-    """The values for the page; draws every picture that the outcomes have, variants in the forest's order."""
-    cells = _curves(outcomes, baseline, pictures, published_line)
-    lines = in_order([_forest_row(row, rows, baseline, comparison) for row in rows if row.effect is not None])
-    if lines and comparison is not None:
-        forest = Forest(lines, math.log1p(comparison.margin), baseline, level_in_words(comparison))
-        pictures.draw("forest_cut", forest)
-    names = listed([escape(line.name) for line in lines])
-    cells |= {
-        "forest": bool(lines),
-        "forest_published": any(line.published_nats is not None for line in lines),
-        "forest_alt": Markdown(
-            f"Difference to {escape(baseline)} in test perplexity, in per cent of its perplexity, with its interval, "
-            f"of {names}"
+    published_line: Number | None,
+) -> Differences:
+    """Draw every picture of differences and of training that the outcomes have, variants in the forest's order."""
+    drawn = _draw_curves(outcomes, pictures, published_line)
+    base = next(row for row in rows if row.is_baseline)
+    effects = [(row, row.effect) for row in rows if row.effect is not None]
+    lines: list[ForestRow] = []
+    if comparison is not None and effects:
+        lines = in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
+        level = level_in_words(comparison)
+        pictures.draw("forest_cut", Forest(lines, math.log1p(comparison.margin), outcomes.baseline, level))
+    curves = names(drawn)
+    return Differences(
+        forest=bool(lines),
+        forest_published=any(line.published_nats is not None for line in lines),
+        forest_alt=Markdown(
+            f"Difference to {escape(outcomes.baseline)} in test perplexity, in per cent of its perplexity, with its "
+            f"interval, of {names(line.name for line in lines)}"
         ),
-    }
-    return cells | where_section(outcomes, [line.name for line in lines], baseline, pictures)
+        curves=bool(drawn),
+        overview_alt=Markdown(f"Validation perplexity by epoch and by seconds of training of {curves}"),
+        variants_alt=Markdown(f"Validation perplexity by epoch, one panel each for {curves}"),
+        adaptive=tuple(variant for variant, group in outcomes.items() if is_adaptive(group)),
+        where=where_section(outcomes, [line.name for line in lines], pictures),
+    )
 
 
-def _forest_row(
-    row: AblationRow, rows: Sequence[AblationRow], baseline: str, comparison: Comparison | None
-) -> ForestRow:
-    assert row.effect is not None and comparison is not None, "there is an effect"
-    base = next(other for other in rows if other.variant == baseline)
-    pair, interval = [row.published_test, base.published_test], row.effect.interval
-    numbers = [number for number in pair if number is not None]
-    verdict = verdict_in_words(row.effect, comparison.margin)
+def _forest_row(row: AblationRow, effect: Effect, base: AblationRow, margin: float) -> ForestRow:
+    assert effect.nats is not None, "a variant of the table has losses"
+    numbers = [number for number in (row.published_test, base.published_test) if number is not None]
+    interval, obstacle = effect.interval, effect.obstacle
+    short = row.reason if obstacle is not None and obstacle.reason in _SHORT else None
     return ForestRow(
         name=row.variant,
-        nats=row.effect.nats,
+        nats=effect.nats,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        verdict=row.incomplete or (row.effect.reason if row.effect.reason in _SAID else None) or verdict,
-        published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == len(pair) else None,
+        verdict=row.incomplete or short or verdict_in_words(effect, margin),
+        published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == 2 else None,
         recalled=any(number.certainty == RECALLED for number in numbers),
     )
 
 
-def _curves(
-    outcomes: Mapping[str, tuple[Outcome, ...]],
-    baseline: str,
-    pictures: Pictures,
-    published_line: PublishedNumber | None,
-) -> dict[str, object]:
+def _draw_curves(outcomes: Outcomes, pictures: Pictures, published_line: Number | None) -> list[str]:
+    """Draw the learning curves; the variants that have some."""
     drawn = [
         VariantCurves(
             name=variant,
-            baseline=variant == baseline,
+            baseline=variant == outcomes.baseline,
             complete=all(outcome.final for outcome in group),
             seeds=tuple(curve_of(outcome.curve) for outcome in group if outcome.curve),
             seed_numbers=tuple(outcome.trial.seed for outcome in group if outcome.curve),
@@ -85,25 +100,18 @@ def _curves(
         for variant, group in outcomes.items()
         if not is_adaptive(group) and any(outcome.curve for outcome in group)
     ]
-    adaptive = [variant for variant, group in outcomes.items() if is_adaptive(group)]
-    names = listed([escape(variant.name) for variant in drawn])
     if drawn:
         published = None if published_line is None else published_line.perplexity
-        pictures.draw("cut", Overview(drawn, published, _unigram(outcomes[baseline])))
+        pictures.draw("cut", Overview(drawn, published, _unigram(outcomes.of_baseline)))
         pictures.draw("variants_cut", Panels(drawn))
-    return {
-        "overview": bool(drawn),
-        "overview_alt": Markdown(f"Validation perplexity by epoch and by seconds of training of {names}"),
-        "variants_alt": Markdown(f"Validation perplexity by epoch, one panel each for {names}"),
-        "adaptive_names": Markdown(listed([escape(variant) for variant in adaptive])),
-    }
+    return [variant.name for variant in drawn]
 
 
 def _unigram(group: Sequence[Outcome]) -> float | None:
     """The unigram model's validation perplexity, None where no record has it."""
     corpus = reference_corpus(group)
-    found = [] if corpus is None else guesses(corpus, "valid")
-    return next((guess.perplexity for guess in found if guess.model == "unigram"), None)
+    every = [] if corpus is None else guesses(corpus, "valid")
+    return next((guess.perplexity for guess in every if guess.model == "unigram"), None)
 
 
 def _turns(spec: TrainSpec) -> frozenset[str]:

@@ -1,16 +1,32 @@
-"""What the page says of a design's contrasts: a table of main effects and interactions, and how to read it."""
+"""The contrasts that a design is made for: main effects and interactions, and how to read them."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from orchestrator.analysis.statistics import Interval
-from orchestrator.report.sections.answer import what_would_decide
-from orchestrator.report.sections.interaction_tables import InteractionRow, Interactions, effect_name
-from orchestrator.sweep.designs import Ablation
-from orchestrator.words import NOTHING, Markdown, escape, number, signed, significant
+from orchestrator.analysis.comparison import losses_on_test, obstacles
+from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.analysis.statistics import (
+    LEVEL_OF_ERROR,
+    Comparison,
+    Effect,
+    Interval,
+    Obstacle,
+    contrasts,
+    perplexity_ratio,
+)
+from orchestrator.report.sections.verdicts import what_would_decide, why_no_verdict
+from orchestrator.sweep.designs import Ablation, Factors
+from orchestrator.words import Markdown, escape, number, signed, significant
 
-_TOLD = {
+_MORE_TOGETHER, _LESS_TOGETHER = "costs more together", "costs less together"
+_NOTHING: Factors = frozenset()
+_TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
+_EXPLAINED = {
     "add_one_in": "What each component brings to the stripped model, where all of them are away: the cost of taking it "
     "away there again, `stripped` less `only X`.",
     "both": "For each component, what taking it away costs where it stands alone (`stripped` less `only X`), and how "
@@ -27,61 +43,199 @@ _SIGNS = (
 )
 
 
-def interaction_section(table: Interactions, ablation: Ablation) -> dict[str, object]:
-    """The values for the page."""
-    kinds = {row.estimand.kind for row in table.rows}
-    titles = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
-    told = [_TOLD.get(ablation.design, _AVERAGED), *([_SIGNS] if "interaction" in kinds else [])]
-    words = [escape(effect_name(word, ablation)) for word in ablation.defining_words]
-    return {
-        "interaction_rows": [_cells(row, bool(words)) for row in table.rows],
-        "interaction_title": next((title for kind, title in titles.items() if kind in kinds), ""),
-        "interaction_told": Markdown(" ".join(told)),
-        "interaction_noise": _noise(table),
-        "defining_relation": Markdown(" = ".join(["I", *words]) if words else ""),
+@dataclass(frozen=True)
+class Estimand:
+    """What a contrast estimates: its name, and the weights of the variants by what they take away.
+
+    That of one factor is named as the variant without it: that *no AR/TAR* helps, nobody reads as that AR/TAR does.
+    `aliases` are the effects of one or two factors that the design cannot tell from it.
+    """
+
+    name: str
+    kind: Literal["alone", "main effect", "interaction"]
+    weights: Mapping[Factors, float]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InteractionRow:
+    """An estimand with its effect, in nats per token; the numbers are None if variants may not be compared."""
+
+    estimand: Estimand
+    effect: Effect
+
+    @property
+    def ratio(self) -> float | None:
+        """The effect as a ratio of perplexities."""
+        return None if self.effect.nats is None else perplexity_ratio(self.effect.nats)
+
+    @property
+    def interval_in_ratio(self) -> Interval | None:
+        """The interval as ratios of perplexities."""
+        return None if self.effect.interval is None else Interval(*map(perplexity_ratio, self.effect.interval))
+
+    @property
+    def verdict(self) -> str:
+        """An interaction costs more or less together, where a lone change hurts or helps."""
+        words = {"hurts": _MORE_TOGETHER, "helps": _LESS_TOGETHER} if self.estimand.kind == "interaction" else {}
+        return words.get(self.effect.verdict, self.effect.verdict)
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no verdict."""
+        return None if self.effect.obstacle is None else why_no_verdict(self.effect.obstacle, of_contrast=True)
+
+    @property
+    def verdict_cell(self) -> Markdown:
+        """The verdict as the page shows it, with what would decide."""
+        why, verdict = self.reason or what_would_decide(self.effect.further), self.verdict
+        if verdict not in ("not decided", "no verdict"):
+            verdict = f"**{verdict}**" + (" (or an alias does)" if self.estimand.aliases else "")
+        return Markdown(f"{verdict} ({escape(why)})" if why else verdict)
+
+    @property
+    def estimate_cell(self) -> str | None:
+        """The effect with its interval, to two digits of the half width, at least three decimals."""
+        if self.effect.nats is None:
+            return None
+        decimals, ends = self._decimals, self.effect.interval
+        interval = f" [{signed(ends.low, decimals)}, {signed(ends.high, decimals)}]" if ends else ""
+        return Markdown(f"{signed(self.effect.nats, decimals)}{interval}")
+
+    @property
+    def ratio_cell(self) -> str | None:
+        """The ratio of perplexities with its interval, with as many decimals as the effect."""
+        if self.ratio is None:
+            return None
+        decimals, ends = self._decimals, self.interval_in_ratio
+        interval = f" [{number(ends.low, decimals)}, {number(ends.high, decimals)}]" if ends else ""
+        return Markdown(f"{number(self.ratio, decimals)}{interval}")
+
+    @property
+    def _decimals(self) -> int:
+        ends = self.effect.interval
+        half = (ends.high - ends.low) / 2 if ends else 0.0
+        return min(6, max(3, 1 - math.floor(math.log10(half)))) if half > 0 else 4
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """The section of a design's contrasts; `defining_relation` is a fraction's, empty for any other design."""
+
+    rows: tuple[InteractionRow, ...]
+    comparison: Comparison
+    title: str
+    explained: Markdown
+    defining_relation: Markdown
+
+    @property
+    def noise(self) -> Markdown:
+        """What the intervals cover."""
+        if self.comparison.noise is None:
+            return Markdown("No interval is given; the last column says why.")
+        level = significant(100 * self.comparison.level, 3).removesuffix(".0")
+        count, intervals = self.comparison.intervals, f"a {level}% interval,"
+        if count > 1:
+            intervals = f"{level}% intervals (Šidák), simultaneous over {count:,} contrasts of this table and"
+        covered = "seeds and of the text" if self.comparison.noise.has_text else "seeds alone"
+        return Markdown(
+            f"The brackets are {intervals} apart from those of the other tables; they cover the noise of {covered}, as "
+            "those of the ablation table do."
+        )
+
+
+def estimands(ablation: Ablation) -> list[Estimand]:
+    """The contrasts of a design; each is a cost of taking away, or how much that cost grows with others away.
+
+    A main effect is the mean loss without a factor less the mean loss with it, over all variants of the design. An
+    interaction is the cost of a factor when another (in `both`: all others) is away, less its cost when that is there.
+    """
+    factors = ablation.factors
+    every = frozenset(factors)
+    match ablation.design:
+        case "none" | "leave_one_out":
+            return []
+        case "pairs":
+            return [_pair(first, second) for first, second in itertools.combinations(factors, 2)]
+        case "add_one_in" | "both":
+            alone = [Estimand(f"no {f}", "alone", {every: 1.0, every - {f}: -1.0}) for f in factors]
+            if ablation.design == "add_one_in":
+                return alone
+            if len(factors) == 2:
+                return [*alone, _pair(*factors)]
+            return [*alone, *(_with_the_rest(factor, every) for factor in factors)]
+        case "factorial" | "half" | "quarter" | "eighth":
+            return list(_orthogonal(ablation))
+
+
+def interaction_section(outcomes: Outcomes, ablation: Ablation, looks: int = 1) -> Interactions:
+    """A row for every contrast of the design; one that weighs variants that may not be compared has no verdict.
+
+    It has no numbers either, unless they differ in their budget alone. If the baseline did not train, there is no
+    verdict at all. With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
+    """
+    asked = {f"{estimand.kind} {estimand.name}": estimand for estimand in estimands(ablation)}
+    weights = {
+        name: {ablation.variant(away) or outcomes.baseline: weight for away, weight in estimand.weights.items()}
+        for name, estimand in asked.items()
     }
-
-
-def _cells(row: InteractionRow, is_fraction: bool) -> dict[str, object]:
-    contrast, aliases = row.contrast, row.estimand.aliases
-    estimate = ratio = NOTHING
-    if contrast.nats is not None and row.ratio is not None:
-        decimals = _decimals(contrast.interval)
-        ends, ratios = contrast.interval, row.interval_in_ratio
-        estimate, ratio = signed(contrast.nats, decimals), number(row.ratio, decimals)
-        if ends is not None and ratios is not None:
-            estimate += f" [{signed(ends.low, decimals)}, {signed(ends.high, decimals)}]"
-            ratio += f" [{number(ratios.low, decimals)}, {number(ratios.high, decimals)}]"
-    why = contrast.reason or what_would_decide(contrast.further)
-    verdict = row.verdict
-    if verdict not in ("not decided", "no verdict"):
-        verdict = f"**{verdict}**" + (" (or an alias does)" if aliases else "")
-    return {
-        "name": row.estimand.name,
-        "kind": row.estimand.kind,
-        "estimate": Markdown(estimate),
-        "ratio": Markdown(ratio),
-        "verdict": Markdown(f"{verdict} ({escape(why)})" if why else verdict),
-        "aliases": (", ".join(aliases) or "none of one or two") if is_fraction else NOTHING,
-    }
-
-
-def _decimals(interval: Interval | None) -> int:
-    """Decimals that show two digits of the half width; differences of losses are small, so at least three."""
-    half = (interval.high - interval.low) / 2 if interval else 0.0
-    return min(6, max(3, 1 - math.floor(math.log10(half)))) if half > 0 else 4
-
-
-def _noise(table: Interactions) -> Markdown:
-    judged = table.judged
-    if judged.noise is None:
-        return Markdown("No interval is given; the last column says why.")
-    level = significant(100 * judged.level, 3).removesuffix(".0")
-    covered = "seeds and of the text" if judged.noise.has_text else "seeds alone"
-    intervals = f"a {level}% interval,"
-    if judged.intervals > 1:
-        intervals = f"{level}% intervals (Šidák), simultaneous over {judged.intervals:,} contrasts of this table and"
-    return Markdown(
-        f"The brackets are {intervals} apart from those of the other tables; they cover the noise of {covered}, as "
-        "those of the ablation table do."
+    why = {name: _obstacle(outcomes, list(weighed)) for name, weighed in weights.items()}
+    sound = {name: weights[name] for name, obstacle in why.items() if obstacle is None or not obstacle.bars_interval}
+    needed = {variant for weighed in sound.values() for variant in weighed}
+    groups = {variant: losses_on_test(group) for variant, group in outcomes.items() if variant in needed}
+    barred = {name: obstacle for name, obstacle in why.items() if obstacle is not None}
+    comparison = contrasts(groups, sound, 1 - LEVEL_OF_ERROR / looks, barred=barred)
+    effects = {name: comparison.effects.get(name, Effect(None, obstacle=why[name])) for name in asked}
+    kinds = {estimand.kind for estimand in asked.values()}
+    explained = [_EXPLAINED.get(ablation.design, _AVERAGED), *([_SIGNS] if "interaction" in kinds else [])]
+    words = [escape(_effect_name(word, ablation)) for word in ablation.defining_words]
+    return Interactions(
+        rows=tuple(InteractionRow(estimand, effects[name]) for name, estimand in asked.items()),
+        comparison=replace(comparison, effects=effects),
+        title=next((title for kind, title in _TITLES.items() if kind in kinds), ""),
+        explained=Markdown(" ".join(explained)),
+        defining_relation=Markdown(" = ".join(["I", *words]) if words else ""),
     )
+
+
+def _obstacle(outcomes: Outcomes, weighed: Sequence[str]) -> Obstacle | None:
+    """The gravest reason why a contrast has no verdict."""
+    failed = [each for each in obstacles(outcomes, [outcomes.baseline]) if each.reason == "did not train"]
+    every = [*obstacles(outcomes, weighed), *failed]
+    return min(every, key=lambda obstacle: not obstacle.bars_interval, default=None)
+
+
+def _effect_name(factors: Factors, ablation: Ablation) -> str:
+    """Factors as an effect is written: `A × B`."""
+    return " × ".join(sorted(factors, key=ablation.factors.index))
+
+
+def _pair(first: str, second: str) -> Estimand:
+    weights = {frozenset([first, second]): 1.0, frozenset([first]): -1.0, frozenset([second]): -1.0, _NOTHING: 1.0}
+    return Estimand(f"{first} × {second}", "interaction", weights)
+
+
+def _with_the_rest(factor: str, every: Factors) -> Estimand:
+    alone = frozenset([factor])
+    weights = {every: 1.0, every - alone: -1.0, alone: -1.0, _NOTHING: 1.0}
+    return Estimand(f"{factor} × the rest", "interaction", weights)
+
+
+def _orthogonal(ablation: Ablation) -> Iterator[Estimand]:
+    """Main effects, then two-way interactions, each once; aliases of one that is there already are left out."""
+    cells = (_NOTHING, *ablation.removals)
+    listed: set[Factors] = set()
+    effects = (frozenset(some) for n in (1, 2) for some in itertools.combinations(ablation.factors, n))
+    for effect in effects:
+        if effect not in listed:
+            short = [alias for alias in ablation.aliases(effect) if len(alias) <= 2]
+            listed.update(short)
+            # +1 where an even number of the effect's factors is away, -1 elsewhere (Montgomery, section 6.4).
+            scale = -2 / len(cells) if len(effect) == 1 else 4 / len(cells)
+            weights = {away: scale * (-1) ** len(away & effect) for away in cells}
+            aliases = tuple(_effect_name(alias, ablation) for alias in short)
+            name = _effect_name(effect, ablation)
+            if len(effect) == 1:
+                yield Estimand(f"no {name}", "main effect", weights, aliases)
+            else:
+                yield Estimand(name, "interaction", weights, aliases)

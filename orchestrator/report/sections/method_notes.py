@@ -1,28 +1,60 @@
-"""What stands behind the numbers, in sentences: trials, noise behind the intervals, looks, averaging, conventions."""
+"""Notes on the method, in sentences: trials, the noise in the intervals, looks, averaging, conventions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from lm.record import opened
-from orchestrator.analysis.comparable import is_adaptive, obstacles
+from orchestrator.analysis.comparison import obstacles
 from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
-from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
+from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
+from orchestrator.analysis.statistics import BASELINE, LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
+from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 
 _NOISY = 10.0
-"""A deviation so many times the middle one is named."""
+"""A deviation is named if it is this many times the middle one."""
 
 
-def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+@dataclass(frozen=True)
+class MethodNotes:
+    """Sentences on the method; empty if there is nothing to say. `level` is the intervals' confidence, `95%`."""
+
+    trials: Markdown
+    noise: Markdown
+    looks: Markdown
+    averaging: Markdown
+    divergence: Markdown
+    convention: Markdown
+    level: str
+    simultaneous: bool
+
+
+def method_notes(
+    outcomes: Outcomes, comparison: Comparison | None, looks: Sequence[int], *, searched: bool
+) -> MethodNotes:
+    """The notes; `looks`: after how many seeds it was decided who gets more; `searched`: a search found some values."""
+    return MethodNotes(
+        trials=_trials(outcomes),
+        noise=_noise(outcomes, comparison, searched),
+        looks=_looks(looks),
+        averaging=_averaging(outcomes),
+        divergence=_divergence(outcomes),
+        convention=_convention(outcomes),
+        level=level_in_words(comparison),
+        simultaneous=comparison is not None and comparison.intervals > 1,
+    )
+
+
+def _trials(outcomes: Outcomes) -> Markdown:
     """How many of the planned trials stand behind the page."""
-    trials = flat(outcomes)
+    trials = outcomes.all
     complete = sum(outcome.final is not None for outcome in trials)
     kinds = ("diverged", "failed", "unfinished", "missing")
     counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
@@ -34,7 +66,7 @@ def standing(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
     return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
 
 
-def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+def _divergence(outcomes: Outcomes) -> Markdown:
     """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
     found = []
     for variant, group in outcomes.items():
@@ -51,7 +83,7 @@ def divergence_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown
     return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(found)}.")
 
 
-def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
+def _looks(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
     """How seeds were given, and what that costs; empty where every variant has the same seeds."""
     if len(looks) == 1:
         return Markdown("")
@@ -63,20 +95,15 @@ def looks_sentence(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markd
     )
 
 
-def noise_sentence(
-    outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str, searched: bool
-) -> Markdown:
-    """What the intervals cover and assume, in figures; why there are none where there are none.
-
-    `searched`: some variant has values that a search found.
-    """
+def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) -> Markdown:
+    """What the intervals cover and assume, in figures; why there are none if there are none."""
     noise, intervals = (comparison.noise, comparison.intervals) if comparison else (None, 0)
     if noise is None:
-        return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison, baseline) + ".")
-    own = [known.own for known in noise.deviations.values()]
-    ends = dict.fromkeys(map(_percent, (min(own), max(own))))
+        return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison) + ".")
+    deviations = [each.own for each in noise.deviations.values()]
+    ends = dict.fromkeys(map(_percent, (min(deviations), max(deviations))))
     shared = f", their level shared out over {intervals} compared variants (Šidák)" if intervals > 1 else ""
-    found = " The values that a search found are taken as given: what another search would find is in no interval."
+    given = " The values that a search found are taken as given: what another search would find is in no interval."
     covered = (
         "They cover two noises, that of another training run (the seeds) and that of another test text (the "
         f"{WAVES} slowest cosine waves of a difference along {BLOCKS} blocks of it; Lazarus et al. 2018)."
@@ -85,7 +112,7 @@ def noise_sentence(
         f"losses by token, or the text has fewer than {BLOCKS} tokens."
     )
     return Markdown(
-        f"The intervals are Student's t{shared}. {covered}{found * searched} Seeds are taken as normal; a variant's "
+        f"The intervals are Student's t{shared}. {covered}{given * searched} Seeds are taken as normal; a variant's "
         "deviation is its own, averaged with that of the others, which count as one more seed (Smyth 2004); but "
         "no interval takes the seeds' noise as less than a lone comparison would from the deviations of its own "
         "variants (after Welch 1938, with fewer degrees of freedom). The own deviations are "
@@ -94,36 +121,36 @@ def noise_sentence(
 
 
 def _noisiest(deviations: Mapping[str, Deviation]) -> str:
-    """Who widens the intervals of all, where somebody does."""
-    own = {name: known.own for name, known in deviations.items()}
+    """The variant that widens the intervals of all, if one does."""
+    own = {name: each.own for name, each in deviations.items()}
     most, middle = max(own, key=lambda name: own[name]), median(own.values())
     if own[most] < _NOISY * middle:
         return ""
-    who = "the baseline" if most == "" else escape(most.removeprefix("variant "))
+    who = "the baseline" if most == BASELINE else escape(most)
     return (
         f" One of them, that of {who}, is more than {_NOISY:g} times the middle one and widens all intervals: with few "
         "seeds nobody can tell a quiet variant from a noisy one whose seeds happen to lie close."
     )
 
 
-def _pairing(found: Correlation | None) -> str:
-    if found is None:
+def _pairing(correlation: Correlation | None) -> str:
+    if correlation is None:
         return ""
     where = "for all variants together and for each one with the baseline"
     use = f"no interval, since a correlation above zero could not be established {where}"
-    if found.used > 0:
-        use = f"the intervals as a correlation of {found.used:.2f} does: at least that is established {where}"
+    if correlation.used > 0:
+        use = f"the intervals as a correlation of {correlation.used:.2f} does: at least that is established {where}"
     return (
-        f" Losses of trials that share a seed number correlate by {signed(found.estimate)} over all variants. "
+        f" Losses of trials that share a seed number correlate by {signed(correlation.estimate)} over all variants. "
         f"Pairing by seed narrows {use}."
     )
 
 
-def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+def _convention(outcomes: Outcomes) -> Markdown:
     """How far the published convention lies from exact perplexity; empty where no trial is complete."""
     scores = [
         score
-        for outcome in flat(outcomes)
+        for outcome in outcomes.all
         if outcome.final
         for score in (outcome.final.valid, opened(outcome.final.test))
     ]
@@ -136,7 +163,7 @@ def convention_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown
     )
 
 
-def averaging_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
+def _averaging(outcomes: Outcomes) -> Markdown:
     """Where NT-ASGD's trigger fired before fine-tuning, unless it did in every trial that has one.
 
     It is a threshold on a noisy loss: whether it fires can differ between variants, and between seeds of one.
@@ -146,14 +173,16 @@ def averaging_sentence(outcomes: Mapping[str, tuple[Outcome, ...]]) -> Markdown:
         for variant, group in outcomes.items()
         if group[0].trial.spec.optimizer.kind == "nt_asgd" and not is_adaptive(group)
     }
-    trials = [one for each in fired.values() for one in each]
+    trials = [averaged for each in fired.values() for averaged in each]
     if all(trials):
         return Markdown("")
     if not any(trials):
         return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
     every = [escape(variant) for variant, each in fired.items() if each and all(each)]
     some = [
-        f"{sum(one)} of {len(one)} seeds of {escape(name)}" for name, one in fired.items() if 0 < sum(one) < len(one)
+        f"{sum(each)} of {len(each)} seeds of {escape(name)}"
+        for name, each in fired.items()
+        if 0 < sum(each) < len(each)
     ]
     where = listed([*([f"every seed of {listed(every)}"] if every else []), *some])
     return Markdown(
@@ -167,16 +196,17 @@ def _has_averaged(outcome: Outcome) -> bool:
     return bool((curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any())
 
 
-def _why_no_interval(outcomes: Mapping[str, tuple[Outcome, ...]], comparison: Comparison | None, baseline: str) -> str:
+def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:
     if comparison is None:
-        why = obstacles(outcomes, [baseline])[0]
-        return f"the baseline {escape(baseline)} is not complete" if why.kind == "not complete" else why.in_words()
-    reasons = {effect.reason for effect in comparison.effects.values() if effect.reason is not None}
+        why = obstacles(outcomes, [outcomes.baseline])[0]
+        missing = f"the baseline {escape(outcomes.baseline)} is not complete"
+        return missing if why.reason == "not complete" else why_no_verdict(why)
+    reasons = {why_no_verdict(effect.obstacle) for effect in comparison.effects.values() if effect.obstacle}
     reasons |= {
-        why.in_words()
+        why_no_verdict(why)
         for variant in outcomes
-        for why in obstacles(outcomes, [variant, baseline])[:1]
-        if why.kind in ("another test text", "did not train")
+        for why in obstacles(outcomes, [variant, outcomes.baseline])[:1]
+        if why.reason in ("another test text", "did not train")
     }
     return listed(sorted(reasons)) or "no variant is complete"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.report.sections.search_tables import search_row
 from orchestrator.search.ledger import SearchState
 from orchestrator.trials.records import Records
@@ -13,10 +13,10 @@ from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, 
 
 
 def provenance(
-    outcomes: Mapping[str, tuple[Outcome, ...]], scale: str, searches: Sequence[SearchState], runs: Records
+    outcomes: Outcomes, scale: str, searches: Sequence[SearchState], runs: Records
 ) -> list[tuple[str, Markdown]]:
-    """Label and value of every fact; where records differ, all values are listed."""
-    trials = flat(outcomes)
+    """Label and value of every fact; if records differ, all values are listed."""
+    trials = outcomes.all
     settled = [outcome.record for outcome in trials if outcome.record is not None]
     corpora = {record.corpus.fingerprint: record.corpus for record in settled}.values()
     # A failed trial's record was written for a worker that could not tell what it ran on.
@@ -52,13 +52,14 @@ def provenance(
 
 
 def _of_searches(searches: Sequence[SearchState], runs: Records) -> list[tuple[str, str]]:
-    """What was trained beside the trials of the table, to find values for them."""
+    """What was trained to find values for the trials of the table."""
     if not searches:
         return []
-    rows = [search_row(searched.task, searched.trials, searched.best) for searched in searches]
-    keys = {found.key for searched in searches for found in searched.trials if found.key is not None}
+    rows = [search_row(search) for search in searches]
+    keys = {trial.key for search in searches for trial in search.trials if trial.key is not None}
     settled = [record for key in sorted(keys) if (record := runs.read(key)) is not None]
-    time = f"{duration(sum(row.seconds for row in rows))} for {counted(sum(row.trials for row in rows), 'trial')}"
+    trials = counted(sum(len(search.trials) for search in searches), "trial")
+    time = f"{duration(sum(row.seconds for row in rows))} for {trials}"
     return [
         ("Search time", f"{time}, beside the trial time"),
         ("Commit of the search", _some(sorted({record.commit or "unknown" for record in settled}))),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.comparable import obstacles
+from orchestrator.analysis.comparison import obstacles
 from orchestrator.analysis.noise import Array
-from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.outcomes import Group, Outcomes
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
+from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Frequency, FrequencyRow, Pictures, Position, PositionRow
-from orchestrator.words import NOTHING, Markdown, escape, listed, signed
+from orchestrator.words import Markdown, signed
 
 PIECES = 16
-"""The text is shown in so many pieces, each of `BLOCKS / PIECES` blocks."""
+"""The text is shown in as many pieces, each of `BLOCKS / PIECES` blocks."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class Differences:
     low: Array
     high: Array
 
+    def at(self, places: Sequence[int]) -> Differences:
+        """The differences at these places alone."""
+        return Differences(self.mean[list(places)], self.low[list(places)], self.high[list(places)])
+
 
 @dataclass(frozen=True)
 class WhereRow:
@@ -36,50 +41,82 @@ class WhereRow:
     by_class: Differences
     by_block: Differences
 
+    @property
+    def cells(self) -> list[str | None]:
+        """The mean differences by class, None without tokens."""
+        return [None if math.isnan(value) else signed(value, 3) for value in self.by_class.mean]
+
 
 @dataclass(frozen=True)
 class Where:
-    """A row for every compared variant, and what share of the test tokens each class of words has.
+    """A row for every compared variant; the classes of words that the test text has, and their shares of its tokens.
 
     `left_out` are variants whose training text makes other words frequent.
     """
 
     rows: tuple[WhereRow, ...]
-    shares: Array
+    classes: tuple[str, ...]
+    shares: tuple[float, ...]
     left_out: tuple[str, ...]
+    pieces: int = PIECES
+
+    @property
+    def variants(self) -> Markdown:
+        """The variants that the pictures show."""
+        return names(row.variant for row in self.rows)
 
 
-def where_table(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Where | None:
-    """The rows in the order of the plan; None where the baseline, or every other variant, lacks losses by token.
+def where_table(outcomes: Outcomes) -> Where | None:
+    """The rows in the order of the plan; None if the baseline, or every other variant, lacks losses by token.
 
-    A variant that may not be compared with the baseline (`analysis.comparable`) is left out, but for one of another
-    budget, and so is one whose training text makes other words frequent.
+    A variant that may not be compared with the baseline (`analysis.comparison`) is left out, unless only its budget
+    is another, and so is one whose training text makes other words frequent.
     """
-    base = _losses(outcomes[baseline])
+    base = _losses(outcomes.of_baseline)
     if not base:
         return None
-    classes, blocks = (
-        np.mean([one.classes for one in base], axis=0),
-        np.mean([_pieces(one) for one in base], axis=0),
-    )
+    shares = base[0].shares
+    present = [k for k, share in enumerate(shares) if share > 0]  # a class without a test token says nothing
+    classes = np.mean([losses.classes for losses in base], axis=0)
+    blocks = np.mean([_pieces(losses) for losses in base], axis=0)
     rows, left_out = [], []
     for variant, group in outcomes.items():
-        own = _losses(group)
-        barred = any(obstacle.bars_interval for obstacle in obstacles(outcomes, [variant, baseline]))
-        if variant == baseline or barred or not own:
+        seeds = _losses(group)
+        barred = any(obstacle.bars_interval for obstacle in obstacles(outcomes, [variant, outcomes.baseline]))
+        if variant == outcomes.baseline or barred or not seeds:
             continue
-        if not np.array_equal(own[0].shares, base[0].shares):
+        if not np.array_equal(seeds[0].shares, shares):
             left_out.append(variant)
             continue
-        by_class = _differences([one.classes - classes for one in own])
-        rows.append(WhereRow(variant, by_class, _differences([_pieces(one) - blocks for one in own])))
-    return Where(tuple(rows), base[0].shares, tuple(left_out)) if rows else None
+        by_class = _differences([losses.classes - classes for losses in seeds]).at(present)
+        rows.append(WhereRow(variant, by_class, _differences([_pieces(losses) - blocks for losses in seeds])))
+    if not rows:
+        return None
+    return Where(
+        rows=tuple(rows),
+        classes=tuple(CLASSES[k] for k in present),
+        shares=tuple(float(shares[k]) for k in present),
+        left_out=tuple(left_out),
+    )
 
 
-def _losses(group: Sequence[Outcome]) -> list[TokenLosses]:
-    """Those of all seeds, or none."""
-    found = [outcome.losses for outcome in group if outcome.losses is not None]
-    return found if len(found) == len(group) else []
+def where_section(outcomes: Outcomes, order: Sequence[str], pictures: Pictures) -> Where | None:
+    """The table, variants in this order; draws `frequency` and `position`. None without losses by token."""
+    table = where_table(outcomes)
+    if table is None:
+        return None
+    rows = sorted(table.rows, key=lambda row: order.index(row.variant))
+    by_class = [FrequencyRow(row.variant, *_ends(row.by_class, outcomes[row.variant])) for row in rows]
+    by_block = [PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
+    pictures.draw("where_cut", Frequency(by_class, table.classes, table.shares, outcomes.baseline))
+    pictures.draw("where_moved", Position(by_block, outcomes.baseline))
+    return Where(tuple(rows), table.classes, table.shares, table.left_out)
+
+
+def _losses(group: Group) -> list[TokenLosses]:
+    """The losses of all seeds, or none."""
+    losses = [outcome.losses for outcome in group if outcome.losses is not None]
+    return losses if len(losses) == len(group) else []
 
 
 def _pieces(losses: TokenLosses) -> Array:
@@ -92,44 +129,8 @@ def _differences(seeds: Sequence[Array]) -> Differences:
     return Differences(table.mean(axis=0), table.min(axis=0), table.max(axis=0))
 
 
-def where_section(
-    outcomes: Mapping[str, tuple[Outcome, ...]], order: Sequence[str], baseline: str, pictures: Pictures
-) -> dict[str, object]:
-    """The values for the page; draws `frequency` and `position`, variants in this order."""
-    table = where_table(outcomes, baseline)
-    if table is None:
-        return {"where_rows": []}
-    rows = sorted(table.rows, key=lambda row: order.index(row.variant))
-    there = [k for k, share in enumerate(table.shares) if share > 0]  # a class without a test token says nothing
-    classes, shares = [CLASSES[k] for k in there], [float(table.shares[k]) for k in there]
-    by_class = [FrequencyRow(row.variant, *_ends(_of(row, there), outcomes[row.variant])) for row in rows]
-    by_block = [PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
-    pictures.draw("where_cut", Frequency(by_class, classes, shares, baseline))
-    pictures.draw("where_moved", Position(by_block, baseline))
-    names = listed([escape(row.variant) for row in rows])
-    return {
-        "where_rows": [_cells(row.variant, _of(row, there)) for row in rows],
-        "where_classes": classes,
-        "where_shares": [f"{100 * share:.1f}%" for share in shares],
-        "where_pieces": PIECES,
-        "where_left_out": Markdown(listed([escape(variant) for variant in table.left_out])),
-        "frequency_alt": Markdown(f"Difference in loss by how often the training text has the word, of {names}"),
-        "position_alt": Markdown(f"Difference in loss along the test text, of {names}"),
-    }
-
-
-def _of(row: WhereRow, classes: Sequence[int]) -> Differences:
-    """A variant's differences in these classes of words alone."""
-    found, places = row.by_class, list(classes)
-    return Differences(found.mean[places], found.low[places], found.high[places])
-
-
-def _ends(found: Differences, group: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]]:
+def _ends(differences: Differences, group: Group) -> tuple[list[float], list[float], list[float]]:
     """Means, and the lowest and highest seeds, which a single seed does not have."""
-    nothing = [math.nan] * len(found.mean)
-    low, high = (nothing, nothing) if len(group) == 1 else (found.low.tolist(), found.high.tolist())
-    return found.mean.tolist(), low, high
-
-
-def _cells(variant: str, by_class: Differences) -> tuple[str, list[str]]:
-    return variant, [NOTHING if math.isnan(value) else signed(value, 3) for value in by_class.mean]
+    nothing = [math.nan] * len(differences.mean)
+    low, high = (nothing, nothing) if len(group) == 1 else (differences.low.tolist(), differences.high.tolist())
+    return differences.mean.tolist(), low, high

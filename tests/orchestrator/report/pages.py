@@ -6,18 +6,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from orchestrator.report import write_report
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report import ReportInput, write_report
 from orchestrator.report.pictures.figures import Picture
 from orchestrator.sweep.designs import Ablation
+from orchestrator.sweep.published import Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.report.test_tables import Number, Paper
+from tests.orchestrator.report.test_tables import number
 
-PAPERS = {"full": Paper(Number(60.0, "recalled"), Number(57.3)), "b": Paper(Number(71.1), Number(68.9))}
+PAPERS = {"full": Published(number(60.0, "recalled"), number(57.3)), "b": Published(number(71.1), number(68.9))}
 HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z ```"
 
 
@@ -33,29 +36,27 @@ class NoArtist:
         return f"Said of {type(picture).__name__}." if self._says else None
 
 
-def write(
-    tmp: Path, trials: list[Trial], *, pictures: bool = False, artist: NoArtist | None = None, **how: object
-) -> str:
+def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, artist: NoArtist | None = None, **how: Any) -> str:
     """The page's text. Pictures have their own tests, and take a second each."""
-    settings: dict[str, object] = {
+    records = Records(tmp / "runs")
+    settings: dict[str, Any] = {
         "name": "awd_ablation",
         "question": "Which parts carry the perplexity?",
         "scale": "laptop",
         "published_scale": False,
-        "baseline": "full",
         "ablation": Ablation("none", ()),
-        "trials": trials,
-        "records": Records(tmp / "runs"),
+        "outcomes": read_outcomes(trials, records, how.pop("baseline", "full")),
+        "records": records,
         "published": PAPERS,
         "published_note": "Merity et al. 2017, table 4",
-        "folder": tmp / "report",
         "command": "python -m orchestrator report sweeps/awd_ablation.yaml",
         **how,
     }
-    if not pictures:
-        settings["draw"] = (artist or NoArtist()).draw
-    path = write_report(**settings).page  # type: ignore[arg-type]
-    assert path == settings["folder"] / "report.md"  # type: ignore[operator]
+    folder = settings.pop("folder", tmp / "report")
+    drawing = {} if pictures else {"draw": (artist or NoArtist()).draw}
+    keeping = {"if_fuller": settings.pop("if_fuller")} if "if_fuller" in settings else {}
+    path = write_report(ReportInput(**settings), folder, **drawing, **keeping).page
+    assert path == folder / "report.md"
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\bnan\b|\bNone\b|Undefined", text)
     assert misread(text) == []

@@ -27,7 +27,7 @@ ECOC = EcocHead.model_validate({"kind": "ecoc", "codebook": {"kind": "random", "
 
 
 def rows_of(runs: Path, trials: list[Trial]) -> dict[str, HeadRow]:
-    return {row.variant: row for row in head_table(read_outcomes(trials, Records(runs)))}
+    return {row.variant: row for row in head_table(read_outcomes(trials, Records(runs), trials[0].variant))}
 
 
 def test_the_costs_of_two_heads(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_a_speed_is_all_tokens_over_all_seconds_and_fits_the_time_beside_it(tmp_
         write_record(tmp_path / trial.key, record.model_copy(update={"stages": stages}))
     ecoc = rows_of(tmp_path, trials)["ecoc"]
     assert ecoc.tokens_per_second * ecoc.train_seconds.mean == pytest.approx(900_000)  # each seed's tokens
-    outcomes = read_outcomes(trials, Records(tmp_path))
-    cost = cost_table(outcomes, "softmax")[1]
+    outcomes = read_outcomes(trials, Records(tmp_path), trials[0].variant)
+    cost = cost_table(outcomes)[1]
     assert (cost.tokens_per_second, cost.slowest, cost.fastest) == (4_500.0, 3_000.0, 9_000.0)
-    assert cost_section(outcomes, "softmax")["cost_rows"][1]["speed"] == "4,500 (3,000 to 9,000)"  # type: ignore[index]
+    assert cost_section(outcomes).rows[1].speed == "4,500 (3,000 to 9,000)"
     speed = dict(provenance(outcomes, "laptop", (), Records(tmp_path / "runs")))["Mean speed"]
     assert speed == "6,333 tokens/s, all tokens over all seconds of training"  # 2 stages of softmax, then 2 seeds
 
@@ -144,7 +144,7 @@ def test_measures_are_means_over_seeds_and_of_each_seeds_exp(tmp_path: Path) -> 
     settle(tmp_path, trials[0], 80.0)
     for trial, nats in zip(trials[1:], (4.0, 5.0), strict=True):
         settle(tmp_path, trial, 80.0, measures={"marginal_nats_per_token": nats, "hamming": nats / 100})
-    outcomes = read_outcomes(trials, Records(tmp_path))
+    outcomes = read_outcomes(trials, Records(tmp_path), trials[0].variant)
     (row,) = measure_table(outcomes)
     assert (row.variant, row.measures) == ("ecoc", {"marginal_nats_per_token": 4.5, "hamming": pytest.approx(0.045)})
     assert row.perplexities == {"marginal_nats_per_token": pytest.approx((math.exp(4) + math.exp(5)) / 2)}
@@ -160,4 +160,4 @@ def test_measures_are_means_over_seeds_and_of_each_seeds_exp(tmp_path: Path) -> 
         "measure": "marginal_nats_per_token",
         "value": "4.4",
     }
-    assert measures_csv(read_outcomes(trials[:1], Records(tmp_path))) is None
+    assert measures_csv(read_outcomes(trials[:1], Records(tmp_path), trials[0].variant)) is None

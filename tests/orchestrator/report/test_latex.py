@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 from orchestrator.report.files.latex import escaped
+from orchestrator.sweep.published import Published
 from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, write
-from tests.orchestrator.report.test_tables import Number, Paper
+from tests.orchestrator.report.test_tables import number
 
 
 def table(tmp_path: Path) -> str:
@@ -17,7 +18,7 @@ def table(tmp_path: Path) -> str:
     trials += [make_trial("neural cache", seed, cache=CACHE) for seed in (1, 2)]
     for trial in trials:
         settle(tmp_path / "runs", trial, 60.0 + len(trial.variant) + trial.seed / 10)
-    papers = {"full": Paper(Number(61.2, std=0.2), Number(58.8, "recalled"))}
+    papers = {"full": Published(number(61.2, std=0.2), number(58.8, "recalled"))}
     write(tmp_path, trials, published=papers, name="ablation\nof parts")
     return (tmp_path / "report" / "table.tex").read_text(encoding="utf-8")
 
@@ -59,7 +60,7 @@ def test_a_published_difference_has_a_column_where_there_is_one(tmp_path: Path) 
     trials = [make_trial(name, seed, batch_size=20 + k) for k, name in enumerate("abc") for seed in (1, 2)]
     for trial in trials:
         settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10)
-    papers = {"a": Paper(None, Number(58.8, "recalled")), "b": Paper(None, Number(57.3))}
+    papers = {"a": Published(None, number(58.8, "recalled")), "b": Published(None, number(57.3))}
     write(tmp_path, trials, published=papers, baseline="a")
     lines = (tmp_path / "report" / "table.tex").read_text(encoding="utf-8").splitlines()
     assert r"\begin{tabular}{llrrrrlrr}" in lines

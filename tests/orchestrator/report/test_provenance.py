@@ -22,7 +22,7 @@ def settle(runs: Path, trial: Trial, *, ended: str, seconds: float, status: str 
 
 
 def times(runs: Path, trials: list[Trial]) -> tuple[str, str]:
-    facts = dict(provenance(read_outcomes(trials, Records(runs)), "laptop", (), Records(runs)))
+    facts = dict(provenance(read_outcomes(trials, Records(runs), trials[0].variant), "laptop", (), Records(runs)))
     return facts["Trial time"], facts["Wall time"]
 
 

@@ -14,10 +14,11 @@ import pytest
 from lm.record import Evaluation, read_record, write_curve, write_record
 from lm.spec import Leg
 from orchestrator.report.pictures import Forest, Overview
+from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, FULL, begin, make_curve, make_trial, settle, write_tokens
 from tests.orchestrator.report.pages import HOSTILE, NoArtist, answer, render, write
-from tests.orchestrator.report.test_tables import Number, Paper
+from tests.orchestrator.report.test_tables import number
 
 Sweep = Callable[..., list[Trial]]
 
@@ -285,15 +286,15 @@ def test_one_compared_variant_is_not_told_of_others(tmp_path: Path, sweep: Sweep
 
 
 def test_columns_of_published_numbers_are_there_where_they_hold_something(tmp_path: Path, sweep: Sweep) -> None:
-    def columns(**papers: Paper) -> int:
+    def columns(**papers: Published) -> int:
         text = write(tmp_path, trials, published=papers)
         assert all(len(set(rows)) == 1 for rows in render(text).tables)
         assert ("| Published valid / test |" in text) == bool(papers)
         return render(text).tables[0][0]
 
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
-    base = Paper(None, Number(57.3))
-    assert [columns(), columns(full=base), columns(full=base, b=Paper(None, Number(68.9)))] == [8, 9, 10]
+    base = Published(None, number(57.3))
+    assert [columns(), columns(full=base), columns(full=base, b=Published(None, number(68.9)))] == [8, 9, 10]
 
 
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
@@ -362,13 +363,13 @@ def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_differ
     tmp_path: Path, sweep: Sweep
 ) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
-    base = Paper(None, Number(57.3, std=0.2))
-    papers = {"full": base, "b": Paper(None, Number(68.9, "recalled")), "c": Paper(None, Number(77.04))}
+    base = Published(None, number(57.3, std=0.2))
+    papers = {"full": base, "b": Published(None, number(68.9, "recalled")), "c": Published(None, number(77.04))}
     text = write(tmp_path, trials, published=papers)
     assert "| – / 57.3 ± 0.2 | – |" in text
     assert "| – / 68.9† | +11.6† |" in text
     assert "| – / 77.04 | +19.74 |" in text
-    recalled = {"full": Paper(None, Number(57.3, "recalled")), "c": papers["c"]}
+    recalled = {"full": Published(None, number(57.3, "recalled")), "c": papers["c"]}
     assert "| – / 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
 
 
@@ -376,7 +377,7 @@ def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Pa
     """By our interval, as ratios of perplexities, and only where the numbers belong to this scale."""
     trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.3, 70.2], c=[80.0, 80.3, 80.1], d=[60.1, 60.3, 60.0])
     ratios = {"full": 1.0, "b": 70 / 60, "c": 75 / 60, "d": 1.0005}
-    papers = {name: Paper(None, Number(round(50 * ratio, 3))) for name, ratio in ratios.items()}
+    papers = {name: Published(None, number(round(50 * ratio, 3))) for name, ratio in ratios.items()}
     text = write(tmp_path, trials, published=papers, published_scale=True)
     table = text.partition("### Published and ours")[2].partition("\n\nA difference is to")[0]
     rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines() if row.startswith("| ")}
@@ -392,7 +393,7 @@ def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, swe
     trials = sweep(full=[60.0, 60.3])
     for certainty, line in (("seed", 57.0), ("code", 57.0), ("recalled", None)):
         artist = NoArtist()
-        papers = {"full": Paper(Number(57.0, certainty), None)}
+        papers = {"full": Published(number(57.0, certainty), None)}
         write(tmp_path, trials, published=papers, published_scale=True, artist=artist)
         assert [picture.published for picture in artist.asked if isinstance(picture, Overview)] == [line]
 
@@ -412,16 +413,16 @@ def test_only_legs_that_change_a_value_are_turns_of_a_curve(tmp_path: Path) -> N
 def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
     papers = {
-        "full": Paper(Number(60.0, note="a | misprint"), Number(57.3, note="a | misprint")),
-        "b": Paper(None, Number(68.9, note="long " * 60)),
-        "c": Paper(None, Number(77.0)),
+        "full": Published(number(60.0, note="a | misprint"), number(57.3, note="a | misprint")),
+        "b": Published(None, number(68.9, note="long " * 60)),
+        "c": Published(None, number(77.0)),
     }
     text = write(tmp_path, trials, published=papers, published_scale=True)
     assert "- full (validation) and full (test): a \\| misprint\n- b (test): long long" in text
     assert "long …\n" in text
     render(text)
     assert "Notes on the published numbers" not in write(tmp_path, trials, published=papers)
-    same = {variant: Paper(Number(60.0, note="unclear"), Number(57.3, note="unclear")) for variant in ("full", "b")}
+    same = {variant: Published(number(60.0, note="unclear"), number(57.3, note="unclear")) for variant in ("full", "b")}
     assert "\n- all: unclear\n" in write(tmp_path, trials, published=same, published_scale=True)
     assert "Notes on the published numbers" not in write(tmp_path, trials, published_scale=True)
 

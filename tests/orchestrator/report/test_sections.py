@@ -97,7 +97,7 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
         settle(tmp_path / "runs", trial, 60.0 + trial.seed)
         if (trial.variant, trial.seed) != ("bare", 2):
             write_tokens(tmp_path / "runs", trial, harder=0.3 * (trial.variant == "rare"))
-    table = where_table(read_outcomes(trials, Records(tmp_path / "runs")), "full")
+    table = where_table(read_outcomes(trials, Records(tmp_path / "runs"), "full"))
     assert table is not None and [row.variant for row in table.rows] == ["rare"]
     (row,) = table.rows
     assert row.by_class.mean.tolist() == pytest.approx([0.3, 0.3, 0, 0, 0, 0], abs=1e-6)
@@ -106,7 +106,7 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
     assert row.by_block.mean.mean() == pytest.approx(float(np.nansum(shares * row.by_class.mean)), rel=1e-3)
     text = write(tmp_path, trials)
     assert "| rare | +0.300 | +0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
-    assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs")), "bare") is None
+    assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs"), "bare")) is None
 
 
 def test_what_is_said_of_a_picture_stands_below_it(tmp_path: Path) -> None:
@@ -147,6 +147,6 @@ def test_a_variant_with_another_training_text_has_other_classes_of_words_and_is_
     for trial in trials:
         settle(tmp_path / "runs", trial, 60.0)
         write_tokens(tmp_path / "runs", trial, often=7 if trial.variant == "moved" else 1)
-    table = where_table(read_outcomes(trials, Records(tmp_path / "runs")), "full")
+    table = where_table(read_outcomes(trials, Records(tmp_path / "runs"), "full"))
     assert table is not None and [row.variant for row in table.rows] == ["b"] and table.left_out == ("moved",)
     assert "Left out, since their training text makes other words frequent: moved." in write(tmp_path, trials)

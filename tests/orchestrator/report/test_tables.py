@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,44 +12,36 @@ import pytest
 from lm.record import write_record
 from lm.spec import SgdHalving, stage_keys
 from orchestrator.analysis.comparison import compare_variants, equal_variants
-from orchestrator.analysis.outcomes import Outcome, read_outcomes
+from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.csv_tables import table_csv, trials_csv
-from orchestrator.report.sections.tables import (
+from orchestrator.report.sections.ablation import (
     AblationRow,
     PublishedDifference,
     ablation_table,
     cache_table,
     stage_table,
 )
+from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
 
 
-@dataclass(frozen=True)
-class Number:
-    perplexity: float
-    certainty: str = "seed"
-    std: float | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True)
-class Paper:
-    valid: Number | None
-    test: Number | None
+def number(perplexity: float, certainty: str = "seed", std: float | None = None, note: str | None = None) -> Number:
+    """A published perplexity."""
+    return Number(perplexity, std, certainty, "a paper", note)
 
 
 PAPERS = {
-    "full": Paper(Number(60.0), Number(57.3)),
-    "no weight drop": Paper(None, Number(68.9)),
-    "cache": Paper(None, Number(52.8)),
+    "full": Published(number(60.0), number(57.3)),
+    "no weight drop": Published(None, number(68.9)),
+    "cache": Published(None, number(52.8)),
 }
 
 
-def read(runs: Path, trials: list[Trial]) -> tuple[dict[str, tuple[Outcome, ...]], dict[str, AblationRow]]:
-    outcomes = read_outcomes(trials, Records(runs))
-    rows = ablation_table(outcomes, compare_variants(outcomes, "full"), PAPERS, "full")
+def read(runs: Path, trials: list[Trial]) -> tuple[Outcomes, dict[str, AblationRow]]:
+    outcomes = read_outcomes(trials, Records(runs), "full")
+    rows = ablation_table(outcomes, compare_variants(outcomes), PAPERS)
     return outcomes, {row.variant: row for row in rows}
 
 
@@ -94,7 +85,7 @@ def test_survivors_are_not_judged(tmp_path: Path, status: str, reason: str) -> N
     outcomes, rows = read(tmp_path, [*trials, lost])
     row = rows["no weight drop"]
     assert row.effect is not None
-    assert (row.effect.interval, row.effect.verdict, row.effect.reason) == (None, "no verdict", reason)
+    assert (row.effect.interval, row.effect.verdict, row.reason) == (None, "no verdict", reason)
     assert (row.complete, row.seeds) == (1, 2)
     assert [outcome.status for outcome in outcomes["no weight drop"]] == ["complete", status]
 
@@ -102,7 +93,7 @@ def test_survivors_are_not_judged(tmp_path: Path, status: str, reason: str) -> N
 def test_an_incomplete_baseline_is_compared_with_nothing(tmp_path: Path) -> None:
     trials = [*two_variants(tmp_path, [60.0, 60.1], [70.0, 70.1]), make_trial("full", 3)]
     outcomes, rows = read(tmp_path, trials)
-    assert compare_variants(outcomes, "full") is None
+    assert compare_variants(outcomes) is None
     assert rows["no weight drop"].effect is None
     assert rows["no weight drop"].change_in_perplexity is None
 
@@ -140,7 +131,7 @@ def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) 
     record = make_record(base, 60.0)
     unopened = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
     write_record(tmp_path / base.key, unopened)
-    assert stage_table(read_outcomes([base], Records(tmp_path))) == []
+    assert stage_table(read_outcomes([base], Records(tmp_path), "full")) == []
 
 
 def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path) -> None:
@@ -149,7 +140,7 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     for trial in cached:
         settle(tmp_path, trial, 50.0)
     outcomes, rows = read(tmp_path, [*trials, *cached])
-    comparison = compare_variants(outcomes, "full")
+    comparison = compare_variants(outcomes)
     assert comparison is not None and list(comparison.effects) == ["no weight drop"]
     assert rows["cache"].adaptive and rows["cache"].effect is None
     assert rows["cache"].published_test is not None and rows["cache"].published_difference is None
@@ -186,13 +177,13 @@ def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None
         ):
             trials.append(make_trial(variant, seed, **update))
             settle(tmp_path, trials[-1], test + offset)
-    outcomes = read_outcomes(trials, Records(tmp_path))
-    assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")]
-    assert equal_variants(outcomes, "no NT-ASGD") == []
+    outcomes = read_outcomes(trials, Records(tmp_path), "full")
+    assert equal_variants(outcomes) == [("no fine-tuning", "no NT-ASGD")]
+    assert equal_variants(Outcomes(outcomes.groups, "no NT-ASGD")) == []
     cached = [make_trial(name, seed, cache=CACHE, epochs=n) for name, n in (("c", 5), ("d", 6)) for seed in (1, 2)]
     partial = [make_trial(name, seed, epochs=n) for name, n in (("e", 7), ("f", 8)) for seed in (1, 2)]
     for trial in [*cached, *partial]:
         if trial.seed == 1 or trial in cached:
             settle(tmp_path, trial, 50.0)
-    outcomes = read_outcomes([*trials, *cached, *partial], Records(tmp_path))
-    assert equal_variants(outcomes, "full") == [("no fine-tuning", "no NT-ASGD")], "nor a cache, nor what lacks a seed"
+    outcomes = read_outcomes([*trials, *cached, *partial], Records(tmp_path), "full")
+    assert equal_variants(outcomes) == [("no fine-tuning", "no NT-ASGD")], "nor a cache, nor what lacks a seed"

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from lm.record import CorpusFacts, write_record
-from orchestrator.analysis.comparable import Obstacle, obstacles
-from orchestrator.analysis.comparison import compare_variants, losses_on_test
+from orchestrator.analysis.comparison import compare_variants, losses_on_test, obstacles
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.analysis.statistics import ONE_SEED
+from orchestrator.analysis.statistics import Obstacle
 from orchestrator.execute.cost.reckoning import _detectable
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures import Forest, Overview
-from orchestrator.report.sections.interaction_tables import interaction_table
+from orchestrator.report.sections.interactions import interaction_section
+from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.report.sections.where import where_table
 from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
@@ -90,7 +90,7 @@ BARRED: dict[Settle, tuple[str, str]] = {
 @pytest.mark.parametrize("make", [*BARRED, adaptive, shorter])
 def test_every_reason_is_found_between_the_two_alone_whom_it_concerns(tmp_path: Path, make: Settle) -> None:
     kinds = {adaptive: "adaptive", shorter: "another budget"} | {one: kind for one, (kind, _) in BARRED.items()}
-    outcomes = read_outcomes(make(tmp_path), Records(tmp_path))
+    outcomes = read_outcomes(make(tmp_path), Records(tmp_path), "full")
     kind = kinds[make]
     between = ("no A", "full") if kind in ("another test text", "another budget") else ("no A",)
     # A cache's pass is in one column, as that of the others here.
@@ -100,9 +100,10 @@ def test_every_reason_is_found_between_the_two_alone_whom_it_concerns(tmp_path: 
 
 
 def test_a_variant_without_trials_is_not_complete(tmp_path: Path) -> None:
-    outcomes = read_outcomes(settled(tmp_path, ""), Records(tmp_path))
+    outcomes = read_outcomes(settled(tmp_path, ""), Records(tmp_path), "full")
     (found,) = obstacles(outcomes, ["full", "searched for"])
-    assert (found.kind, found.in_words()) == ("not complete", "searched for not complete")
+    assert found == Obstacle("not complete", ("searched for",))
+    assert why_no_verdict(found) == "searched for not complete"
 
 
 def test_the_same_text_in_other_columns_is_another_test_text(tmp_path: Path) -> None:
@@ -113,15 +114,16 @@ def test_the_same_text_in_other_columns_is_another_test_text(tmp_path: Path) -> 
         assert last.test is not None
         cut = last.model_copy(update={"test": last.test.model_copy(update={"columns": 10})})
         write_record(tmp_path / trial.key, record.model_copy(update={"stages": (*record.stages[:-1], cut)}))
-    (found,) = obstacles(read_outcomes(trials, Records(tmp_path)), ["no A", "full"])
-    assert found.kind == "another test text"
+    (found,) = obstacles(read_outcomes(trials, Records(tmp_path), "full"), ["no A", "full"])
+    assert found.reason == "another test text"
 
 
 @pytest.mark.parametrize("changes", [{"train_tokens": 50_000}, {"train_start": 9}])
 def test_another_stretch_of_the_training_text_is_another_budget(tmp_path: Path, changes: dict[str, int]) -> None:
     stretch = trials_of()[0].spec.corpus.model_copy(update=changes)
-    outcomes = read_outcomes(settled(tmp_path, "", trials_of(**{"no A": {"corpus": stretch}})), Records(tmp_path))
-    assert [found.kind for found in obstacles(outcomes, ["no A", "full"])] == ["another budget"]
+    trials = settled(tmp_path, "", trials_of(**{"no A": {"corpus": stretch}}))
+    outcomes = read_outcomes(trials, Records(tmp_path), "full")
+    assert [obstacle.reason for obstacle in obstacles(outcomes, ["no A", "full"])] == ["another budget"]
 
 
 def test_the_gravest_reason_comes_first(tmp_path: Path) -> None:
@@ -130,41 +132,48 @@ def test_the_gravest_reason_comes_first(tmp_path: Path) -> None:
     settle(tmp_path, lost, 60.0, status="failed", reason="?")
     moved = next(trial for trial in trials if (trial.variant, trial.seed) == ("no A", 1))
     settle(tmp_path, moved, 66.0, corpus=ELSEWHERE)
-    kinds = [found.kind for found in obstacles(read_outcomes([*trials, lost], Records(tmp_path)), ["no A", "full"])]
-    assert kinds == ["adaptive", "not complete", "another test text", "did not train", "another budget"]
+    outcomes = read_outcomes([*trials, lost], Records(tmp_path), "full")
+    assert [obstacle.reason for obstacle in obstacles(outcomes, ["no A", "full"])] == [
+        "adaptive",
+        "not complete",
+        "another test text",
+        "did not train",
+        "another budget",
+    ]
 
 
 @pytest.mark.parametrize("make", BARRED)
 def test_who_may_not_be_compared_has_no_interval_in_any_table(tmp_path: Path, make: Settle) -> None:
-    outcomes = read_outcomes(make(tmp_path), Records(tmp_path))
-    comparison = compare_variants(outcomes, "full")
+    outcomes = read_outcomes(make(tmp_path), Records(tmp_path), "full")
+    comparison = compare_variants(outcomes)
     assert comparison is not None and list(comparison.effects) == ["no B", "no A + no B"]
-    (row,) = interaction_table(outcomes, ABLATION, "full").rows
-    assert (row.verdict, row.contrast.nats, row.contrast.interval) == ("no verdict", None, None)
-    where = where_table(outcomes, "full")
+    (row,) = interaction_section(outcomes, ABLATION).rows
+    assert (row.verdict, row.effect.nats, row.effect.interval) == ("no verdict", None, None)
+    where = where_table(outcomes)
     assert where is not None and [found.variant for found in where.rows] == ["no B", "no A + no B"]
 
 
 def test_another_budget_has_intervals_and_no_verdict_in_any_table(tmp_path: Path) -> None:
-    outcomes = read_outcomes(shorter(tmp_path), Records(tmp_path))
-    comparison = compare_variants(outcomes, "full")
+    outcomes = read_outcomes(shorter(tmp_path), Records(tmp_path), "full")
+    comparison = compare_variants(outcomes)
     assert comparison is not None
     effect = comparison.effects["no A"]
-    assert (effect.verdict, effect.reason, effect.further) == ("no verdict", "another budget", None)
-    (row,) = interaction_table(outcomes, ABLATION, "full").rows
-    assert (row.verdict, row.contrast.reason) == ("no verdict", "another budget")
-    assert effect.interval is not None and row.contrast.interval is not None
-    where = where_table(outcomes, "full")
+    assert (effect.verdict, effect.further) == ("no verdict", None)
+    assert effect.obstacle == Obstacle("another budget", ("no A", "full"))
+    (row,) = interaction_section(outcomes, ABLATION).rows
+    assert (row.verdict, row.reason) == ("no verdict", "another budget")
+    assert effect.interval is not None and row.effect.interval is not None
+    where = where_table(outcomes)
     assert where is not None and "no A" in [found.variant for found in where.rows]
 
 
 def test_with_one_seed_that_is_the_reason_also_under_another_budget(tmp_path: Path) -> None:
     trials = [trial for trial in shorter(tmp_path) if trial.seed == 1]
-    outcomes = read_outcomes(trials, Records(tmp_path))
-    comparison = compare_variants(outcomes, "full")
-    assert comparison is not None and comparison.effects["no A"].reason == ONE_SEED
-    (row,) = interaction_table(outcomes, ABLATION, "full").rows
-    assert (row.verdict, row.contrast.reason) == ("no verdict", ONE_SEED)
+    outcomes = read_outcomes(trials, Records(tmp_path), "full")
+    comparison = compare_variants(outcomes)
+    assert comparison is not None and comparison.effects["no A"].obstacle == Obstacle("one seed")
+    (row,) = interaction_section(outcomes, ABLATION).rows
+    assert (row.verdict, row.effect.obstacle) == ("no verdict", Obstacle("one seed"))
 
 
 def test_further_seeds_would_not_decide_what_has_another_budget(tmp_path: Path) -> None:
@@ -172,8 +181,8 @@ def test_further_seeds_would_not_decide_what_has_another_budget(tmp_path: Path) 
     for trial in trials:
         if trial.variant in ("full", "no A"):
             settle(tmp_path, trial, 60.0 + (trial.seed * (2 if trial.variant == "no A" else 1) % 3) / 10)
-    outcomes = read_outcomes(trials, Records(tmp_path))
-    comparison = compare_variants(outcomes, "full")
+    outcomes = read_outcomes(trials, Records(tmp_path), "full")
+    comparison = compare_variants(outcomes)
     assert comparison is not None
     interval = comparison.effects["no A"].interval
     assert interval is not None and interval.low < 0 < interval.high
@@ -182,7 +191,7 @@ def test_further_seeds_would_not_decide_what_has_another_budget(tmp_path: Path) 
 
 def test_one_seed_without_losses_by_token_leaves_the_text_out(tmp_path: Path) -> None:
     trials = settled(tmp_path, "")
-    group = read_outcomes(trials, Records(tmp_path))["no A"]
+    group = read_outcomes(trials, Records(tmp_path), "full")["no A"]
     assert losses_on_test(group).blocks is not None
     bare = (replace(group[0], losses=None), *group[1:])
     assert losses_on_test(bare).blocks is None and losses_on_test(bare).nats.size == 3
@@ -195,7 +204,7 @@ def test_the_smallest_detectable_effect_rests_on_those_that_may_be_compared_once
     tmp_path: Path, make: Settle, counts: bool
 ) -> None:
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1, 2, 3)).at("paper")
-    outcomes = read_outcomes(make(tmp_path), Records(tmp_path))
+    outcomes = read_outcomes(make(tmp_path), Records(tmp_path), "full")
     without = {name: group for name, group in outcomes.items() if name != "no A"}
     found, less = (_detectable(sweep, some) for some in (outcomes, without))
     assert found is not None and less is not None
