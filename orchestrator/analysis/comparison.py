@@ -8,10 +8,11 @@ import numpy as np
 
 from lm.record import opened
 from orchestrator.analysis import statistics
+from orchestrator.analysis.effects import Comparison, Obstacle
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import Array, Losses
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, budget, is_adaptive
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN, Comparison, Obstacle
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN
 
 
 def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Obstacle]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
-from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle
 from orchestrator.analysis.noise import (
     Correlation,
     Deviation,
@@ -24,10 +23,7 @@ from orchestrator.analysis.noise import (
     squared_text_half_width,
     text_variance,
 )
-from orchestrator.analysis.power import Further, further_seeds
-
-Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
-DECIDED: tuple[Verdict, ...] = ("hurts", "helps", "equivalent")
+from orchestrator.analysis.power import further_seeds
 
 LEVEL_OF_ERROR = 0.05
 """How often any of a page's intervals may miss: its verdicts' family-wise error."""
@@ -35,81 +31,6 @@ BASELINE = ""
 """The baseline's name among groups: no variant can have it."""
 MARGIN = 0.005
 """A share of perplexity: an effect that is surely smaller counts as none."""
-
-Reason = Literal[
-    "adaptive",
-    "not complete",
-    "another test text",
-    "did not train",
-    "another budget",
-    "one seed",
-    "seeds do not differ",
-    "equal in every seed",
-]
-
-
-class Interval(NamedTuple):
-    """Both ends of an interval."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """Why there is no verdict, and which variants are the reason; none are named if it is all that are compared."""
-
-    reason: Reason
-    variants: tuple[str, ...] = ()
-
-    @property
-    def bars_interval(self) -> bool:
-        """Whether there is no interval either: a variant of another budget has one."""
-        return self.reason != "another budget"
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A difference of mean losses in nats per token with its verdict: a variant's less the baseline's, or a contrast.
-
-    `nats` is None if a variant of the contrast is missing. With an `obstacle` there is no verdict. The standard errors
-    are those of seeds, from averaged deviations also where a lone comparison decides the interval, and of the text,
-    None without losses by token; `single_seed_share` is the share of its variance that more seeds lessen. `further` is
-    what would decide an effect that is not decided.
-    """
-
-    nats: float | None
-    interval: Interval | None = None
-    verdict: Verdict = "no verdict"
-    obstacle: Obstacle | None = None
-    seed_error: float | None = None
-    text_error: float | None = None
-    single_seed_share: float = 0.0
-    further: Further | None = None
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What intervals rest on: the groups' seed deviations, how seeds go together, whether the text's noise counts."""
-
-    deviations: Mapping[str, Deviation]
-    correlation: Correlation | None
-    has_text: bool
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Effects by name, the noise behind their intervals (None without any), and how many intervals there are.
-
-    `level` is the probability that all of them cover together; a verdict counts what is within `margin`, a share of
-    perplexity, as none.
-    """
-
-    effects: dict[str, Effect]
-    noise: Noise | None
-    intervals: int
-    level: float
-    margin: float
 
 
 def contrasts(
@@ -148,15 +69,8 @@ def contrasts(
     effects: dict[str, Effect] = {}
     judged: dict[str, dict[str, float]] = {}
     for name, weights in coefficients.items():
-        merged: dict[str, float] = {}
-        for group, weight in weights.items():
-            merged[same[group]] = merged.get(same[group], 0.0) + weight
-        merged = {group: weight for group, weight in merged.items() if abs(weight) > 1e-12}
-        one_seed = any(groups[group].nats.size < 2 for group in weights)
-        nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
-        reason: Reason = "equal in every seed" if not merged else "one seed" if one_seed else "seeds do not differ"
-        effects[name] = Effect(nats, obstacle=Obstacle(reason))
-        if merged and not one_seed:
+        effects[name], merged = _without_interval(groups, weights, same)
+        if merged:
             judged[name] = merged
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
     measured = deviations({name: losses.nats for name, losses in weighed.items()})
@@ -187,14 +101,6 @@ def compare(
     """The effect of each variant on the baseline's loss: `contrasts` of one variant and the baseline."""
     weights = {name: {name: 1.0, BASELINE: -1.0} for name in variants}
     return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred)
-
-
-def rate_interval(count: int, of: int, level: float = 1 - LEVEL_OF_ERROR) -> Interval:
-    """The exact interval for a rate of which `count` of `of` were seen (Clopper and Pearson 1934, Biometrika 26)."""
-    error = (1 - level) / 2
-    low = float(special.betaincinv(count, of - count + 1, error)) if count else 0.0
-    high = float(special.betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0
-    return Interval(low, high)
 
 
 def perplexity_change(baseline_nats: float, nats: float) -> float:
@@ -237,6 +143,22 @@ def _are_alike(one: Losses, other: Losses) -> bool:
     of_one, of_other = (dict(zip(group.seeds, group.nats.tolist(), strict=True)) for group in (one, other))
     shared = of_one.keys() & of_other.keys()
     return len(shared) == min(len(of_one), len(of_other)) and all(of_one[seed] == of_other[seed] for seed in shared)
+
+
+def _without_interval(
+    groups: Mapping[str, Losses], weights: Mapping[str, float], same: Mapping[str, str]
+) -> tuple[Effect, dict[str, float]]:
+    """A contrast's estimate, and its weights with equal groups merged; no weights if it can have no interval."""
+    merged: dict[str, float] = {}
+    for group, weight in weights.items():
+        merged[same[group]] = merged.get(same[group], 0.0) + weight
+    merged = {group: weight for group, weight in merged.items() if abs(weight) > 1e-12}
+    nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
+    if not merged:
+        return Effect(nats, obstacle=Obstacle("equal in every seed")), {}
+    if any(groups[group].nats.size < 2 for group in weights):
+        return Effect(nats, obstacle=Obstacle("one seed")), {}
+    return Effect(nats, obstacle=Obstacle("seeds do not differ")), merged
 
 
 def _with_interval(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from orchestrator.analysis.statistics import DECIDED, Interval, Verdict, perplexity_change
+from orchestrator.analysis.effects import DECIDED, Interval, Verdict
+from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.files.places import report_place
 from orchestrator.report.files.written import Row, WrittenReport, written_report
 from orchestrator.report.markdown import template

@@ -12,8 +12,8 @@ import pytest
 
 from lm.record import CorpusFacts, write_record
 from orchestrator.analysis.comparison import compare_variants, losses_on_test, obstacles
+from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.analysis.statistics import Obstacle
 from orchestrator.execute.cost.reckoning import _detectable
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures import Forest, Overview

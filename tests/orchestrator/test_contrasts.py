@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.statistics import Comparison, Obstacle, contrasts
+from orchestrator.analysis.effects import Comparison, Obstacle
+from orchestrator.analysis.statistics import contrasts
 from orchestrator.report.sections.interactions import Estimand, estimands
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from tests.factories import seeded

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from orchestrator.analysis.effects import Effect
 from orchestrator.analysis.noise import BLOCKS, WAVES, Deviation, Errors, Losses
 from orchestrator.analysis.power import MOST_FURTHER, WANTED, further_seeds
-from orchestrator.analysis.statistics import MARGIN, Effect, compare
+from orchestrator.analysis.statistics import MARGIN, compare
 from tests.factories import seeded
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.analysis.effects import Effect, Interval, Obstacle
 from orchestrator.analysis.noise import (
     BLOCKS,
     WAVES,
@@ -22,15 +23,8 @@ from orchestrator.analysis.noise import (
     text_variance,
 )
 from orchestrator.analysis.power import further_seeds
-from orchestrator.analysis.statistics import (
-    Effect,
-    Interval,
-    Obstacle,
-    compare,
-    perplexity_change,
-    perplexity_ratio,
-    rate_interval,
-)
+from orchestrator.analysis.statistics import compare, perplexity_change, perplexity_ratio
+from orchestrator.report.sections.method_notes import rate_interval
 from tests.benchmarks import calibration
 from tests.factories import seeded
 

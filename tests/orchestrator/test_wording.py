@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from orchestrator.analysis.statistics import Interval
+from orchestrator.analysis.effects import Interval
 from orchestrator.words import (
     byte_size,
     difference,

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from orchestrator.analysis.statistics import Interval, Verdict
+from orchestrator.analysis.effects import Interval, Verdict
 from orchestrator.report.files import summary
 from orchestrator.report.files.places import ReportPlace
 from orchestrator.report.files.summary import Summary

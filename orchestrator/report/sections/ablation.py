@@ -1,4 +1,4 @@
-"""The ablation table, a row a variant, with what follows it: models without context, caches, single stages."""
+"""The ablation table, a row a variant, and the models without context as references."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm.record import Score, StageResult, opened
+from lm.record import Score, opened
 from orchestrator.analysis.comparison import nats_on_test, obstacles
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval, Obstacle
 from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, incomplete_seeds, is_adaptive
-from orchestrator.analysis.statistics import DECIDED, Comparison, Effect, Interval, Obstacle, perplexity_change
+from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, verdict_in_words, what_would_decide, why_no_verdict
 from orchestrator.sweep.published import Number, Published
 from orchestrator.words import Markdown, difference, escape, spread
@@ -42,6 +43,13 @@ class Spread:
     mean: float
     deviation: float | None
     n: int
+
+    @classmethod
+    def of(cls, scores: Iterable[Score]) -> Spread:
+        """The spread of scores, one a seed."""
+        values = np.array([score.perplexity for score in scores], dtype=np.float64)
+        deviation = float(values.std(ddof=1)) if values.size > 1 else None
+        return cls(float(values.mean()), deviation, values.size)
 
     def __str__(self) -> str:
         return spread(self.mean, self.deviation)
@@ -111,36 +119,6 @@ class ReferenceRow:
     test: float
 
 
-@dataclass(frozen=True)
-class StageRow:
-    """One stage of one variant over its seeds; `epochs` and `best_epoch` list every seed's."""
-
-    variant: str
-    stage: str
-    epochs: tuple[int, ...]
-    best_epoch: tuple[int, ...]
-    valid: Spread
-    test: Spread
-
-
-@dataclass(frozen=True)
-class CacheRow:
-    """An adaptive variant beside the same one-column pass without the cache; `settings` lists every seed's."""
-
-    variant: str
-    settings: tuple[tuple[int, float, float], ...]
-    plain_valid: Spread
-    valid: Spread
-    plain_test: Spread
-    test: Spread
-
-    @property
-    def settings_cell(self) -> str:
-        """Window, weight and flatness, each choice once."""
-        settings = (f"{window}, {weight:g}, {flatness:g}" for window, weight, flatness in self.settings)
-        return "; ".join(dict.fromkeys(settings))
-
-
 def ablation_table(
     outcomes: Outcomes, comparison: Comparison | None, published: Mapping[str, Published]
 ) -> list[AblationRow]:
@@ -162,8 +140,8 @@ def ablation_table(
                 seeds=len(group),
                 complete=len(final),
                 incomplete=incomplete_seeds(group),
-                valid=_spread(stage.valid for stage in final) if final else None,
-                test=_spread(opened(stage.test) for stage in final) if final else None,
+                valid=Spread.of(stage.valid for stage in final) if final else None,
+                test=Spread.of(opened(stage.test) for stage in final) if final else None,
                 effect=effect,
                 reason=_reason(outcomes, variant, effect),
                 change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats or 0.0),
@@ -194,53 +172,6 @@ def reference_rows(outcomes: Outcomes) -> list[ReferenceRow]:
         )
         for guess in guesses(corpus, "test")
     ]
-
-
-def stage_table(outcomes: Outcomes) -> list[StageRow]:
-    """A row for every training stage of the variants that have several, over the seeds that finished the stage.
-
-    A stage that an earlier variant has shown, because both share its weights, is not repeated.
-    """
-    rows = []
-    shown: set[str] = set()
-    for variant, group in outcomes.items():
-        names = [name for name in group[0].trial.spec.stages() if name != "cache"]
-        for name in names if len(names) > 1 else []:
-            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name and stage.test]
-            keys = {stage.key for stage in done}
-            if not keys <= shown:
-                shown |= keys
-                rows.append(
-                    StageRow(
-                        variant=variant,
-                        stage=name,
-                        epochs=tuple(stage.epochs for stage in done),
-                        best_epoch=tuple(stage.best_epoch for stage in done),
-                        valid=_spread(stage.valid for stage in done),
-                        test=_spread(opened(stage.test) for stage in done),
-                    )
-                )
-    return rows
-
-
-def cache_table(outcomes: Outcomes) -> list[CacheRow]:
-    """A row for every adaptive variant with a complete seed."""
-    rows = []
-    for variant, group in outcomes.items():
-        final = [outcome.final for outcome in group if outcome.final]
-        pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
-        if pairs:
-            rows.append(
-                CacheRow(
-                    variant=variant,
-                    settings=tuple((cache.window, cache.weight, cache.flatness) for _, cache in pairs),
-                    plain_valid=_spread(cache.plain_valid for _, cache in pairs),
-                    valid=_spread(stage.valid for stage, _ in pairs),
-                    plain_test=_spread(opened(cache.plain_test) for _, cache in pairs),
-                    test=_spread(opened(stage.test) for stage, _ in pairs),
-                )
-            )
-    return rows
 
 
 def _effect(outcomes: Outcomes, variant: str, comparison: Comparison | None, base: float) -> Effect | None:
@@ -292,13 +223,3 @@ def _published_difference(
         nats=math.log(ratio),
         recalled=RECALLED in (of_variant.certainty, of_baseline.certainty),
     )
-
-
-def _spread(scores: Iterable[Score]) -> Spread:
-    values = np.array([score.perplexity for score in scores], dtype=np.float64)
-    deviation = float(values.std(ddof=1)) if values.size > 1 else None
-    return Spread(float(values.mean()), deviation, values.size)
-
-
-def _stages(outcome: Outcome) -> tuple[StageResult, ...]:
-    return outcome.record.stages if outcome.record is not None else ()

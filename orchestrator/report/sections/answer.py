@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.analysis.statistics import DECIDED, Comparison, Interval, Reason, perplexity_change
+from orchestrator.analysis.effects import DECIDED, Comparison, Interval, Reason
+from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, NO_NOISE, level_in_words, no_effect

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 from lm.spec import TrainSpec
 from orchestrator.analysis.curve import curve_of
+from orchestrator.analysis.effects import Comparison, Effect, Reason
 from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
-from orchestrator.analysis.statistics import Comparison, Effect, Reason
 from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
 from orchestrator.report.sections.ablation import RECALLED, AblationRow

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from scipy import special
 
 from lm.record import opened
 from orchestrator.analysis.comparison import obstacles
 from orchestrator.analysis.curve import curve_of
+from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
 from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
-from orchestrator.analysis.statistics import BASELINE, LEVEL_OF_ERROR, Comparison, perplexity_change, rate_interval
+from orchestrator.analysis.statistics import BASELINE, LEVEL_OF_ERROR, perplexity_change
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 
@@ -209,6 +211,14 @@ def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:
         if why.reason in ("another test text", "did not train")
     }
     return listed(sorted(reasons)) or "no variant is complete"
+
+
+def rate_interval(count: int, of: int) -> Interval:
+    """The exact 95% interval of a rate, seen `count` times in `of` (Clopper and Pearson 1934, Biometrika 26)."""
+    error = LEVEL_OF_ERROR / 2
+    low = float(special.betaincinv(count, of - count + 1, error)) if count else 0.0
+    high = float(special.betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0
+    return Interval(low, high)
 
 
 def _percent(nats: float) -> str:

@@ -1,0 +1,88 @@
+"""What a comparison says: effects with intervals and verdicts, why there is none, the noise behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from orchestrator.analysis.noise import Correlation, Deviation
+from orchestrator.analysis.power import Further
+
+Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
+DECIDED: tuple[Verdict, ...] = ("hurts", "helps", "equivalent")
+
+Reason = Literal[
+    "adaptive",
+    "not complete",
+    "another test text",
+    "did not train",
+    "another budget",
+    "one seed",
+    "seeds do not differ",
+    "equal in every seed",
+]
+
+
+class Interval(NamedTuple):
+    """Both ends of an interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why there is no verdict, and which variants are the reason; none are named if it is all that are compared."""
+
+    reason: Reason
+    variants: tuple[str, ...] = ()
+
+    @property
+    def bars_interval(self) -> bool:
+        """Whether there is no interval either: a variant of another budget has one."""
+        return self.reason != "another budget"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A difference of mean losses in nats per token with its verdict: a variant's less the baseline's, or a contrast.
+
+    `nats` is None if a variant of the contrast is missing. With an `obstacle` there is no verdict. The standard errors
+    are those of seeds, from averaged deviations also where a lone comparison decides the interval, and of the text,
+    None without losses by token; `single_seed_share` is the share of its variance that more seeds lessen. `further` is
+    what would decide an effect that is not decided.
+    """
+
+    nats: float | None
+    interval: Interval | None = None
+    verdict: Verdict = "no verdict"
+    obstacle: Obstacle | None = None
+    seed_error: float | None = None
+    text_error: float | None = None
+    single_seed_share: float = 0.0
+    further: Further | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What intervals rest on: the groups' seed deviations, how seeds go together, whether the text's noise counts."""
+
+    deviations: Mapping[str, Deviation]
+    correlation: Correlation | None
+    has_text: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Effects by name, the noise behind their intervals (None without any), and how many intervals there are.
+
+    `level` is the probability that all of them cover together; a verdict counts what is within `margin`, a share of
+    perplexity, as none.
+    """
+
+    effects: dict[str, Effect]
+    noise: Noise | None
+    intervals: int
+    level: float
+    margin: float

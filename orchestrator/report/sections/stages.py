@@ -1,0 +1,90 @@
+"""Tables of single stages: training stages of variants that have several, and the neural cache at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lm.record import StageResult, opened
+from orchestrator.analysis.outcomes import Outcome, Outcomes
+from orchestrator.report.sections.ablation import Spread
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage of one variant over its seeds; `epochs` and `best_epoch` list every seed's."""
+
+    variant: str
+    stage: str
+    epochs: tuple[int, ...]
+    best_epoch: tuple[int, ...]
+    valid: Spread
+    test: Spread
+
+
+@dataclass(frozen=True)
+class CacheRow:
+    """An adaptive variant beside the same one-column pass without the cache; `settings` lists every seed's."""
+
+    variant: str
+    settings: tuple[tuple[int, float, float], ...]
+    plain_valid: Spread
+    valid: Spread
+    plain_test: Spread
+    test: Spread
+
+    @property
+    def settings_cell(self) -> str:
+        """Window, weight and flatness, each choice once."""
+        settings = (f"{window}, {weight:g}, {flatness:g}" for window, weight, flatness in self.settings)
+        return "; ".join(dict.fromkeys(settings))
+
+
+def stage_table(outcomes: Outcomes) -> list[StageRow]:
+    """A row for every training stage of the variants that have several, over the seeds that finished the stage.
+
+    A stage that an earlier variant has shown, because both share its weights, is not repeated.
+    """
+    rows = []
+    shown: set[str] = set()
+    for variant, group in outcomes.items():
+        names = [name for name in group[0].trial.spec.stages() if name != "cache"]
+        for name in names if len(names) > 1 else []:
+            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name and stage.test]
+            keys = {stage.key for stage in done}
+            if not keys <= shown:
+                shown |= keys
+                rows.append(
+                    StageRow(
+                        variant=variant,
+                        stage=name,
+                        epochs=tuple(stage.epochs for stage in done),
+                        best_epoch=tuple(stage.best_epoch for stage in done),
+                        valid=Spread.of(stage.valid for stage in done),
+                        test=Spread.of(opened(stage.test) for stage in done),
+                    )
+                )
+    return rows
+
+
+def cache_table(outcomes: Outcomes) -> list[CacheRow]:
+    """A row for every adaptive variant with a complete seed."""
+    rows = []
+    for variant, group in outcomes.items():
+        final = [outcome.final for outcome in group if outcome.final]
+        pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
+        if pairs:
+            rows.append(
+                CacheRow(
+                    variant=variant,
+                    settings=tuple((cache.window, cache.weight, cache.flatness) for _, cache in pairs),
+                    plain_valid=Spread.of(cache.plain_valid for _, cache in pairs),
+                    valid=Spread.of(stage.valid for stage, _ in pairs),
+                    plain_test=Spread.of(opened(cache.plain_test) for _, cache in pairs),
+                    test=Spread.of(opened(stage.test) for stage, _ in pairs),
+                )
+            )
+    return rows
+
+
+def _stages(outcome: Outcome) -> tuple[StageResult, ...]:
+    return outcome.record.stages if outcome.record is not None else ()
