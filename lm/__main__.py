@@ -42,7 +42,7 @@ def train(
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
     test: Annotated[bool, typer.Option(help="score on test; --no-test leaves that for the same command later")] = True,
 ) -> None:
-    """Train the trial of SPEC.yaml, or go on with it; a settled one is only told of."""
+    """Train the trial of SPEC.yaml, or go on with it; of a settled one only say so."""
     granted = _grant_threads(threads)
     from lm.data import fingerprint_of
     from lm.spec import trial_key

@@ -12,8 +12,8 @@ COMMIT_VARIABLE = "LM_COMMIT"
 
 def commit() -> str | None:
     """The git commit of this code, marked if files differ from it; None outside a checkout."""
-    if (told := os.environ.get(COMMIT_VARIABLE)) is not None:
-        return told or None
+    if (given := os.environ.get(COMMIT_VARIABLE)) is not None:
+        return given or None
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:

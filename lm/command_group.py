@@ -20,7 +20,7 @@ class CommandGroup(TyperGroup):
     """Typer checks a limit, such as `min=1`, through pydantic, and tells the rule alone."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command of the line; BadParameter names what was got.
+        """Run the command of the line; BadParameter names the word.
 
         Exit code 2 for a name that is not UTF-8, exit code 5 for what cannot be written, each with one line.
         """

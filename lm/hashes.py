@@ -47,8 +47,8 @@ def file_hashes(folder: Path, files: Iterable[Path], before: Mapping[str, str]) 
 def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]) -> None:
     """DamagedError names the first of these files and subfolders that is not as its hash says; none, nothing to check.
 
-    Weights may be gone, which are removed to free the disk, a codebook, which whoever needs it looks for elsewhere, and
-    the losses on validation, which no report reads.
+    Weights may be gone, because they are removed to free the disk, and so may a codebook, which is looked for elsewhere
+    when it is needed, and the losses on validation, which no report reads.
     """
     for name, expected in hashes.items():
         part = name.split("/")[0]

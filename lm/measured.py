@@ -1,4 +1,4 @@
-"""What a few real steps of a model cost on this machine; torch-free, for whoever plans with it."""
+"""What a few real steps of a model cost on this machine; torch-free, so that a plan can use it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _keep_torch_out_of_shared_folders() -> None:
 
 
 def decayed_rate(spec: SgdDecay, epochs: int) -> float:
-    """The learning rate of the epoch that follows so many: full at first, then `decay` to the power of those since."""
+    """The learning rate of the next epoch: full at first, then `decay` to the power of the epochs since."""
     since_start = epochs if spec.restart is None else epochs % spec.restart
     return spec.learning_rate * spec.decay ** max(0, since_start + 1 - spec.full_epochs)
 

@@ -43,7 +43,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start measuring the peak anew; on a CPU only Linux can, elsewhere it is the process's since its start."""
+    """Start measuring the peak again; on a CPU only Linux can, elsewhere it is the process's since its start."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return

@@ -1,4 +1,4 @@
-"""How a trial ends: in its record, which may be told of the test text later."""
+"""How a trial ends: in its record, to which scores on test may be added later."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settle(trial: TrialState, divergence: Divergence | None) -> None:
 
 
 def open_settled(trial: TrialState, record: Record) -> None:
-    """Score the stages of a settled trial on test where they are not yet, and write its record anew; nothing trains.
+    """Score the stages of a settled trial on test where they are not yet, and write its record again; nothing trains.
 
     Raises ValueError if the codebook at hand is not the record's, or a stage's weights are gone.
     """

@@ -62,7 +62,7 @@ def holding(trial: TrialState, name: str) -> Iterator[None]:
 
 
 def _wait(lock: FileLock, sign: Path) -> None:
-    """Take the lock however long it is held; meanwhile a sign of life is renewed, for whoever watches the folder."""
+    """Take the lock however long it is held; meanwhile renew a sign of life for a process that watches the folder."""
     try:
         while not lock.is_locked:
             sign.touch()

@@ -11,7 +11,7 @@ from lm.codebooks.packing import digits, pack, repeated
 from lm.spec import class_bits
 
 _NUMBERED_BITS = 24
-"""Up to so many bits a random code is drawn as numbers without replacement: redrawn rows might never all differ."""
+"""Up to this many bits a random code is drawn as numbers without replacement: redrawn rows might never all differ."""
 
 
 def identity_code(words: int) -> Codebook:

@@ -28,7 +28,7 @@ def fetch(name: str) -> Path:
     """The folder of a named corpus, downloaded into the cache directory unless some place has it already.
 
     Of several processes that ask at once, one downloads and the others wait. An interrupted download leaves
-    nothing that could be taken for a corpus, and starts anew the next time. CorpusError where the download fails
+    nothing that could be taken for a corpus, and starts again the next time. CorpusError where the download fails
     or is not the published text, WriteError if it cannot be kept, with the way to do it by hand. `wikitext-103`
     comes from an address that may be gone: its download is untested.
     """

@@ -19,8 +19,8 @@ from lm.spec import Corpus
 def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     """Find a corpus, check it, encode it (or read the cache) and cut its training text.
 
-    Looked for in `$LM_DATA/<name>/`, `data/<name>/` and the cache directory, then downloaded unless told not to;
-    any other name is a folder with `train.txt`, `valid.txt` and `test.txt`. Whatever is found first must be right:
+    Looked for in `$LM_DATA/<name>/`, `data/<name>/` and the cache directory, then downloaded unless `download` is
+    false; any other name is a folder with `train.txt`, `valid.txt` and `test.txt`. What is found first must be right:
     CorpusError says what is missing or differs.
     """
     if corpus.name == PYDOC:

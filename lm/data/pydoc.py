@@ -14,7 +14,7 @@ MINIMUM_COUNT = 2
 """A word seen fewer times in the training text is `<unk>` everywhere; gives a vocabulary of about 1,500."""
 
 BLOCK_TOKENS = 500
-"""Text goes to a split in runs of about so many tokens: long enough to carry context, short enough to mix topics."""
+"""Text goes to a split in runs of about this many tokens: long enough to carry context, short enough to mix topics."""
 
 _BLOCKS = ("train", "test", "train", "test", "valid", "train", "test", "train", "test", "test")
 

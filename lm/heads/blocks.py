@@ -26,7 +26,7 @@ MOST_NATS = 60.0
 """Of a loss: exponentials of larger ones, times weights, may be infinite in float32."""
 
 _spare: dict[tuple[torch.dtype, bool], Tensor] = {}
-"""The process's buffer of the last step, while none uses it: whoever takes it has it alone, threads too. One made in
+"""The process's buffer of the last step, while none uses it: a thread that takes it has it alone. One made in
 inference mode is of no use outside of it."""
 
 
@@ -144,7 +144,7 @@ def places_of(targets_N: Tensor, part: slice) -> tuple[Tensor, Tensor]:
 
 
 def take(count: int, like: Tensor) -> Tensor:
-    """A buffer of so many numbers: the spare one, if it is large enough."""
+    """A buffer of this many numbers: the spare one, if it is large enough."""
     spare = _spare.pop((like.dtype, torch.is_inference_mode_enabled()), None)
     return spare if spare is not None and len(spare) >= count else torch.empty(count, dtype=like.dtype)
 

@@ -79,7 +79,7 @@ class OutputHead(nn.Module, ABC):
 
     @abstractmethod
     def cost(self, tokens: int) -> HeadCost:
-        """What a window of so many tokens costs, by formula; its targets are as frequent as in the training text."""
+        """What a window of this many tokens costs, by formula; its targets are as frequent as in the training text."""
 
     def tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
         """Sums over the targets, one tensor a name, from which `measures` are computed; asked without gradient.
@@ -89,5 +89,5 @@ class OutputHead(nn.Module, ABC):
         return {}
 
     def measures(self, tallies: Mapping[str, Tensor], tokens: int) -> dict[str, float]:
-        """What the head reports beside perplexity, by name, from the sums over a text of so many targets."""
+        """What the head reports besides perplexity, by name, from the sums over a text of this many targets."""
         return {}

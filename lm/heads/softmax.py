@@ -96,7 +96,7 @@ class Softmax(OutputHead):
         trained, logits_bytes = linear_nats_cost(tokens, size, words, on_gpu=self.weight_VH.is_cuda)
         if self.augmented is not None:
             # As if all targets differed. In blocks three numbers are kept where a plain loss keeps one; else, as
-            # counted, so many tensors of the logits' size, half of the blended ones in float64.
+            # counted, as many tensors of the logits' size, half of the blended ones in float64.
             width = self.embedding_VE.shape[1] * (1 if self.augmented.target_gradient == "stop" else 3)
             trained = 2 * tokens * words * (3 * size + width)
             blocks = self._in_blocks(self.augmented, self.weight_VH)

@@ -100,7 +100,7 @@ class TwoLevel(OutputHead):
         )
 
     def _gathers(self, tokens: int) -> bool:
-        """Whether so many targets' weights are copied, rather than used in place."""
+        """Whether the weights of this many targets are copied, rather than used in place."""
         words, size = self.leaf_weight_VH.shape
         rows = GATHERED_NUMBERS_ON_GPU // size if self.leaf_weight_VH.is_cuda else words
         return bool(tokens * max(self.sizes) <= rows)

@@ -114,7 +114,7 @@ CodebookSpec = Annotated[
 
 
 def code_bits(codebook: CodebookSpec, vocabulary_size: int) -> int:
-    """The number of bits of a code of so many words."""
+    """The number of bits of a code of this many words."""
     match codebook:
         case IdentityCode():
             return vocabulary_size

@@ -58,7 +58,7 @@ def misfits(head: Head, model: Model) -> Iterator[str]:
 
 
 def vocabulary_misfits(head: Head, vocabulary_size: int) -> Iterator[str]:
-    """What is wrong between a head and a vocabulary of so many words."""
+    """What is wrong between a head and a vocabulary of this many words."""
     match head:
         case AdaptiveHead():
             ends = [words_of(cutoff, vocabulary_size) for cutoff in head.cutoffs]

@@ -15,7 +15,7 @@ Precision = Literal["float32", "bfloat16"]
 class Corpus(Part):
     """Which text: a named corpus, or a folder with `train.txt`, `valid.txt` and `test.txt`.
 
-    `train_tokens` cuts the training text to so many tokens from `train_start` on; validation and test stay whole,
+    `train_tokens` cuts the training text to that many tokens from `train_start` on; validation and test stay whole,
     and the vocabulary stays that of the whole training text, so that perplexities keep their meaning.
     """
 
@@ -125,7 +125,7 @@ class SgdHalving(_Optimizer):
 class SgdDecay(_Optimizer):
     """SGD at the full rate for `full_epochs`, then `decay` times the last one each epoch (Zaremba et al. 2014).
 
-    With `restart` the rate starts over after so many epochs, the weights going on: the sessions of Inan et al. 2016,
+    With `restart` the rate starts over after that many epochs, the weights going on: the sessions of Inan et al. 2016,
     table 1.
     """
 
@@ -165,7 +165,7 @@ Optimizer = Annotated[Sgd | SgdHalving | SgdDecay | SgdPlateau | NtAsgd | Adam, 
 class Finetune(Part):
     """Averaged SGD once more from the best weights, stopped by the non-monotone rule (Merity et al. 2017, section 5).
 
-    `cap_extra` caps a window at its base length plus so many steps, as the authors' code does here. Without a
+    `cap_extra` caps a window at its base length plus that many steps, as the authors' code does here. Without a
     `learning_rate` the optimizer's own is taken.
     """
 

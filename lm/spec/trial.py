@@ -111,13 +111,13 @@ class TrainSpec(Part):
 
 
 def explain(error: ValidationError, data: object) -> list[str]:
-    """What is wrong with the data of a spec, a line each: dotted key, rule, what was got; the nearest known key.
+    """What is wrong with the data of a spec, a line each: dotted key, rule, the value, the nearest known key.
 
     A key that is there under another name, misspelt, is not missing as well.
     """
     schema = TrainSpec.model_json_schema()
     known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
-    told: list[tuple[str, str, str]] = []
+    lines: list[tuple[str, str, str]] = []
     misspelt = set()
     for found in error.errors():
         place, kind = _place(found["loc"], data), found["type"]
@@ -139,10 +139,10 @@ def explain(error: ValidationError, data: object) -> list[str]:
             near = difflib.get_close_matches(place[-1], known, n=1)
             line = "unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
             misspelt |= {".".join((*place[:-1], name)) for name in near}
-        told.append((".".join(place), kind, line))
+        lines.append((".".join(place), kind, line))
     lines = [
         ": ".join(filter(None, (place, line)))
-        for place, kind, line in told
+        for place, kind, line in lines
         if kind != "missing" or place not in misspelt
     ]
     return list(dict.fromkeys(lines))
