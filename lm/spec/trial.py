@@ -117,7 +117,7 @@ def explain(error: ValidationError, data: object) -> list[str]:
     """
     schema = TrainSpec.model_json_schema()
     known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
-    lines: list[tuple[str, str, str]] = []
+    problems: list[tuple[str, str, str]] = []
     misspelt = set()
     for found in error.errors():
         place, kind = _place(found["loc"], data), found["type"]
@@ -139,10 +139,10 @@ def explain(error: ValidationError, data: object) -> list[str]:
             near = difflib.get_close_matches(place[-1], known, n=1)
             line = "unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
             misspelt |= {".".join((*place[:-1], name)) for name in near}
-        lines.append((".".join(place), kind, line))
+        problems.append((".".join(place), kind, line))
     lines = [
         ": ".join(filter(None, (place, line)))
-        for place, kind, line in lines
+        for place, kind, line in problems
         if kind != "missing" or place not in misspelt
     ]
     return list(dict.fromkeys(lines))
