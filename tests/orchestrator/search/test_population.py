@@ -16,7 +16,7 @@ from lm.spec import TrainSpec
 from orchestrator.report.sections.search_tables import search_row
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import best, ended
-from orchestrator.search.population import history, next_member, spec_of
+from orchestrator.search.population import Generations, history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
@@ -192,7 +192,7 @@ def test_what_diverges_is_replaced_and_all_of_it_is_the_end(tmp_path: Path) -> N
     ruinous = {"optimizer.learning_rate": {"kind": "log_uniform", "low": 90.0, "high": 100.0}}
     (trials,) = Trainer(tmp_path / "all").search(population(ruinous))
     assert len(trials) == POPULATION and ended(population(ruinous), trials)
-    assert best(trials) is None and next_member(population(ruinous), trials) is None
+    assert best(trials) is None and Generations(population(ruinous), trials).next_member() is None
 
 
 def test_a_schedule_beats_the_values_that_it_began_with(tmp_path: Path) -> None:

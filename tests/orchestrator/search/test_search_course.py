@@ -14,7 +14,7 @@ import pytest
 
 from lm.record import Evaluation
 from lm.spec import Penalties
-from orchestrator.search.events import SearchTrial
+from orchestrator.search.events import Asked, SearchTrial
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.points import grid
@@ -171,7 +171,7 @@ def test_a_disk_that_fills_leaves_no_half_a_line(tmp_path: Path) -> None:
     one = task(sampler=RANDOM, scheduler=None, trials=2)
     ledger = Ledger(path_of(one, tmp_path), one, Facts().fingerprint(one.base.corpus))
     values = {"optimizer.learning_rate": 10.0, "dropout.input": 0.4, "batch_size": 8}
-    event = {"asked": 0, "values": values, "key": None}
+    event = Asked(asked=0, values=dict(values), key=None)
     path = path_of(one, tmp_path)
     before = path.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
