@@ -15,7 +15,6 @@ from orchestrator.agenda.order import in_order
 from orchestrator.agenda.trial_source import Chained, FixedOrder, TrialSource
 from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
-from orchestrator.search.points import grid
 from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
@@ -150,7 +149,7 @@ def search_trials_left(searched: SearchState) -> int | None:
     task, sampler = searched.task, searched.task.searching.sampler
     most = task.trials
     if isinstance(sampler, GridSampler):
-        size = sum(1 for _ in islice(grid(task, sampler.points), _MOST_COUNTED + 1))
+        size = sum(1 for _ in islice(task.grid(sampler.points), _MOST_COUNTED + 1))
         if size <= _MOST_COUNTED:
             whole = len(task.searching.start) + size
             most = whole if most is None else min(most, whole)
@@ -177,7 +176,7 @@ def _check_grids(tasks: Sequence[SearchTask]) -> None:
     sampler, trials = tasks[0].searching.sampler, tasks[0].searching.trials
     if not isinstance(sampler, GridSampler):
         return
-    sizes = {task.variant: sum(1 for _ in islice(grid(task, sampler.points), trials)) for task in tasks}
+    sizes = {task.variant: sum(1 for _ in islice(task.grid(sampler.points), trials)) for task in tasks}
     fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
     if sizes[fewest] < sizes[most]:
         raise CannotStartError(

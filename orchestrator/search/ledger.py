@@ -20,7 +20,6 @@ from pathlib import Path
 
 from lm.files import atomic, read_regular, sync
 from orchestrator.search.events import Event, SearchTrial, apply, check_next, parse
-from orchestrator.search.points import grid
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import GridSampler, Search
@@ -73,7 +72,7 @@ def asked_enough(task: SearchTask, trials: Sequence[SearchTrial]) -> bool:
     sampler, asked = task.searching.sampler, len(trials) - len(task.searching.start)
     if not isinstance(sampler, GridSampler) or asked < 0:
         return False
-    return next(islice(grid(task, sampler.points), asked, None), None) is None
+    return next(islice(task.grid(sampler.points), asked, None), None) is None
 
 
 def budget_spent(task: SearchTask, trials: Sequence[SearchTrial]) -> bool:

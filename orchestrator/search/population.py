@@ -15,8 +15,7 @@ import numpy as np
 
 from lm.spec import Leg, TrainSpec
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.points import random_point, value_of
-from orchestrator.search.task import SearchTask
+from orchestrator.search.task import SearchTask, value_of
 from orchestrator.sweep.searches import PopulationBased
 from orchestrator.sweep.space import Change, Choice, Dimension, Integer
 
@@ -69,7 +68,7 @@ class Generations:
             return dict(member.values), member.number
         random = np.random.default_rng([seed, number, 1])
         donor = best[int(random.integers(len(best)))]
-        resampled = dict(zip(self.task.space, random_point(self.task, number), strict=True))
+        resampled = self.task.random_point(number)
 
         def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
             resample, factor = random.random() < scheduler.resample_probability, _FACTORS[int(random.integers(2))]

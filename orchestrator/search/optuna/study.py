@@ -27,8 +27,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from lm.spec import TrainSpec
 from orchestrator.search.events import Asked, Ended, Evaluated, Event
 from orchestrator.search.optuna.terms import STATES, parameters, pruner, quiet, sampler_for, suggesting
-from orchestrator.search.points import drawing, grid, random_point, sobol_point
-from orchestrator.search.task import SearchTask
+from orchestrator.search.task import SearchTask, value_of
 from orchestrator.sweep import searches
 from orchestrator.sweep.space import Dimension, fits
 
@@ -52,7 +51,7 @@ class Study:
         self._values: list[Mapping[str, Any]] = []
         self._diverged: set[int] = set()
         sampler = task.searching.sampler
-        self._grid = enumerate(grid(task, sampler.points)) if isinstance(sampler, searches.GridSampler) else None
+        self._grid = enumerate(task.grid(sampler.points)) if isinstance(sampler, searches.GridSampler) else None
 
     def next_values(self) -> dict[str, Any] | None:
         """What the next trial should try; None if every point of a grid was tried."""
@@ -65,9 +64,9 @@ class Study:
                 place = number - len(self._starts)
                 return next((values for index, values in self._grid if index == place), None)
             case searches.RandomSampler() | searches.GridSampler():
-                draw = drawing(task, random_point(task, number))
+                point = task.random_point(number)
             case searches.QuasiRandomSampler():
-                draw = drawing(task, sobol_point(task, number))
+                point = task.sobol_point(number)
             case sampler:
                 with quiet():
                     study = self._copy()
@@ -75,10 +74,10 @@ class Study:
                     study.enqueue_trial(parameters(task.space, fixed))
                     return task.walk(suggesting(study.ask(), task.space)).values
 
-        def fixed_or_drawn(key: str, dimension: Dimension, spec: TrainSpec) -> Any:
-            return fixed[key] if key in fixed and fits(dimension, fixed[key]) else draw(key, dimension, spec)
+        def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
+            return fixed[key] if key in fixed and fits(dimension, fixed[key]) else value_of(dimension, point[key])
 
-        return task.walk(fixed_or_drawn).values
+        return task.walk(draw).values
 
     def apply(self, event: Event) -> None:
         """Take an event of the ledger into account."""

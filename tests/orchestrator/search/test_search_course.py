@@ -17,7 +17,6 @@ from lm.spec import Penalties
 from orchestrator.search.events import Asked, SearchTrial
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
 from orchestrator.search.optuna import export, importance
-from orchestrator.search.points import grid
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.search.searching import (
@@ -347,7 +346,7 @@ def test_a_grid_has_every_combination_that_holds_once(tmp_path: Path) -> None:
         "head.dropout": CONDITIONAL["head.dropout"],
     }
     one = task(space=space, sampler={"kind": "grid", "points": 3}, scheduler=None, trials=None)
-    points = list(grid(one, 3))
+    points = list(one.grid(3))
     expected = [
         {"batch_size": size, "dropout.input": drop, "layers": layers, **inner}
         for size, drop, layers in product((8, 9, 10), (0.0, 0.3, 0.6), ("plain", "mixture"))
