@@ -77,7 +77,7 @@ def list_runs(
 @app.command()
 def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) -> None:
     """Show everything that a trial's record holds; --json prints the record as it is."""
-    from orchestrator.trials.find import record_of
+    from orchestrator.trials.records import record_of
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)
@@ -92,7 +92,7 @@ def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) ->
 @app.command()
 def diff(key: Key, other: Key, runs: WrittenRuns = Path("runs")) -> None:
     """Compare two trials: what their specs have otherwise, what they read, where they ran."""
-    from orchestrator.trials.find import record_of
+    from orchestrator.trials.records import record_of
     from orchestrator.trials.spec_words import record_differences
 
     with refused(ValueError, OSError):

@@ -14,7 +14,7 @@ from orchestrator.search.ledger import Ledger, budget_spent, ledger_path
 from orchestrator.search.population import Generations, history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
-from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
 

@@ -1,7 +1,7 @@
-"""Settled trials carried to another folder, without what only training needs: enough to make every page again.
+"""Settled trials copied to another folder, without what only training needs: enough to make every page again.
 
 <folder>/<key>/record.json, curve.parquet, tokens/<stage>.test.parquet   the trial's own bytes
-<folder>/.searches/<key>.jsonl                                          what searches asked and found
+<folder>/.searches/<key>.jsonl                                          the ledgers of searches
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from orchestrator.trials.records import check_trial
 
 _KEY = re.compile(r"[0-9a-f]{16}")
 _LOSSES = re.compile(r"tokens/[\w-]+\.test\.parquet")
-_UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.(new|old)\.tmp")
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class Carried:
 
 
 def export_trials(keys: Iterable[str], ledgers: Iterable[Path], runs: Path, to: Path) -> Carried:
-    """Copy those of these trials that have a record, and searches; in `to` they replace what another record has.
+    """Copy those of these trials that have a record, and searches; in `to` they replace trials with another record.
 
-    WriteError where that folder cannot be written, ValueError while another command copies there.
+    WriteError if that folder cannot be written, ValueError while another command copies there.
     """
     return _carry(dict.fromkeys(keys), ledgers, runs, to, replace=True)
 
@@ -93,56 +92,49 @@ def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path,
 
 
 def _copy_trial(trial: Path, to: Path) -> None:
-    """The copy takes its place whole, once it was checked by the hashes of its record.
+    """Copy a trial whole: it takes its place once the copy agrees with the hashes of its record.
 
-    DamagedError names the file that is not what the trial wrote, ValueError a record by which nothing can be checked.
+    DamagedError names a file that is not what the trial wrote, ValueError a record without hashes.
     """
     record = check_trial(trial)
     if record is None or not record.hashes:
         raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")
-    # Of the names that a record holds, which somebody else may have written, only those that lead nowhere else.
+    # Of the names in a record, which another person may have written, only those that lead nowhere else.
     losses = [name for name in record.hashes if _LOSSES.fullmatch(name)]
-    new, old = (to / f".{trial.name}.{which}.tmp" for which in ("new", "old"))
-    for name in (RECORD, *([CURVE] if (trial / CURVE).exists() else []), *losses):
-        content = read_regular(trial / name)
-        make_folder((new / name).parent)
-        with errors_of(new / name):
-            (new / name).write_bytes(content)
-            sync(new / name)
+    copy, place = to / f".{trial.name}.new.tmp", to / trial.name
+    shutil.rmtree(copy, ignore_errors=True)  # a command that was killed may have left it
     try:
-        check_trial(new)
-    except DamagedError as error:  # changed since it was looked at
-        raise DamagedError(trial / error.path.relative_to(new), error.problem) from error
-    with writing(to / trial.name):
-        sync(new)
-        if (to / trial.name).exists():
-            (to / trial.name).rename(old)
-        new.rename(to / trial.name)
-        sync(to)
-    shutil.rmtree(old, ignore_errors=True)
+        for name in (RECORD, *([CURVE] if (trial / CURVE).exists() else []), *losses):
+            content = read_regular(trial / name)
+            make_folder((copy / name).parent)
+            with errors_of(copy / name):
+                (copy / name).write_bytes(content)
+                sync(copy / name)
+        try:
+            check_trial(copy)
+        except DamagedError as error:  # changed since it was looked at
+            raise DamagedError(trial / error.path.relative_to(copy), error.problem) from error
+        with writing(place):
+            sync(copy)
+            if place.exists():
+                shutil.rmtree(place)
+            copy.rename(place)
+            sync(to)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 @contextmanager
 def _alone(to: Path) -> Iterator[None]:
-    """Hold a folder against other commands that copy there; what one that was killed left unfinished is removed."""
+    """Hold a folder against other commands that copy there."""
     descriptor = os.open(to, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove_unfinished(to)
-        try:
-            yield
-        finally:
-            _remove_unfinished(to)
+        yield
     except BlockingIOError:
         raise ValueError(f"{to}: another command copies trials there") from None
     finally:
         os.close(descriptor)
-
-
-def _remove_unfinished(to: Path) -> None:
-    for path in to.iterdir():
-        if _UNFINISHED.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _differ(record: Path, other: Path) -> bool:

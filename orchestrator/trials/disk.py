@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from lm.files import DamagedError, in_a_line, make_folder, read_regular, writing
-from lm.hashes import WEIGHTS
+from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
 from orchestrator.trials.locks import trial_is_held
 from orchestrator.trials.records import check_trial, damage_in_a_line, read_own
@@ -32,9 +32,9 @@ class Freed:
 def size_of(path: Path) -> int:
     """Bytes of a file, or of all files in a folder; files that go away meanwhile count nothing."""
     total = 0
-    for found in [path, *path.rglob("*")] if path.is_dir() else [path]:
+    for part in [path, *path.rglob("*")] if path.is_dir() else [path]:
         try:
-            total += found.lstat().st_size if not found.is_dir() else 0
+            total += part.lstat().st_size if not part.is_dir() else 0
         except FileNotFoundError:
             continue
     return total
@@ -46,30 +46,23 @@ def has_weights(folder: Path) -> bool:
 
 
 def aside_folder(runs: Path) -> Path:
-    """Where trials lie that were trained again, asked for with --fresh or because they were damaged."""
+    """The folder of trials that were trained again, asked for with --fresh or because they were damaged."""
     return runs / ".old"
 
 
 def set_aside(path: Path, runs: Path) -> Path:
     """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
-    place = free_place(path, runs)
+    make_folder(aside_folder(runs))
+    places = (aside_folder(runs) / f"{path.name}-{n}" for n in itertools.count(1))
     with writing(path):
-        return path.rename(place)
-
-
-def free_place(path: Path, runs: Path) -> Path:
-    """`.old/<name>-<n>`, with the first free n."""
-    old = aside_folder(runs)
-    make_folder(old)
-    free = (old / f"{path.name}-{n}" for n in itertools.count(1))
-    return next(place for place in free if not place.exists())
+        return path.rename(next(place for place in places if not place.exists()))
 
 
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
-    """Move a trial's folder aside if a file of it is not what the trial wrote there, which is said in a line.
+    """Move a trial's folder aside if a file of it is not what the trial wrote there; a warning says so.
 
-    `weights` are read only if asked for. Waits for whoever works there; then nothing may be left to mend. A file that
-    cannot be read is given a moment: the error may pass.
+    `weights` are read only if asked for. Waits for a process that works there, which may mend it. A file that cannot be
+    read is given a moment: the error may pass.
     """
     try:
         check_trial(folder, weights=weights)
@@ -97,31 +90,29 @@ def _forget_stages(folder: Path) -> None:
 
 
 def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> Iterator[Freed]:
-    """Remove what nobody needs, and tell of each thing: checkpoints of trials that are complete or diverged, files that
-    were never finished, trials set aside; and the weights of the trials with these keys.
+    """Remove what nobody needs, each thing as it is yielded, or with `dry` nothing.
 
-    A trial that is under way, failed or unfinished keeps everything, and so does one whose record cannot be read,
-    which is said.
+    Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
+    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, and so does
+    one whose record cannot be read; a warning says so.
     """
-    for folder in sorted(path.parent for path in runs.glob("*/record.json")):
+    for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
         try:
             record = read_own(folder)
-        except ValueError as error:
-            say_once(damage_in_a_line(error))
-            continue
-        if record is None or record.status == "failed" or trial_is_held(folder):
-            continue
-        try:
+            if record is None or record.status == "failed" or trial_is_held(folder):
+                continue
             with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                yield from _remove(_idle(folder, weights=folder.name in weights), dry)
+                yield from _remove(_unneeded(folder, weights=folder.name in weights), dry)
         except Timeout:
             continue  # taken since it was looked at
+        except ValueError as error:
+            say_once(damage_in_a_line(error))
         except OSError as error:
             say_once(in_a_line(error))
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
 
 
-def _idle(folder: Path, *, weights: bool) -> list[Path]:
+def _unneeded(folder: Path, *, weights: bool) -> list[Path]:
     parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if weights else [])
     unfinished = [path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)]
     return [*(part for part in parts if part.exists()), *unfinished]

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from lm.data import fingerprint_of, vocabulary_size_of
 from lm.files import write_text
-from lm.spec import Part, TrainSpec, stage_keys
+from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
 from lm.yaml_text import write_yaml
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.facts import Facts
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
 from orchestrator.words import value_in_words
@@ -19,6 +19,30 @@ NAMED_PARAMETER_CHANGE = 0.01
 """A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
 
 TrialStatus = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
+
+
+class Facts:
+    """Fingerprints and vocabularies of corpora, each read once; CorpusError if a corpus is not there."""
+
+    def __init__(self) -> None:
+        self._corpora: dict[Corpus, tuple[str, int]] = {}
+
+    def fingerprint(self, corpus: Corpus) -> str:
+        """The hash of its text."""
+        return self._of(corpus)[0]
+
+    def vocabulary_size(self, corpus: Corpus) -> int:
+        """Words, `<eos>` and `<unk>` included."""
+        return self._of(corpus)[1]
+
+    def parameters(self, spec: TrainSpec) -> int:
+        """The number of trainable parameters."""
+        return parameter_count(spec.model, spec.head, self.vocabulary_size(spec.corpus))
+
+    def _of(self, corpus: Corpus) -> tuple[str, int]:
+        if corpus not in self._corpora:
+            self._corpora[corpus] = fingerprint_of(corpus), vocabulary_size_of(corpus)
+        return self._corpora[corpus]
 
 
 def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:

@@ -69,6 +69,6 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
         record = searching.train(first, shelf, lambda evaluation: source.goes_on(first, evaluation))
     assert record is not None, "it trained to its end"
     source.settled(first, record)
-    assert source.next() is None and source.ended() and source.is_lost
+    assert source.next() is None and source.ended() and source.has_failed
     assert "No space left on device" in caplog.text
     assert searching.search([task], shelf) == undisturbed

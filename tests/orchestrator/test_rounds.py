@@ -16,8 +16,7 @@ from orchestrator.search.events import Asked, Ended, SearchEnd
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.facts import Facts
-from orchestrator.trials.plan import plan, state_of
+from orchestrator.trials.plan import Facts, plan, state_of
 from orchestrator.trials.records import Records
 from tests.factories import settle
 from tests.orchestrator.sweep_texts import read_text

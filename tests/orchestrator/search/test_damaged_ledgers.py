@@ -19,7 +19,7 @@ from orchestrator.agenda.expand import search_tasks
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import Ledger, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
-from orchestrator.trials.facts import Facts as RealFacts
+from orchestrator.trials.plan import Facts as RealFacts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.searching import SPACE, Facts, Shelf, path_of, search, task
 from tests.orchestrator.search.test_population import CHANGING, SCHEDULER

@@ -22,7 +22,7 @@ from orchestrator.search.ledger import best, ended, ledger_path, read_search_tri
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
-from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 
