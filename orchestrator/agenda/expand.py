@@ -6,7 +6,7 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -130,22 +130,20 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
 
 def trial_source(sweep: ScaledSweep, records: Records) -> TrialSource:
     """All that is to be trained, one round after the other. A trial that failed is not tried again within it."""
-    attempted: set[str] = set()
-    has_searched = False
 
-    def following() -> TrialSource | None:
-        nonlocal has_searched
-        now = expand(sweep, records)
+    def sources() -> Iterator[TrialSource]:
+        now, attempted = expand(sweep, records), set[str]()
         if now.searching:
-            if has_searched:  # a trial left no record, not even of a failure: the next command tries it again
-                return None
-            has_searched = True
-            return SearchTrialSource([search.task for search in now.searches if not search.ended], records, Facts())
-        missing = [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]
-        attempted.update(trial.key for trial in missing)
-        return FixedOrder(missing) if missing else None
+            yield SearchTrialSource([search.task for search in now.searches if not search.ended], records, Facts())
+            now = expand(sweep, records)
+            if now.searching:  # a trial left no record, not even of a failure: the next command tries it again
+                return
+        while missing := [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]:
+            attempted.update(trial.key for trial in missing)
+            yield FixedOrder(missing)
+            now = expand(sweep, records)
 
-    return Chained(following)
+    return Chained(sources())
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
 from lm.record import Evaluation, Record
@@ -59,11 +59,11 @@ class FixedOrder:
 
 
 class Chained:
-    """One source after another, each made when all trials of the one before have settled; None ends it."""
+    """One source after another; the next is taken when all trials of the one before have settled."""
 
-    def __init__(self, following: Callable[[], TrialSource | None]) -> None:
-        self._following = following
-        self._source = following()
+    def __init__(self, sources: Iterator[TrialSource]) -> None:
+        self._sources = sources
+        self._source = next(sources, None)
         self._under_way = 0
 
     def next(self) -> Trial | None:
@@ -74,7 +74,7 @@ class Chained:
                 return trial
             if self._under_way or not self._source.ended():
                 return None
-            self._source = self._following()
+            self._source = next(self._sources, None)
         return None
 
     def ended(self) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.options import Options, combinations, lacking
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
 from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, Range, fits
 from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, every, start_values, walk
@@ -65,14 +64,6 @@ class SearchTask:
     def min_trials_per_option(self) -> dict[str, int]:
         """The least number of trials for each option, of the choices that are searched for this variant."""
         return {key: least for key, least in self.searching.min_trials_per_option.items() if key in self.space}
-
-    def option_combinations(self) -> list[Options]:
-        """The combinations of options of which each option gets its least number of trials."""
-        return combinations(self.base, self.space, self.min_trials_per_option)
-
-    def lacking(self, combined: Sequence[Options], tried: Sequence[Mapping[str, Any]]) -> Options:
-        """The options that the next trial must have, after these values."""
-        return lacking(combined, self.min_trials_per_option, tried)
 
     def starts(self) -> list[dict[str, Any]]:
         """The starting points, of choices the names of their options, without what is not searched for this variant."""

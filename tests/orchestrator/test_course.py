@@ -38,8 +38,7 @@ def test_nothing_starts_when_the_time_is_over() -> None:
 
 
 def test_a_round_begins_when_all_of_the_one_before_have_settled() -> None:
-    rounds = iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")]), None])
-    source = Chained(lambda: next(rounds))
+    source = Chained(iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")])]))
     a, b = source.next(), source.next()
     assert a == trial("a") and b == trial("b")
     assert source.next() is None and not source.ended()

@@ -29,6 +29,7 @@ from orchestrator.search.events import Asked, Ended, Evaluated, Event
 from orchestrator.search.optuna.terms import STATES, parameters, pruner, quiet, sampler_for, suggesting
 from orchestrator.search.task import SearchTask, value_of
 from orchestrator.sweep import searches
+from orchestrator.sweep.options import combinations, lacking
 from orchestrator.sweep.space import Dimension, fits
 
 
@@ -38,7 +39,7 @@ class Study:
     def __init__(self, task: SearchTask, most_epochs: int) -> None:
         self._task = task
         self._starts = task.starts()
-        self._combinations = task.option_combinations()
+        self._combinations = combinations(task.base, task.space, task.min_trials_per_option)
         self._pruner = pruner(task.searching.scheduler, most_epochs)
         # Under one name for every variant: Hyperband deals trials to its brackets by the name and the number.
         self._study = optuna.create_study(
@@ -58,7 +59,8 @@ class Study:
         task, number = self._task, len(self._trials)
         # What is not the sampler's choice: a start's values, or the options that still lack trials.
         is_start = number < len(self._starts)
-        fixed = self._starts[number] if is_start else task.lacking(self._combinations, self._values)
+        lacks = lacking(self._combinations, task.min_trials_per_option, self._values)
+        fixed = self._starts[number] if is_start else lacks
         match task.searching.sampler:
             case searches.GridSampler() if self._grid is not None and not is_start:
                 place = number - len(self._starts)

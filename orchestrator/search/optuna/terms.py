@@ -89,35 +89,27 @@ def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:
 def sampler_for(
     sampler: searches.TpeSampler | searches.GaussianProcessSampler | searches.CmaEsSampler, seed: int, number: int
 ) -> BaseSampler:
-    """A sampler for one trial, with every option that is not deprecated."""
+    """A sampler for one trial."""
     of_trial, independent = (int(x) for x in np.random.SeedSequence([seed, number]).generate_state(2))
+    startup = sampler.startup_trials
     match sampler:
         case searches.TpeSampler():
+            # `group`: in a conditional space, what is searched together is estimated together.
             return TPESampler(
-                seed=of_trial,
-                n_startup_trials=sampler.startup_trials,
-                n_ei_candidates=24,
-                multivariate=True,
-                group=True,  # of a conditional space: what is searched together is estimated together
-                constant_liar=True,
+                seed=of_trial, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True
             )
         case searches.GaussianProcessSampler():
             return GPSampler(
                 seed=of_trial,
                 independent_sampler=RandomSampler(seed=independent),
-                n_startup_trials=sampler.startup_trials,
-                deterministic_objective=False,
+                n_startup_trials=startup,
                 warn_independent_sampling=False,
             )
         case searches.CmaEsSampler():
             return CmaEsSampler(
                 seed=int(np.random.SeedSequence(seed).generate_state(1)[0]),  # it uses the trial's number itself
                 independent_sampler=RandomSampler(seed=independent),
-                n_startup_trials=sampler.startup_trials,
-                consider_pruned_trials=False,
-                use_separable_cma=False,
-                with_margin=False,
-                lr_adapt=False,
+                n_startup_trials=startup,
                 warn_independent_sampling=False,
             )
         case _:
@@ -129,26 +121,11 @@ def pruner(scheduler: searches.Scheduler | None, most_epochs: int) -> BasePruner
     match scheduler:
         case None | searches.PopulationBased():
             return None
-        case searches.Asha():
-            return SuccessiveHalvingPruner(
-                min_resource=scheduler.grace_epochs,
-                reduction_factor=scheduler.reduction_factor,
-                min_early_stopping_rate=0,
-                bootstrap_count=0,
-            )
-        case searches.Hyperband():
-            return HyperbandPruner(
-                min_resource=scheduler.grace_epochs,
-                max_resource=max(most_epochs, scheduler.grace_epochs),
-                reduction_factor=scheduler.reduction_factor,
-                bootstrap_count=0,
-            )
-        case searches.MedianStopping():
-            return MedianPruner(
-                n_startup_trials=scheduler.startup_trials,
-                n_warmup_steps=scheduler.grace_epochs,
-                interval_steps=1,
-                n_min_trials=1,
-            )
+        case searches.Asha(grace_epochs=grace, reduction_factor=factor):
+            return SuccessiveHalvingPruner(min_resource=grace, reduction_factor=factor)
+        case searches.Hyperband(grace_epochs=grace, reduction_factor=factor):
+            return HyperbandPruner(min_resource=grace, max_resource=max(most_epochs, grace), reduction_factor=factor)
+        case searches.MedianStopping(grace_epochs=grace, startup_trials=startup):
+            return MedianPruner(n_startup_trials=startup, n_warmup_steps=grace)
         case _:
             assert_never(scheduler)
