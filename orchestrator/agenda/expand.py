@@ -132,16 +132,16 @@ def trial_source(sweep: ScaledSweep, records: Records) -> TrialSource:
     """All that is to be trained, one round after the other. A trial that failed is not tried again within it."""
 
     def sources() -> Iterator[TrialSource]:
-        now, attempted = expand(sweep, records), set[str]()
-        if now.searching:
-            yield SearchTrialSource([search.task for search in now.searches if not search.ended], records, Facts())
-            now = expand(sweep, records)
-            if now.searching:  # a trial left no record, not even of a failure: the next command tries it again
+        state, attempted = expand(sweep, records), set[str]()
+        if state.searching:
+            yield SearchTrialSource([search.task for search in state.searches if not search.ended], records, Facts())
+            state = expand(sweep, records)
+            if state.searching:  # a trial left no record, not even of a failure: the next command tries it again
                 return
-        while missing := [trial for trial in unsettled(now.trials, records) if trial.key not in attempted]:
+        while missing := [trial for trial in unsettled(state.trials, records) if trial.key not in attempted]:
             attempted.update(trial.key for trial in missing)
             yield FixedOrder(missing)
-            now = expand(sweep, records)
+            state = expand(sweep, records)
 
     return Chained(sources())
 
@@ -152,19 +152,19 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
     return in_order(missing, trials)
 
 
-def what_is_left(sweep: ScaledSweep, now: SweepState, records: Records) -> Left:
+def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Left:
     """What a run would train; while a search is not over, all seeds of each variant that it may have in the table.
 
     Fewer if a search asks for the same values twice, or if seeds are spent until a variant is decided.
     """
-    missing = len(unsettled(now.table, records))
-    if not now.searching:
+    missing = len(unsettled(state.table, records))
+    if not state.searching:
         return Left(0, missing, missing)
     variants = len(sweep.variants) + isinstance(sweep.searching, Search)
     most = variants * len(sweep.seeds)
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)
-    done = len(now.table) - missing
-    each = [search_trials_left(search) for search in now.searches]
+    done = len(state.table) - missing
+    each = [search_trials_left(search) for search in state.searches]
     search_trials = None if None in each else sum(count for count in each if count is not None)
     return Left(search_trials, max(0, min(most, variants * sweep.looks[0]) - done), max(0, most - done))
 

@@ -123,15 +123,15 @@ class StopOnStorageError:
 class UntilDeadline:
     """Another source until a time is over: then nothing starts any more, and what is under way trains to its end."""
 
-    def __init__(self, source: TrialSource, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._source, self._now = source, now
-        self._until = now() + seconds
+    def __init__(self, source: TrialSource, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._clock = source, clock
+        self._until = clock() + seconds
         self.goes_on, self.settled = source.goes_on, source.settled
 
     @property
     def is_over(self) -> bool:
         """Whether the time is spent."""
-        return self._now() >= self._until
+        return self._clock() >= self._until
 
     def next(self) -> Trial | None:
         """The source's next trial while there is time."""

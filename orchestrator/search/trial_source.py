@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfits
-from orchestrator.search.events import Asked, Ended, Evaluated, SearchEnd, SearchTrial
+from orchestrator.search.events import Asked, Ended, Evaluated, SearchEnd
 from orchestrator.search.ledger import Ledger, budget_spent, ledger_path
 from orchestrator.search.population import Generations, history, spec_of
 from orchestrator.search.task import SearchTask
@@ -32,9 +33,14 @@ class SearchTrialSource:
         self._records = records
         by_key = {task.key(facts.fingerprint(task.base.corpus)): task for task in reversed(tasks)}
         self._searches = [_Search(task, records, facts) for task in reversed(by_key.values())]
-        self._to_start = [(search, number) for search in self._searches for number in search.running]
+        self._to_start = [
+            (search, trial.number)
+            for search in self._searches
+            for trial in search.ledger.trials[: search.task.trials]  # none beyond the number wanted
+            if trial.state == "running"
+        ]
         self._under_way: dict[str, tuple[_Search, int]] = {}
-        self._waiting: list[tuple[_Search, int]] = []  # for a trial of the same spec that is under way
+        self._waiting: dict[str, list[tuple[_Search, int]]] = {}  # for a trial of the same key that is under way
 
     def next(self) -> Trial | None:
         """A trial that ran when the last command ended, or a new one; None while each has to wait for another."""
@@ -67,13 +73,11 @@ class SearchTrialSource:
             search.end(number, "stopped")
         elif record is not None:
             search.settle(number, trial, record)
-        twins = [(other, n) for other, n in self._waiting if other.ledger.trials[n].key == trial.key]
-        self._waiting = [waiting for waiting in self._waiting if waiting not in twins]
-        self._to_start += twins
+        self._to_start += self._waiting.pop(trial.key, [])
 
     def _free(self) -> list[_Search]:
         """The searches that can ask; one of which a trial waits might ask for the same for ever."""
-        waiting = [search for search, _ in self._waiting]
+        waiting = [search for pairs in self._waiting.values() for search, _ in pairs]
         return [
             search
             for search in self._searches
@@ -82,14 +86,13 @@ class SearchTrialSource:
 
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
-        asked = search.ledger.trials[number]
-        spec, reason = search.spec(asked)
-        if asked.stopping or spec is None:
-            search.end(number, "stopped" if asked.stopping else "failed", reason)
+        trial, reason = search.trial(number)
+        stopping = search.ledger.trials[number].stopping
+        if stopping or trial is None:
+            search.end(number, "stopped" if stopping else "failed", reason)
             return None
-        trial = search.trial(asked, spec)
         if trial.key in self._under_way:
-            self._waiting.append((search, number))
+            self._waiting.setdefault(trial.key, []).append((search, number))
             return None
         same = (other for other in search.ledger.trials if other.key == trial.key)
         failed = next((other for other in same if other.state == "failed"), None)
@@ -128,12 +131,6 @@ class _Search:
         for event in self.ledger.events:
             self._study.apply(event)
 
-    @property
-    def running(self) -> list[int]:
-        """Trials that have not ended, in the order in which they were asked; none beyond the number wanted."""
-        wanted = self.ledger.trials[: self.task.trials]
-        return [trial.number for trial in wanted if trial.state == "running"]
-
     def asked_enough(self) -> bool:
         """Whether the budget is spent, or nothing is left to ask."""
         return self._exhausted or budget_spent(self.task, self.ledger.trials)
@@ -153,30 +150,24 @@ class _Search:
         self._write(Asked(asked=len(trials), values=values, key=key, parent=parent))
         return len(trials) - 1
 
-    def spec(self, trial: SearchTrial) -> tuple[TrainSpec | None, str | None]:
-        """The spec of a trial; None and the reason if none has its values, or its head does not fit the vocabulary."""
-        return self._fitting(history(self.ledger.trials, trial.values, trial.parent))
-
-    def trial(self, asked: SearchTrial, spec: TrainSpec) -> Trial:
-        """The trial that trains this spec."""
-        return Trial(
-            variant=self.task.variant,
-            change=self.task.in_words(asked.values),
-            seed=spec.seed,
-            spec=spec,
-            key=self._key(spec),
-            parameters=self._facts.parameters(spec),
-            starts_from=None if asked.parent is None else self.ledger.trials[asked.parent].key,
-            number=asked.number,
-            opens_test=False,
-        )
+    def trial(self, number: int) -> tuple[Trial | None, str | None]:
+        """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
+        asked = self.ledger.trials[number]
+        spec, reason = self._fitting(history(self.ledger.trials, asked.values, asked.parent))
+        if spec is None:
+            return None, reason
+        words, parameters = self.task.in_words(asked.values), self._facts.parameters(spec)
+        source = None if asked.parent is None else self.ledger.trials[asked.parent].key
+        trial = Trial(self.task.variant, words, spec.seed, spec, self._key(spec), parameters, starts_from=source)
+        return replace(trial, number=number, opens_test=False), None
 
     def evaluated(self, number: int, trial: Trial, evaluation: Evaluation, *, judged: bool = True) -> bool:
         """Whether the trial goes on; one that was to stop does not, whatever it trained before it heard of that."""
         before = self.ledger.trials[number]
         if before.stopping or evaluation.epoch <= before.epochs:
             return not before.stopping
-        nats = _lower(before.valid_nats, evaluation.valid_nats_per_token)
+        losses = [nats for nats in (before.valid_nats, evaluation.valid_nats_per_token) if nats is not None]
+        nats = min(filter(math.isfinite, losses), default=None)
         epoch, is_last = evaluation.epoch, evaluation.epoch >= sum(stage_epochs(trial.spec).values())
         goes_on = self._study.reported(number, epoch, nats) or is_last or not judged
         event = Evaluated(evaluated=number, epoch=epoch, nats=nats, seconds=evaluation.seconds, goes_on=goes_on)
@@ -227,10 +218,3 @@ def _objective(objective: Objective, record: Record) -> float:
             return float(decoder_parameters(spec.model, spec.head, record.corpus.vocabulary_size))
         case "seconds":
             return sum(stage.train_seconds for stage in record.stages)
-
-
-def _lower(best: float | None, nats: float) -> float | None:
-    """The best loss so far; None if none was finite."""
-    if not math.isfinite(nats):
-        return best
-    return nats if best is None else min(best, nats)

@@ -25,7 +25,7 @@ from lm.hashes import CURVE, RECORD, TOKENS
 FileStates = list[tuple[str, tuple[int, int, int, int] | None]]
 """Of each file its inode, size in bytes, times of modification and of change (ns): nobody can set the last one."""
 
-_TOO_FRESH_SECONDS = 2.0  # a file written again so soon may keep its times: no file system's clock is coarser
+TOO_FRESH_SECONDS = 2.0  # a file written again so soon may keep its times: no file system's clock is coarser
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ class Checked:
     def add(self, key: str, state: FileStates) -> None:
         """The trial's files are right; they are not noted if one was written only just now."""
         changed = max(times[3] for _, times in state if times is not None)
-        if time.time() - changed / 1e9 > _TOO_FRESH_SECONDS:
+        if time.time() - changed / 1e9 > TOO_FRESH_SECONDS:
             self._new[key] = _digest(state)
 
     def write(self) -> None:

@@ -66,7 +66,7 @@ class Storage:
         """Copy what the storage has of a trial to `runs/<key>/`, its record last."""
         left_out = {name for name, wanted in ((_CHECKPOINTS, checkpoints), (WEIGHTS, weights)) if not wanted}
         with self._named_errors():
-            for name in sorted(self._files(key), key=_last):
+            for name in sorted(self._files(key), key=transfer_order):
                 path = runs / key / name
                 if name.parts[0] not in left_out:
                     with atomic(path) as temporary, temporary.open("wb") as copy:
@@ -81,7 +81,7 @@ class Storage:
             if path.is_file() and not any(part.startswith(".") for part in path.relative_to(runs / key).parts)
         }
         with self._named_errors():
-            for name in sorted(names, key=_last):
+            for name in sorted(names, key=transfer_order):
                 path, state = runs / key / name, _state(runs / key / name)
                 if self._same.get(path) != state:
                     self._upload(path, self._at(key, name))
@@ -209,7 +209,7 @@ def _repeated(action: Callable[[], None], seconds: float) -> Iterator[Callable[[
         thread.join()
 
 
-def _last(name: PurePosixPath) -> tuple[bool, bool, str]:
+def transfer_order(name: PurePosixPath) -> tuple[bool, bool, str]:
     """Sorts a record after everything, and a manifest after the files that it names."""
     return name.name == RECORD, name.name == "manifest.json", str(name)
 

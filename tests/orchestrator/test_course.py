@@ -29,7 +29,7 @@ def test_one_whose_source_is_not_among_them_starts_at_once() -> None:
 
 def test_nothing_starts_when_the_time_is_over() -> None:
     clock = [0.0]
-    source = UntilDeadline(FixedOrder([trial("a"), trial("b")]), 60.0, now=lambda: clock[0])
+    source = UntilDeadline(FixedOrder([trial("a"), trial("b")]), 60.0, clock=lambda: clock[0])
     assert source.next() == trial("a")
     assert not source.ended()
     clock[0] = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from uuid import uuid4
@@ -11,13 +12,14 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
+from lm.files import atomic
 from lm.record import Evaluation, read_record
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.run_trial import Allotment, fetch, run_trial
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from orchestrator.trials.storage import Storage, _last, borrowed, exchange
+from orchestrator.trials.storage import Storage, borrowed, exchange, transfer_order
 from tests.orchestrator.sweeps_for_real import SWEEP, finish, report, start
 from tests.orchestrator.test_sweep_end_to_end import place
 from tests.orchestrator.tracking.seen import eventually
@@ -99,21 +101,23 @@ def test_a_second_push_brings_what_changed_and_drops_old_checkpoints(storage: St
 
 def test_the_record_goes_last_and_a_manifest_behind_what_it_speaks_of() -> None:
     names = ["record.json", "checkpoints/2/manifest.json", "checkpoints/2/weights", "weights/z", "curve.parquet"]
-    assert sorted(map(PurePosixPath, names), key=_last)[-2:] == [PurePosixPath(names[1]), PurePosixPath(names[0])]
+    assert sorted(map(PurePosixPath, names), key=transfer_order)[-2:] == [
+        PurePosixPath(names[1]),
+        PurePosixPath(names[0]),
+    ]
 
 
 def test_a_push_that_breaks_off_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, sent = Storage(str(tmp_path / "there")), list[str]()
     written(tmp_path / "a", "record.json", "curve.parquet", "weights/train.safetensors")
-    upload = Storage._upload
 
-    def lost(self: Storage, path: Path, target: str) -> None:
+    def breaking(path: Path) -> AbstractContextManager[Path]:
         if sent:
             raise ConnectionError("lost")
         sent.append(path.name)
-        upload(self, path, target)
+        return atomic(path)
 
-    monkeypatch.setattr(Storage, "_upload", lost)
+    monkeypatch.setattr("orchestrator.trials.storage.atomic", breaking)
     with pytest.raises(OSError, match=r"^storage .*: lost$"):
         storage.push("key", tmp_path / "a")
     assert list(content(tmp_path / "there/key")) == sent and sent != ["record.json"]
