@@ -13,7 +13,6 @@ from itertools import islice
 from orchestrator.agenda.trial_source import Chained, FixedOrder, TrialSource, in_order
 from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
-from orchestrator.search.population import history, spec_of
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep, Variant
@@ -79,7 +78,7 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
         search = SearchState(task, path, tuple(read_search_trials(path, task)[: task.trials]))
         searches.append(search)
         if search.ended and (best := search.best) is not None:
-            spec, _ = spec_of(task, history(search.trials, best.values, best.parent))
+            spec, _ = search.generations.spec(best.values, best.parent)
             assert spec is not None, "a trial was trained with these values"
             variant = variants.get(task.variant, replace(sweep.baseline, name=task.variant))
             spec = spec.model_copy(update={"seed": variant.spec.seed})

@@ -103,10 +103,17 @@ def parse(line: bytes) -> Event:
 def check_next(event: Event, trials: Sequence[SearchTrial], task: SearchTask | None) -> None:
     """ValueError if an event cannot follow those that made these trials. Without a task less is checked."""
     match event:
-        case Asked():
-            if event.asked != len(trials):
-                raise ValueError(f"asked: expected trial {len(trials)}, got {event.asked}")
-            _check_values(event, task)
+        case Asked(asked=number, values=values, parent=parent):
+            if number != len(trials):
+                raise ValueError(f"asked: expected trial {len(trials)}, got {number}")
+            if parent is not None and parent >= number:
+                raise ValueError(f"parent: trial {parent} was not asked for")
+            if task is not None:
+                size = task.population or number + 1  # without a population all are of one generation
+                if (-1 if parent is None else parent // size) != number // size - 1:
+                    raise ValueError("parent: expected a trial of the generation before, none in the first generation")
+                if wrong := task.wrong_value(values):
+                    raise ValueError(wrong)
         case Evaluated(evaluated=number) | Ended(ended=number):
             if number >= len(trials) or trials[number].state != "running":
                 raise ValueError(f"trial {number} is not running")
@@ -115,20 +122,6 @@ def check_next(event: Event, trials: Sequence[SearchTrial], task: SearchTask | N
             raise ValueError(f"epoch: expected one after {trials[number].epochs}, got {epoch}")
         case Ended(objectives=tuple(objectives)) if task is not None and len(objectives) != len(task.objectives):
             raise ValueError(f"objectives: expected {len(task.objectives)} numbers, got {len(objectives)}")
-
-
-def _check_values(event: Asked, task: SearchTask | None) -> None:
-    if event.parent is not None and event.parent >= event.asked:
-        raise ValueError(f"parent: trial {event.parent} was not asked for")
-    if task is None:
-        return
-    generation = event.asked // task.population if task.population else 0
-    if (event.parent is None) != (generation == 0) or (
-        event.parent is not None and event.parent // task.population != generation - 1
-    ):
-        raise ValueError("parent: expected a trial of the generation before, and none in the first generation")
-    if wrong := task.wrong_value(event.values):
-        raise ValueError(wrong)
 
 
 def apply(event: Event, trials: list[SearchTrial]) -> None:

@@ -60,45 +60,45 @@ def front(trials: Iterable[SearchTrial]) -> list[SearchTrial]:
     return [trial for trial, objectives in complete if not is_beaten(trial, objectives)]
 
 
-def ended(task: SearchTask, trials: Sequence[SearchTrial]) -> bool:
-    """Whether nothing runs and nothing more is asked."""
-    return all(trial.state != "running" for trial in trials) and asked_enough(task, trials)
-
-
-def asked_enough(task: SearchTask, trials: Sequence[SearchTrial]) -> bool:
-    """Whether the budget is spent, every point of the grid was asked, or no member of a population is left."""
-    if budget_spent(task, trials) or Generations(task, trials).extinct:
-        return True
-    sampler, asked = task.searching.sampler, len(trials) - len(task.searching.start)
-    if not isinstance(sampler, GridSampler) or asked < 0:
-        return False
-    return next(islice(task.grid(sampler.points), asked, None), None) is None
-
-
-def budget_spent(task: SearchTask, trials: Sequence[SearchTrial]) -> bool:
-    """Whether as many trials were asked as wanted, or the hours are spent."""
-    searching = task.searching
-    if task.trials is not None and len(trials) >= task.trials:
-        return True
-    if not isinstance(searching, Search) or searching.training_hours is None:
-        return False
-    last = trials[-MOST_FAILED_IN_A_ROW:]
-    all_failed = len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last)
-    return all_failed or sum(trial.seconds for trial in trials) >= 3600.0 * searching.training_hours
-
-
 @dataclass(frozen=True)
 class SearchState:
     """A search and its trials so far."""
 
     task: SearchTask
     ledger: Path
-    trials: tuple[SearchTrial, ...]
+    trials: Sequence[SearchTrial]
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
-        return ended(self.task, self.trials)
+        """Whether nothing runs and nothing more is asked."""
+        return all(trial.state != "running" for trial in self.trials) and self.asked_enough
+
+    @property
+    def asked_enough(self) -> bool:
+        """Whether the budget is spent, every point of the grid was asked, or no member of a population is left."""
+        if self.budget_spent or self.generations.extinct:
+            return True
+        sampler, asked = self.task.searching.sampler, len(self.trials) - len(self.task.searching.start)
+        if not isinstance(sampler, GridSampler) or asked < 0:
+            return False
+        return next(islice(self.task.grid(sampler.points), asked, None), None) is None
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether as many trials were asked as wanted, or the hours are spent."""
+        searching = self.task.searching
+        if self.task.trials is not None and len(self.trials) >= self.task.trials:
+            return True
+        if not isinstance(searching, Search) or searching.training_hours is None:
+            return False
+        last = self.trials[-MOST_FAILED_IN_A_ROW:]
+        all_failed = len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last)
+        return all_failed or sum(trial.seconds for trial in self.trials) >= 3600.0 * searching.training_hours
+
+    @property
+    def generations(self) -> Generations:
+        """The trials by generation of a population."""
+        return Generations(self.task, self.trials)
 
     @property
     def best(self) -> SearchTrial | None:

@@ -78,6 +78,30 @@ class Generations:
 
         return self.task.walk(draw).values, donor.number
 
+    def spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
+        """The spec of a trial with these values that continues its parent; None and the reason if there can be none.
+
+        Fine-tuning and the cache come after the last generation.
+        """
+        specs = []
+        for member_values in history(self.trials, values, parent):
+            spec, reason = self.task.spec(member_values)
+            if spec is None:
+                return None, reason
+            specs.append(spec)
+        first, *later = specs
+        if not self.task.population:
+            return first, None
+        epochs = self.task.generations
+        legs = tuple(
+            Leg(epochs=count, optimizer=spec.optimizer, dropout=spec.dropout, penalties=spec.penalties)
+            for spec, count in zip(later, epochs[1:], strict=False)
+        )
+        update: dict[str, Any] = {"epochs": epochs[0], "legs": legs}
+        if len(specs) < len(epochs):
+            update |= {"finetune": None, "cache": None}
+        return first.model_copy(update=update), None
+
     @property
     def _at_boundary(self) -> bool:
         size = self.task.population
@@ -96,31 +120,6 @@ def own_share(trials: Sequence[SearchTrial], trial: SearchTrial) -> tuple[int, f
     if trial.parent is None:
         return trial.epochs, trial.seconds
     return trial.epochs - trials[trial.parent].epochs, trial.seconds - trials[trial.parent].seconds
-
-
-def spec_of(task: SearchTask, values: Sequence[Mapping[str, Any]]) -> tuple[TrainSpec | None, str | None]:
-    """The spec of a trial with this history of values; None and the reason if no spec can have them.
-
-    Fine-tuning and the cache come after the last generation.
-    """
-    specs = []
-    for member_values in values:
-        spec, reason = task.spec(member_values)
-        if spec is None:
-            return None, reason
-        specs.append(spec)
-    first, *later = specs
-    if not task.population:
-        return first, None
-    epochs = task.generations
-    legs = tuple(
-        Leg(epochs=count, optimizer=spec.optimizer, dropout=spec.dropout, penalties=spec.penalties)
-        for spec, count in zip(later, epochs[1:], strict=False)
-    )
-    update: dict[str, Any] = {"epochs": epochs[0], "legs": legs}
-    if len(specs) < len(epochs):
-        update |= {"finetune": None, "cache": None}
-    return first.model_copy(update=update), None
 
 
 def _alive(trials: Sequence[SearchTrial]) -> list[SearchTrial]:

@@ -11,8 +11,7 @@ from typing import Any
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfits
 from orchestrator.search.events import Asked, Ended, Evaluated, SearchEnd
-from orchestrator.search.ledger import Ledger, budget_spent, ledger_path
-from orchestrator.search.population import Generations, history, spec_of
+from orchestrator.search.ledger import Ledger, SearchState, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.trials.plan import Facts
@@ -81,7 +80,7 @@ class SearchTrialSource:
         return [
             search
             for search in self._searches
-            if search not in waiting and not search.generations.waiting and not search.asked_enough()
+            if search not in waiting and not search.state.generations.waiting and not search.asked_enough()
         ]
 
     def _start(self, search: _Search, number: int) -> Trial | None:
@@ -126,26 +125,27 @@ class _Search:
         self._fingerprint = facts.fingerprint(task.base.corpus)
         self._study = Study(task, sum(stage_epochs(task.base).values()))
         self._exhausted = False
-        self.ledger = Ledger(ledger_path(records.root, task.key(self._fingerprint)), task, self._fingerprint)
-        self.generations = Generations(task, self.ledger.trials)
+        path = ledger_path(records.root, task.key(self._fingerprint))
+        self.ledger = Ledger(path, task, self._fingerprint)
+        self.state = SearchState(task, path, self.ledger.trials)  # of the ledger's own list, which grows
         for event in self.ledger.events:
             self._study.apply(event)
 
     def asked_enough(self) -> bool:
         """Whether the budget is spent, or nothing is left to ask."""
-        return self._exhausted or budget_spent(self.task, self.ledger.trials)
+        return self._exhausted or self.state.budget_spent
 
     def ask(self) -> int | None:
         """The number of a new trial; None if a grid has no more, or a generation has no member left."""
         trials, parent = self.ledger.trials, None
-        if self.generations.first_is_asked:
-            values, parent = self.generations.next_member() or (None, None)
+        if self.state.generations.first_is_asked:
+            values, parent = self.state.generations.next_member() or (None, None)
         else:
             values = self._study.next_values()
         if values is None:
             self._exhausted = True
             return None
-        spec, _ = self._fitting(history(trials, values, parent))
+        spec, _ = self._spec(values, parent)
         key = None if spec is None else self._key(spec)
         self._write(Asked(asked=len(trials), values=values, key=key, parent=parent))
         return len(trials) - 1
@@ -153,7 +153,7 @@ class _Search:
     def trial(self, number: int) -> tuple[Trial | None, str | None]:
         """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
         asked = self.ledger.trials[number]
-        spec, reason = self._fitting(history(self.ledger.trials, asked.values, asked.parent))
+        spec, reason = self._spec(asked.values, asked.parent)
         if spec is None:
             return None, reason
         words, parameters = self.task.in_words(asked.values), self._facts.parameters(spec)
@@ -178,7 +178,7 @@ class _Search:
         """The trial has its record. The rest of its curve is written first, for others to be judged by."""
         for point in self._records.curve(trial):
             self.evaluated(number, trial, point, judged=False)
-        interim = record.status == "complete" and self.generations.is_interim(number)
+        interim = record.status == "complete" and self.state.generations.is_interim(number)
         self.end(number, "stopped" if interim else record.status, record.reason, record)
 
     def end(self, number: int, state: SearchEnd, reason: str | None = None, record: Record | None = None) -> None:
@@ -192,8 +192,8 @@ class _Search:
             objectives = tuple(_objective(name, record) for name in self.task.objectives)
         self._write(Ended(ended=number, state=state, objectives=objectives, reason=reason, **about))
 
-    def _fitting(self, values: Sequence[Mapping[str, Any]]) -> tuple[TrainSpec | None, str | None]:
-        spec, reason = spec_of(self.task, values)
+    def _spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
+        spec, reason = self.state.generations.spec(values, parent)
         if spec is not None:
             size = self._facts.vocabulary_size(spec.corpus)
             reason = next(iter(vocabulary_misfits(spec.head, size)), None)

@@ -124,8 +124,9 @@ class Records:
 
     def curve_table(self, trial: Trial, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`): all, or those asked for, `stage` among them."""
-        key, nothing = self.holder(trial), pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
-        if self.is_damaged(key):
+        holder, record = self._held(trial)
+        key, nothing = holder or trial.reads_from or trial.key, pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
+        if record is None and self.is_damaged(key):
             return nothing
         try:
             table = read_curve_table(self.folder(key), columns)
@@ -166,11 +167,13 @@ class Records:
 
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
         """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged."""
-        keys = [key for key in (trial.key, trial.reads_from) if key is not None]
-        for key in keys:
-            if (record := self.read(key)) is not None:
+        any_damaged = False
+        for key in (trial.key, trial.reads_from):
+            record, damaged = (None, False) if key is None else self._look(key)
+            if key is not None and record is not None:
                 return key, record
-        return (None, None) if any(map(self.is_damaged, keys)) else self._inner(trial.key)
+            any_damaged = any_damaged or damaged
+        return (None, None) if any_damaged else self._inner(trial.key)
 
     def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
         """The first whole trial that went through the stages of the trial with this key, and its record."""

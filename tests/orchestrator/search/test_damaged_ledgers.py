@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "a value out of its range": (ASKED | {"values": {"optimizer.learning_rate": 1e6}}, "values.optimizer.learning_rate: out of its range"),
     "a value of another type": (ASKED | {"values": {"optimizer.learning_rate": "10"}}, "values.optimizer.learning_rate: out of its range"),
     "a value that is not searched": (ASKED | {"values": VALUES | {"batch_size": 4}}, "values.batch_size: not searched with the others"),
-    "a parent without a population": (ASKED | {"parent": 0}, "parent: expected a trial of the generation before, and none in the first generation"),
+    "a parent without a population": (ASKED | {"parent": 0}, "parent: expected a trial of the generation before, none in the first generation"),
     "a parent to come": (ASKED | {"parent": 2}, "parent: trial 2 was not asked for"),
     "an epoch of no trial": (EVALUATED | {"evaluated": 2}, "trial 2 is not running"),
     "a negative trial": (EVALUATED | {"evaluated": -1}, "evaluated: Input should be greater than or equal to 0"),
