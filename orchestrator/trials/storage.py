@@ -49,11 +49,12 @@ class Storage:
         try:
             self._fs, root = arrow.FileSystem.from_uri(uri)
         except (ArrowException, TypeError, ValueError) as error:
-            raise ValueError(f"storage: {uri!r} is not s3://, gs://, file:// or an absolute path ({error})") from error
+            expected = "storage: expected s3://, gs://, file:// or an absolute path"
+            raise ValueError(f"{expected}, got {uri!r} ({error})") from error
         except OSError as error:  # a bucket's region is asked for when it is opened
             raise OSError(f"storage {uri}: {' '.join(str(error).split())}") from error
         if not root:
-            raise ValueError(f"storage: {uri!r} names no bucket")
+            raise ValueError(f"storage: expected the name of a bucket, got {uri!r}")
         self.uri, self._root = uri, PurePosixPath(root)
         self._same: dict[Path, tuple[int, int]] = {}  # local files that are in the storage: when changed (ns), size
 

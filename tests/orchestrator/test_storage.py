@@ -126,9 +126,9 @@ def test_a_push_that_breaks_off_leaves_no_record(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("runs", "not s3://"),
-        ("ftp://host/x", "not s3://"),
-        ("s3://", "no bucket"),
+        ("runs", "expected s3://.*got 'runs'"),
+        ("ftp://host/x", "expected s3://.*got 'ftp://host/x'"),
+        ("s3://", "expected the name of a bucket"),
         ("s3://key:hidden@lab/runs", "credentials belong in the environment"),
     ],
 )

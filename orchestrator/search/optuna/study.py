@@ -22,7 +22,7 @@ from typing import Any
 
 import optuna
 from optuna.samplers import RandomSampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
 from lm.spec import TrainSpec
 from orchestrator.search.events import Asked, Ended, Evaluated, Event
@@ -124,19 +124,16 @@ class Study:
             diverged = trial.number in self._diverged
             if impute and (diverged or trial.state == TrialState.FAIL):
                 study.add_trial(create_trial(values=worst, params=trial.params, distributions=trial.distributions))
-            else:
-                study.add_trial(_as_seen(trial, with_curve=not diverged))
+                continue
+            step = None if diverged else trial.last_step
+            seen = create_trial(
+                state=trial.state,
+                values=trial.values if trial.state == TrialState.COMPLETE else None,
+                params=trial.params,
+                distributions=trial.distributions,
+                system_attrs={key: value for key, value in trial.system_attrs.items() if key.startswith("cma:")},
+                # The last point of a curve is all that a sampler reads of it.
+                intermediate_values={} if step is None else {step: trial.intermediate_values[step]},
+            )
+            study.add_trial(seen)
         return study
-
-
-def _as_seen(trial: FrozenTrial, *, with_curve: bool) -> FrozenTrial:
-    step = trial.last_step if with_curve else None
-    return create_trial(
-        state=trial.state,
-        values=trial.values if trial.state == TrialState.COMPLETE else None,
-        params=trial.params,
-        distributions=trial.distributions,
-        system_attrs={key: value for key, value in trial.system_attrs.items() if key.startswith("cma:")},
-        # The last point of a curve is all that a sampler reads of it.
-        intermediate_values={} if step is None else {step: trial.intermediate_values[step]},
-    )
