@@ -24,9 +24,8 @@ from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
-from orchestrator.trials.facts import Facts
 from orchestrator.trials.locks import HeldError, holding, holding_searches, trial_is_held
-from orchestrator.trials.plan import TrialStatus, state_of
+from orchestrator.trials.plan import Facts, TrialStatus, state_of
 from orchestrator.trials.records import Records, damage_in_a_line, read_own
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted

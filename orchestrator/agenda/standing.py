@@ -1,4 +1,4 @@
-"""Where a sweep stands right now, from records, curves and locks; also while another process runs it."""
+"""Where a sweep stands, from records, curves and locks; also while another process runs it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
+from lm.hashes import CURVE, RECORD
 from lm.record import perplexity
 from orchestrator.agenda.expand import SweepState
 from orchestrator.search.ledger import SearchState
@@ -20,15 +22,13 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
 from orchestrator.words import value_in_words
 
-_SHOWN = ("stage", "epoch", "valid_nats_per_token")
-
 
 @dataclass(frozen=True)
 class TrialStanding:
-    """How far a trial has come; times in ISO 8601, None for what there is not yet.
+    """How far a trial has come; times in ISO 8601, None before there is one.
 
     `running` is a trial whose folder a process holds. `epochs` is the most that its stages may take together; the
-    perplexities are the curve's last and its best, which no cache has seen.
+    perplexities are the curve's last and its best, without a cache.
     """
 
     variant: str
@@ -47,7 +47,7 @@ class TrialStanding:
 
 @dataclass(frozen=True)
 class SearchStanding:
-    """How far a search has come: trials asked for, how many it will be at most (None: time decides), their states.
+    """How far a search has come: trials asked for, the most that it may ask for (None: time decides), their states.
 
     `best_values` is None for a schedule, whose values change.
     """
@@ -84,73 +84,67 @@ class SweepStanding:
     searches: tuple[SearchStanding, ...]
 
 
-def search_standing(searched: SearchState) -> SearchStanding:
+def search_standing(search: SearchState) -> SearchStanding:
     """Where a search stands."""
-    best = searched.best
+    best = search.best
     return SearchStanding(
-        variant=searched.task.variant,
-        asked=len(searched.trials),
-        trials=searched.task.trials,
-        counts=dict(Counter(found.state for found in searched.trials)),
+        variant=search.task.variant,
+        asked=len(search.trials),
+        trials=search.task.trials,
+        counts=dict(Counter(trial.state for trial in search.trials)),
         best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
-        best_values=None if best is None or searched.task.population else dict(best.values),
+        best_values=None if best is None or search.task.population else dict(best.values),
     )
 
 
-def sweep_standing(sweep: ScaledSweep, now: SweepState, records: Records) -> SweepStanding:
-    """Where a sweep stands; ValueError where a record cannot be read."""
-    names = {trial.key: trial.variant for trial in now.table}
-    found = tuple(_standing(trial, names, records) for trial in now.table)
-    counts: dict[str, int] = {}
-    for standing in found:
-        counts[standing.state] = counts.get(standing.state, 0) + 1
-    scored = [standing for standing in found if standing.best_valid_perplexity is not None]
+def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> SweepStanding:
+    """Where a sweep stands; ValueError if a record cannot be read."""
+    names = {trial.key: trial.variant for trial in state.table}
+    trials = tuple(_standing(trial, names, records) for trial in state.table)
+    scored = [(trial.best_valid_perplexity, trial) for trial in trials if trial.best_valid_perplexity is not None]
     running = is_held(lock_path(records.root, sweep.name, sweep.scale))
     return SweepStanding(
         sweep=sweep.name,
         scale=sweep.scale,
         held_by=read_holder(records.root, sweep.name, sweep.scale) if running else None,
         is_running=running,
-        counts=counts,
-        best=min(scored, key=lambda standing: standing.best_valid_perplexity or math.inf, default=None),
-        trials=found,
-        searches=tuple(map(search_standing, now.searches)),
+        counts=dict(Counter(trial.state for trial in trials)),
+        best=min(scored, key=itemgetter(0), default=(math.inf, None))[1],
+        trials=trials,
+        searches=tuple(map(search_standing, state.searches)),
     )
 
 
 def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", "killed"]]]:
     """The last command of every sweep that was run with this folder, and what became of it, the latest first."""
-    found: list[tuple[Holder, Literal["running", "ended", "killed"]]] = []
-    for holder in holders(runs):
+
+    def state(holder: Holder) -> Literal["running", "ended", "killed"]:
         if is_held(lock_path(runs, holder.sweep, holder.scale)):
-            found.append((holder, "running"))
-        else:
-            found.append((holder, "killed" if holder.until is None else "ended"))
-    return found
+            return "running"
+        return "killed" if holder.until is None else "ended"
+
+    return [(holder, state(holder)) for holder in holders(runs)]
 
 
 def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> TrialStanding:
+    folder, record = records.folder(trial.key), records.find(trial)
     planned = state_of(trial, records)
-    folder = records.folder(trial.key)
-    running = trial_is_held(folder) and not (folder / "record.json").exists()
-    record, curve = records.find(trial), records.curve_table(trial, _SHOWN)
-    stage, epoch, *nats = (None, 0)
-    if len(curve):
-        stage, epoch = (curve[name][-1].as_py() for name in ("stage", "epoch"))
-        nats = curve["valid_nats_per_token"].to_pylist()
+    running = trial_is_held(folder) and not (folder / RECORD).exists()
+    curve = records.curve_table(trial, ("stage", "epoch", "valid_nats_per_token"))
+    stages, epochs, nats = (column.to_pylist() for column in curve.columns)
+    written = record.finished_at if record is not None else _written_at(folder / CURVE)  # a copied curve has a new time
     return TrialStanding(
         variant=trial.variant,
         seed=trial.seed,
         key=trial.key,
         state="running" if running else planned,
         state_in_words="running" if running else state_in_words(trial, planned, names),
-        stage=stage,
-        epoch=epoch,
+        stage=stages[-1] if stages else None,
+        epoch=epochs[-1] if epochs else 0,
         epochs=sum(stage_epochs(trial.spec).values()),
         valid_perplexity=perplexity(nats[-1]) if nats else None,
         best_valid_perplexity=perplexity(min(nats)) if nats else None,
-        # A copy of the folder has the times of its copying.
-        last_epoch_at=_written_at(folder / "curve.parquet") if record is None else record.finished_at,
+        last_epoch_at=written,
         finished_at=None if record is None else record.finished_at,
     )
 

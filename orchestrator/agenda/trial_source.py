@@ -1,22 +1,23 @@
-"""What to train next: an executor asks a source whenever it has room, and tells it how each trial goes."""
+"""What to train next, and in which order: an executor asks a source when it has room, and reports each trial to it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import ParamSpec, Protocol, TypeVar
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.trials.trial import Trial
+from orchestrator.trials.trial import Trial, budget_of, epochs_to_train
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
 class TrialSource(Protocol):
-    """Asked and told from one thread. A trial that `next` returned comes back in `settled`, unless all is stopped."""
+    """Called from one thread. A trial that `next` returned comes back in `settled`, unless everything is stopped."""
 
     def next(self) -> Trial | None:
         """A trial to start now; None while nothing can start."""
@@ -25,14 +26,14 @@ class TrialSource(Protocol):
         """Whether nothing will start any more, however the trials under way end."""
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """Whether a trial under way goes on after this point of its curve; one that does not is stopped there."""
+        """Whether a trial under way goes on after this point of its curve; if not, it is stopped there."""
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """It ended with its record, or was stopped without one."""
 
 
 class FixedOrder:
-    """Trials known from the start, in order; one that continues another's stages waits until that one has ended."""
+    """Trials in a given order; one that continues another's stages waits until that one has ended."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         self._waiting = list(trials)
@@ -58,90 +59,79 @@ class FixedOrder:
 
 
 class Chained:
-    """One source after another, each made when all trials of the one before have settled; None ends it."""
+    """One source after another; the next is taken when all trials of the one before have settled."""
 
-    def __init__(self, following: Callable[[], TrialSource | None]) -> None:
-        self._following = following
-        self._source = following()
+    def __init__(self, sources: Iterator[TrialSource]) -> None:
+        self._sources = sources
+        self._source = next(sources, None)
         self._under_way = 0
 
     def next(self) -> Trial | None:
-        """The next trial of this round, or the first of a new one."""
+        """The next trial of this source, or the first of the one that follows."""
         while self._source is not None:
             if (trial := self._source.next()) is not None:
                 self._under_way += 1
                 return trial
             if self._under_way or not self._source.ended():
                 return None
-            self._source = self._following()
+            self._source = next(self._sources, None)
         return None
 
     def ended(self) -> bool:
-        """Whether the last round is over."""
+        """Whether the last source is over."""
         return self._source is None
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As this round's source says."""
+        """As the current source says."""
         return self._source is None or self._source.goes_on(trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell this round's source."""
+        """Report to the current source."""
         self._under_way -= 1
         if self._source is not None:
             self._source.settled(trial, record)
 
 
 class StopOnStorageError:
-    """Another source until it cannot read or write what it rests on, as where the disk is full.
+    """Another source until it cannot read or write its files, for example because the disk is full.
 
-    Then nothing starts any more, and what is under way trains to its end: raised in an executor, the error would end
-    those trials too. The source is not asked or told again, so that its files stay as they are for the next command.
+    Then nothing starts any more, and what is under way trains to its end: an error raised in an executor would end
+    those trials too. The source is not called again, so that its files stay as they are for the next command.
     """
 
     def __init__(self, source: TrialSource) -> None:
-        self._source = source
-        self.is_lost = False
+        self.has_failed = False
+        self.next = self._guarded(source.next, None)
+        self.ended = self._guarded(source.ended, True)
+        self.goes_on = self._guarded(source.goes_on, True)
+        self.settled = self._guarded(source.settled, None)
 
-    def next(self) -> Trial | None:
-        """The source's next trial."""
-        return self._unless_lost(self._source.next, None)
-
-    def ended(self) -> bool:
-        """Whether the source has ended or is lost."""
-        return self._unless_lost(self._source.ended, True)
-
-    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As the source says; without it every trial goes on."""
-        return self._unless_lost(lambda: self._source.goes_on(trial, evaluation), True)
-
-    def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell the source."""
-        self._unless_lost(lambda: self._source.settled(trial, record), None)
-
-    def _unless_lost(self, ask: Callable[[], T], otherwise: T) -> T:
-        if self.is_lost:
+    def _guarded(self, method: Callable[P, T], otherwise: T) -> Callable[P, T]:
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            if not self.has_failed:
+                try:
+                    return method(*args, **kwargs)
+                except (OSError, ValueError) as error:
+                    self.has_failed = True
+                    problem = f"{type(error).__name__}: {redacted(error)}"
+                    _log.error("nothing more is started; the same command goes on: %s", problem)
             return otherwise
-        try:
-            return ask()
-        except (OSError, ValueError) as error:
-            self.is_lost = True
-            _log.error(
-                "nothing more is started; the same command goes on: %s: %s", type(error).__name__, redacted(error)
-            )
-            return otherwise
+
+        return guarded
 
 
 class UntilDeadline:
-    """Another source until a time is over: then nothing starts any more, and what is under way ends in its own time."""
+    """Another source until a time is over: then nothing starts any more, and what is under way trains to its end."""
 
-    def __init__(self, source: TrialSource, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._source, self._now = source, now
-        self._until = now() + seconds
+    def __init__(self, source: TrialSource, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._clock = source, clock
+        self._until = clock() + seconds
+        self.goes_on, self.settled = source.goes_on, source.settled
 
     @property
     def is_over(self) -> bool:
         """Whether the time is spent."""
-        return self._now() >= self._until
+        return self._clock() >= self._until
 
     def next(self) -> Trial | None:
         """The source's next trial while there is time."""
@@ -151,10 +141,32 @@ class UntilDeadline:
         """Whether the time or the source is over."""
         return self.is_over or self._source.ended()
 
-    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As the source says."""
-        return self._source.goes_on(trial, evaluation)
 
-    def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell the source."""
-        self._source.settled(trial, record)
+def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
+    """The missing ones of these trials in the order of training.
+
+    First the baseline and the first variant that can be compared with it, seed by seed, for an early first comparison.
+    Then the longest first, together with those that wait for its stages, so that no worker idles at the end while
+    another begins a long one.
+    """
+    first = {trials[0].variant, first_compared(trials)} if trials else set()  # the plan begins with the baseline
+    specs = {trial.key: trial.spec for trial in trials}
+    cost = {trial.key: trial.parameters * epochs_to_train(trial, specs) for trial in missing}
+    waiting = dict.fromkeys(cost, 0)
+    for trial in reversed(missing):  # a trial is planned after the one whose stages it continues
+        if trial.starts_from in waiting:
+            waiting[trial.starts_from] = max(waiting[trial.starts_from], cost[trial.key] + waiting[trial.key])
+    early = [trial for trial in missing if trial.variant in first]
+    others = [trial for trial in missing if trial.variant not in first]
+    return early + sorted(others, key=lambda trial: cost[trial.key] + waiting[trial.key], reverse=True)
+
+
+def first_compared(trials: Sequence[Trial]) -> str | None:
+    """The first variant that has the baseline's budget and no cache, which would adapt to the text it is scored on.
+
+    If all have another budget, the first of them; None if nothing is compared. `trials` are a plan's, at least one.
+    """
+    baseline, *others = {trial.variant: trial.spec for trial in trials}.items()
+    compared = {variant: spec for variant, spec in others if spec.cache is None}
+    fair = [variant for variant, spec in compared.items() if budget_of(spec) == budget_of(baseline[1])]
+    return next(iter([*fair, *compared]), None)

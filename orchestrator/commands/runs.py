@@ -24,7 +24,7 @@ from orchestrator.commands.shared import (
 
 if TYPE_CHECKING:
     from lm.record import Record
-    from orchestrator.trials.carry import Carried
+    from orchestrator.trials.disk import Carried
 
 app = typer.Typer(help="List, show, compare and carry the trials on disk, and free their disk.", no_args_is_help=True)
 
@@ -77,7 +77,7 @@ def list_runs(
 @app.command()
 def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) -> None:
     """Show everything that a trial's record holds; --json prints the record as it is."""
-    from orchestrator.trials.find import record_of
+    from orchestrator.trials.records import record_of
 
     with refused(ValueError, OSError):
         record = record_of(runs, key)
@@ -92,7 +92,7 @@ def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) ->
 @app.command()
 def diff(key: Key, other: Key, runs: WrittenRuns = Path("runs")) -> None:
     """Compare two trials: what their specs have otherwise, what they read, where they ran."""
-    from orchestrator.trials.find import record_of
+    from orchestrator.trials.records import record_of
     from orchestrator.trials.spec_words import record_differences
 
     with refused(ValueError, OSError):
@@ -156,7 +156,7 @@ def export(
     damaged, which is named and left out.
     """
     from orchestrator.agenda.expand import expand
-    from orchestrator.trials.carry import export_trials
+    from orchestrator.trials.disk import export_trials
     from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale), Records(runs.resolve())
@@ -176,7 +176,7 @@ def import_(
 
     Each is checked by the hashes in its record. Exit code 1 if one is damaged, which is named and left out.
     """
-    from orchestrator.trials.carry import import_trials
+    from orchestrator.trials.disk import import_trials
 
     with refused(ValueError, OSError):
         _told(import_trials(folder, runs), runs)

@@ -78,8 +78,7 @@ def reproduce(
     from lm.record import read_curve
     from orchestrator.execute.reproduce import circumstances, obstacles
     from orchestrator.execute.reproduce import reproduce as reproduce_trial
-    from orchestrator.trials.find import record_of
-    from orchestrator.trials.records import check_trial
+    from orchestrator.trials.records import check_trial, record_of
     from orchestrator.words import counted
 
     with refused(ValueError, OSError):
@@ -111,8 +110,7 @@ def reproduce(
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
     from orchestrator.agenda.expand import expand
     from orchestrator.errors import nearest
-    from orchestrator.trials.find import find_key
-    from orchestrator.trials.records import Records
+    from orchestrator.trials.records import Records, find_key
 
     if variant is None and seed is None and Path(text).suffix not in (".yaml", ".yml"):
         return find_key(runs, text)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from lm.record import Evaluation, Record
 from orchestrator.agenda.expand import SweepState
-from orchestrator.agenda.order import first_compared
+from orchestrator.agenda.trial_source import first_compared
 from orchestrator.errors import redacted
 from orchestrator.report import Report
 from orchestrator.trials.records import Records, is_settled

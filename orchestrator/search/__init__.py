@@ -1,1 +1,1 @@
-"""Searching: tasks, the ledger of what was asked and found, Optuna's samplers and pruners, the source of trials."""
+"""Searches: what is searched, their ledgers, the samplers and pruners of Optuna, and the source of their trials."""

@@ -1,21 +1,17 @@
-"""The events of a search's ledger: which lines are whole, and what they say of its trials. Free of Optuna.
-
-A line is whole if it is one of the events below and fits the lines before it and the search's task. Others are left
-out. A damaged line that asked for a trial costs all that was asked for after it: each choice rests on those before.
-"""
+"""The lines of a search's ledger, and the trials that they make. Free of Optuna."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orchestrator.search.task import SearchTask
 
-SearchTrialStatus = Literal["running", "complete", "stopped", "diverged", "failed"]
-Event = dict[str, Any]
+SearchEnd = Literal["complete", "stopped", "diverged", "failed"]
+SearchTrialStatus = Literal["running"] | SearchEnd
 _Number = Annotated[int, Field(ge=0)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0.0)]
@@ -23,11 +19,11 @@ _Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0.0)]
 
 @dataclass(frozen=True)
 class SearchTrial:
-    """One trial of a search so far. `valid_nats` is the best validation loss, of a complete trial its final one.
+    """One trial of a search so far.
 
-    `curve` has the best loss until each epoch, nats a token; `seconds` those of its training, wherever it was trained;
-    `key` is None for values that no spec can have; `parent` is the number of the trial from whose weights it goes on:
-    epochs and seconds count what that one trained too.
+    `valid_nats` is the best validation loss in nats per token, of a complete trial its final one; `curve` has the best
+    until each epoch. `seconds` are those of its training. `key` is None if no spec can have the values. `parent` is the
+    number of the trial from whose weights it continues; epochs and seconds include the parent's.
     """
 
     number: int
@@ -48,14 +44,18 @@ class _Event(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class _Asked(_Event):
+class Asked(_Event):
+    """A new trial with these values; only in a population's later generations does it have a parent."""
+
     asked: _Number
     values: dict[str, str | int | float | bool]
     key: str | None
     parent: _Number | None = None
 
 
-class _Evaluated(_Event):
+class Evaluated(_Event):
+    """An epoch of a running trial: its best validation loss so far, None if none was finite."""
+
     evaluated: _Number
     epoch: Annotated[int, Field(ge=1)]
     nats: _Finite | None
@@ -63,88 +63,78 @@ class _Evaluated(_Event):
     goes_on: bool
 
 
-class _Ended(_Event):
+class Ended(_Event):
+    """The end of a trial."""
+
     ended: _Number
-    state: Literal["complete", "stopped", "diverged", "failed"]
+    state: SearchEnd
     nats: _Finite | None
-    objectives: list[_Finite] | None
+    objectives: tuple[_Finite, ...] | None
     epochs: _Number
     seconds: _Seconds
     reason: str | None
 
-
-_KINDS: dict[str, type[_Event]] = {"asked": _Asked, "evaluated": _Evaluated, "ended": _Ended}
-
-
-def search_trials_in(events: Iterable[Event]) -> list[SearchTrial]:
-    """What whole events tell of the trials, in the order in which these were asked."""
-    found: list[SearchTrial] = []
-    for event in events:
-        tell(found, event)
-    return found
+    @model_validator(mode="after")
+    def _complete_with_numbers(self) -> Self:
+        if (self.state == "complete") != (self.objectives is not None):
+            raise ValueError("expected objectives of a complete trial, and of no other")
+        if self.state == "complete" and self.nats is None:
+            raise ValueError("expected the loss of a complete trial, got null")
+        return self
 
 
-def tell(found: list[SearchTrial], event: Event) -> None:
-    """Take a whole event into account."""
-    match event:
-        case {"asked": int(n), "values": values, "key": key, "parent": int(parent)}:
-            before = found[parent]
-            asked = SearchTrial(
-                n, values, key, "running", before.epochs, before.seconds, None, None, None, parent=parent
-            )
-            found.append(asked)
-        case {"asked": int(n), "values": values, "key": key}:
-            found.append(SearchTrial(n, values, key, "running", 0, 0.0, None, None, None))
-        case {"evaluated": int(n), "epoch": epoch, "nats": nats, "seconds": seconds, "goes_on": goes_on}:
-            curve = found[n].curve + (() if nats is None else ((epoch, nats),))
-            found[n] = replace(
-                found[n], epochs=epoch, seconds=seconds, valid_nats=nats, curve=curve, stopping=not goes_on
-            )
-        case {"ended": int(n), "objectives": objectives, **rest}:
-            update = {field: rest[field] for field in ("state", "epochs", "seconds", "reason")}
-            objectives = None if objectives is None else tuple(objectives)
-            found[n] = replace(found[n], valid_nats=rest["nats"], objectives=objectives, **update)
+Event = Asked | Evaluated | Ended
+_KINDS: dict[str, type[Event]] = {"asked": Asked, "evaluated": Evaluated, "ended": Ended}
 
 
-def wrong_with(event: object, found: list[SearchTrial], task: SearchTask | None) -> str | None:
-    """Why a line is no whole event after those that made `found`; None where it is. Without a task less is checked."""
-    kind = next((kind for kind in _KINDS if kind in event), None) if isinstance(event, dict) else None
+def parse(line: bytes) -> Event:
+    """The event on a line of a ledger; ValueError says in a line what is wrong."""
+    kind = next((kind for kind in _KINDS if line.startswith(f'{{"{kind}": '.encode())), None)
     if kind is None:
-        return "expected an event: asked, evaluated or ended"
+        raise ValueError("expected an event: asked, evaluated or ended")
     try:
-        whole = _KINDS[kind].model_validate(event)
+        return _KINDS[kind].model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    match whole:
-        case _Asked():
-            return _wrong_question(whole, found, task)
-        case _Evaluated(evaluated=number) | _Ended(ended=number):
-            if number >= len(found):
-                return f"{kind}: trial {number} was never asked for"
-            if found[number].state != "running":
-                return f"{kind}: trial {number} had ended"
-    match whole:
-        case _Evaluated(evaluated=number, epoch=epoch) if epoch <= found[number].epochs:
-            return f"epoch: expected one after {found[number].epochs}, got {epoch}"
-        case _Ended(state="complete", nats=None):
-            return "nats: expected the loss of a complete trial, got null"
-        case _Ended(state=state, objectives=objectives) if (state == "complete") != (objectives is not None):
-            return f"objectives: expected {'numbers' if state == 'complete' else 'null'} for a trial that is {state}"
-        case _Ended(objectives=list(objectives)) if task is not None and len(objectives) != len(task.objectives):
-            return f"objectives: expected {len(task.objectives)} numbers, got {len(objectives)}"
-    return None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise ValueError(": ".join([".".join(map(str, first["loc"])), problem]).removeprefix(": ")) from error
 
 
-def _wrong_question(asked: _Asked, found: list[SearchTrial], task: SearchTask | None) -> str | None:
-    if asked.asked != len(found):
-        return f"asked: expected trial {len(found)}, got {asked.asked}"
-    if asked.parent is not None and asked.parent >= len(found):
-        return f"parent: trial {asked.parent} was never asked for"
-    if task is None:
-        return None
-    if (asked.parent is not None) != (0 < task.population <= asked.asked):
-        return "parent: expected for trials of a population's later generations, and no others"
-    if asked.parent is not None and asked.parent // task.population != asked.asked // task.population - 1:
-        return f"parent: expected a trial of the generation before, got {asked.parent}"
-    return task.wrong_value(asked.values)
+def check_next(event: Event, trials: Sequence[SearchTrial], task: SearchTask | None) -> None:
+    """ValueError if an event cannot follow those that made these trials. Without a task less is checked."""
+    match event:
+        case Asked(asked=number, values=values, parent=parent):
+            if number != len(trials):
+                raise ValueError(f"asked: expected trial {len(trials)}, got {number}")
+            if parent is not None and parent >= number:
+                raise ValueError(f"parent: trial {parent} was not asked for")
+            if task is not None:
+                size = task.population or number + 1  # without a population all are of one generation
+                if (-1 if parent is None else parent // size) != number // size - 1:
+                    raise ValueError("parent: expected a trial of the generation before, none in the first generation")
+                if wrong := task.wrong_value(values):
+                    raise ValueError(wrong)
+        case Evaluated(evaluated=number) | Ended(ended=number):
+            if number >= len(trials) or trials[number].state != "running":
+                raise ValueError(f"trial {number} is not running")
+    match event:
+        case Evaluated(evaluated=number, epoch=epoch) if epoch <= trials[number].epochs:
+            raise ValueError(f"epoch: expected one after {trials[number].epochs}, got {epoch}")
+        case Ended(objectives=tuple(objectives)) if task is not None and len(objectives) != len(task.objectives):
+            raise ValueError(f"objectives: expected {len(task.objectives)} numbers, got {len(objectives)}")
+
+
+def apply(event: Event, trials: list[SearchTrial]) -> None:
+    """Update the trials by an event that can follow."""
+    match event:
+        case Asked(asked=number, values=values, key=key, parent=parent):
+            epochs, seconds = (0, 0.0) if parent is None else (trials[parent].epochs, trials[parent].seconds)
+            trial = SearchTrial(number, values, key, "running", epochs, seconds, None, None, None, parent=parent)
+            trials.append(trial)
+        case Evaluated(evaluated=number, epoch=epoch, nats=nats, seconds=seconds, goes_on=goes_on):
+            curve = trials[number].curve + (() if nats is None else ((epoch, nats),))
+            trial = replace(trials[number], epochs=epoch, seconds=seconds, valid_nats=nats, curve=curve)
+            trials[number] = replace(trial, stopping=not goes_on)
+        case Ended(ended=number, nats=nats):
+            update: dict[str, Any] = event.model_dump(exclude={"ended", "nats"})
+            trials[number] = replace(trials[number], valid_nats=nats, **update)

@@ -1,21 +1,23 @@
-"""What is searched for one variant, and how values become a training spec. Free of Optuna and torch."""
+"""What is searched for one variant: its space, points in it, and the training spec of a point. Free of Optuna."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.options import Options, combinations, lacking
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
-from orchestrator.sweep.space import Dimension, Range, fits
-from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, start_values, walk
+from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, Range, fits
+from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, every, start_values, walk
 from orchestrator.words import value_in_words
 
-_ELSEWHERE = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
+_NOT_EXPLAINED = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
 """What of a search its explanation leaves out, or has in another form."""
 
 
@@ -35,13 +37,13 @@ class SearchTask:
 
     @property
     def population(self) -> int:
-        """How many trials a generation has; 0 where values stay as they are in training."""
+        """The number of trials in a generation; 0 for a search whose values do not change in training."""
         scheduler = self.searching.scheduler
         return scheduler.population if isinstance(scheduler, PopulationBased) else 0
 
     @property
     def generations(self) -> list[int]:
-        """How many epochs each generation of a population trains; none where there is no population."""
+        """The epochs that each generation of a population trains; empty without a population."""
         scheduler = self.searching.scheduler
         if not isinstance(scheduler, PopulationBased):
             return []
@@ -50,12 +52,12 @@ class SearchTask:
 
     @property
     def trials(self) -> int | None:
-        """How many are asked in all; None where hours or a grid say."""
+        """The number of trials in all; None if hours or a grid decide."""
         return self.population * len(self.generations) if self.population else self.searching.trials
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """What is made small."""
+        """What is minimized."""
         return self.searching.objectives if isinstance(self.searching, Search) else ("validation",)
 
     @property
@@ -63,22 +65,14 @@ class SearchTask:
         """The least number of trials for each option, of the choices that are searched for this variant."""
         return {key: least for key, least in self.searching.min_trials_per_option.items() if key in self.space}
 
-    def option_combinations(self) -> list[Options]:
-        """The combinations of options of which each option gets its least number of trials."""
-        return combinations(self.base, self.space, self.min_trials_per_option)
-
-    def lacking(self, combined: Sequence[Options], tried: Sequence[Mapping[str, Any]]) -> Options:
-        """The options that the next trial must have, after these values."""
-        return lacking(combined, self.min_trials_per_option, tried)
-
     def starts(self) -> list[dict[str, Any]]:
         """The starting points, of choices the names of their options, without what is not searched for this variant."""
         space, rest_of_base = self.space, self.searching.start_rest == "base"
         return [start_values(self.base, space, start, rest_of_base=rest_of_base) for start in self.searching.start]
 
     def explain(self, fingerprint: str) -> dict[str, Any]:
-        """All that decides what the search does, but its length, readable; the variant's name does not."""
-        searching = self.searching.model_dump(mode="json", exclude=_ELSEWHERE)
+        """All that decides what the search does, except its length, readable; the variant's name does not."""
+        searching = self.searching.model_dump(mode="json", exclude=_NOT_EXPLAINED)
         places = {key: searching["space"][key] for key in self.space}
         # A list: the order counts.
         space = [{"key": k} | (place if isinstance(place, dict) else {"ranges": place}) for k, place in places.items()]
@@ -88,7 +82,7 @@ class SearchTask:
         return searching | decides | least
 
     def key(self, fingerprint: str) -> str:
-        """16 hexadecimal digits that name the search. Raising its trials or hours leaves them: it goes on."""
+        """16 hexadecimal digits that name the search. More trials or hours do not change them: it goes on."""
         decides = self.explain(fingerprint)
         decides["base"] = decides["base"]["key"]
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
@@ -98,12 +92,12 @@ class SearchTask:
         return walk(self.base, self.space, draw)
 
     def spec(self, values: Mapping[str, Any]) -> tuple[TrainSpec | None, str | None]:
-        """The spec with these values; where there is none, why."""
+        """The spec with these values; None and the reason if no spec can have them."""
         walked = self.walk(lambda key, *_: values[key])
         return walked.spec, walked.reason
 
     def wrong_value(self, values: Mapping[str, Any]) -> str | None:
-        """Why these cannot be the values of a trial; None where they can: each in what is searched, none missing."""
+        """Why a trial cannot have these values; None if each is in what is searched, and none is missing."""
         wrong: list[str] = []
 
         def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
@@ -117,11 +111,65 @@ class SearchTask:
         return wrong[0] if wrong else None
 
     def drawn(self, values: Mapping[str, Any]) -> dict[str, Dimension]:
-        """From which dimension each of a trial's values was drawn."""
+        """The dimension from which each of a trial's values was drawn."""
         return self.walk(lambda key, *_: values[key]).drawn
 
     def in_words(self, values: Mapping[str, Any]) -> str:
-        """What a trial's values are: `head mixture; dropout.weight 0.31`."""
+        """A trial's values: `head mixture; dropout.weight 0.31`."""
         return "; ".join(
             f"{key} {value if isinstance(value, str) else value_in_words(value)}" for key, value in values.items()
         )
+
+    def random_point(self, number: int) -> dict[str, float]:
+        """A uniform coordinate in [0, 1) for each dimension, a function of the sampler seed and the trial number."""
+        generator = np.random.default_rng([self.searching.sampler_seed, number])
+        return dict(zip(self.space, generator.random(len(self.space)).tolist(), strict=True))
+
+    def sobol_point(self, number: int) -> dict[str, float]:
+        """The trial's point of a Sobol sequence (Owen 1998) that the sampler's seed scrambles."""
+        from scipy.stats.qmc import Sobol  # most of a second to import, and few searches need it
+
+        sequence = Sobol(len(self.space), scramble=True, seed=self.searching.sampler_seed)
+        if number:
+            sequence.fast_forward(number)
+        return dict(zip(self.space, sequence.random(1)[0].tolist(), strict=True))
+
+    def grid(self, points: int) -> Iterator[dict[str, Any]]:
+        """The values of every combination, the last dimension changing fastest; also those that no spec can have."""
+        return (w.values for w in every(self.base, self.space, lambda _, dimension: _points_of(dimension, points)))
+
+
+def value_of(dimension: Dimension, x: float) -> Any:
+    """The value at a coordinate in [0, 1); every whole number and every option has an equal share of the interval.
+
+    A whole number on a log scale has the share from half a unit below to half a unit above.
+    """
+    match dimension:
+        case Choice() | Change():
+            names = list(dimension.options)
+            return names[int(x * len(names))]
+        case Integer(low=low, high=high, log=True):
+            start, end = math.log(low - 0.5), math.log(high + 0.5)
+            return min(high, max(low, round(math.exp(start + x * (end - start)))))
+        case Integer(low=low, high=high):
+            return low + int(x * (high - low + 1))
+        case LogUniform(low=low, high=high):
+            start, end = math.log(low), math.log(high)
+            return min(high, max(low, math.exp(start + x * (end - start))))
+        case _:
+            return min(dimension.high, dimension.low + x * (dimension.high - dimension.low))
+
+
+def _points_of(dimension: Dimension, points: int) -> list[Any]:
+    """All names of a choice, all whole numbers, or this many points from low to high, on the dimension's scale."""
+    match dimension:
+        case Choice() | Change():
+            return list(dimension.options)
+        case Integer():
+            return list(range(dimension.low, dimension.high + 1))
+        case LogUniform():
+            low, high = math.log(dimension.low), math.log(dimension.high)
+            inner = [math.exp(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
+        case _:
+            inner = [dimension.low + (dimension.high - dimension.low) * i / (points - 1) for i in range(1, points - 1)]
+    return [dimension.low, *inner, dimension.high]

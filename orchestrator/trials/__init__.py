@@ -1,1 +1,1 @@
-"""What a trial is, which there are, and where they lie: the plan, facts of corpora, records, locks, disk, storage."""
+"""Trials: the plan, records, locks, trial folders on the disk and in a storage."""

@@ -1,24 +1,45 @@
-"""The disk under `runs/`: how much a trial takes, what can be freed, and old trials set aside."""
+"""Trial folders on the disk: their size, what can be freed, old ones set aside, settled ones copied to other folders.
+
+A copy lacks what only training needs, and is enough to make every page again:
+<folder>/<key>/record.json, curve.parquet, tokens/<stage>.test.parquet   the trial's own bytes
+<folder>/.searches/<key>.jsonl                                          the ledgers of searches
+"""
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
+import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import DamagedError, in_a_line, make_folder, read_regular, writing
-from lm.hashes import WEIGHTS
+from lm.files import (
+    DamagedError,
+    WriteError,
+    atomic,
+    check_writable,
+    errors_of,
+    in_a_line,
+    make_folder,
+    read_regular,
+    sync,
+    writing,
+)
+from lm.hashes import CURVE, RECORD, WEIGHTS
 from lm.kept import say_once
 from orchestrator.trials.locks import trial_is_held
 from orchestrator.trials.records import check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
+_KEY = re.compile(r"[0-9a-f]{16}")
+_LOSSES = re.compile(r"tokens/[\w-]+\.test\.parquet")
 
 
 @dataclass(frozen=True)
@@ -32,9 +53,9 @@ class Freed:
 def size_of(path: Path) -> int:
     """Bytes of a file, or of all files in a folder; files that go away meanwhile count nothing."""
     total = 0
-    for found in [path, *path.rglob("*")] if path.is_dir() else [path]:
+    for part in [path, *path.rglob("*")] if path.is_dir() else [path]:
         try:
-            total += found.lstat().st_size if not found.is_dir() else 0
+            total += part.lstat().st_size if not part.is_dir() else 0
         except FileNotFoundError:
             continue
     return total
@@ -46,30 +67,23 @@ def has_weights(folder: Path) -> bool:
 
 
 def aside_folder(runs: Path) -> Path:
-    """Where trials lie that were trained again, asked for with --fresh or because they were damaged."""
+    """The folder of trials that were trained again, asked for with --fresh or because they were damaged."""
     return runs / ".old"
 
 
 def set_aside(path: Path, runs: Path) -> Path:
     """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
-    place = free_place(path, runs)
+    make_folder(aside_folder(runs))
+    places = (aside_folder(runs) / f"{path.name}-{n}" for n in itertools.count(1))
     with writing(path):
-        return path.rename(place)
-
-
-def free_place(path: Path, runs: Path) -> Path:
-    """`.old/<name>-<n>`, with the first free n."""
-    old = aside_folder(runs)
-    make_folder(old)
-    free = (old / f"{path.name}-{n}" for n in itertools.count(1))
-    return next(place for place in free if not place.exists())
+        return path.rename(next(place for place in places if not place.exists()))
 
 
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
-    """Move a trial's folder aside if a file of it is not what the trial wrote there, which is said in a line.
+    """Move a trial's folder aside if a file of it is not what the trial wrote there; a warning says so.
 
-    `weights` are read only if asked for. Waits for whoever works there; then nothing may be left to mend. A file that
-    cannot be read is given a moment: the error may pass.
+    `weights` are read only if asked for. Waits for a process that works there, which may mend it. A file that cannot be
+    read is given a moment: the error may pass.
     """
     try:
         check_trial(folder, weights=weights)
@@ -97,31 +111,29 @@ def _forget_stages(folder: Path) -> None:
 
 
 def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> Iterator[Freed]:
-    """Remove what nobody needs, and tell of each thing: checkpoints of trials that are complete or diverged, files that
-    were never finished, trials set aside; and the weights of the trials with these keys.
+    """Remove what nobody needs, each thing as it is yielded, or with `dry` nothing.
 
-    A trial that is under way, failed or unfinished keeps everything, and so does one whose record cannot be read,
-    which is said.
+    Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
+    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, and so does
+    one whose record cannot be read; a warning says so.
     """
-    for folder in sorted(path.parent for path in runs.glob("*/record.json")):
+    for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
         try:
             record = read_own(folder)
-        except ValueError as error:
-            say_once(damage_in_a_line(error))
-            continue
-        if record is None or record.status == "failed" or trial_is_held(folder):
-            continue
-        try:
+            if record is None or record.status == "failed" or trial_is_held(folder):
+                continue
             with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                yield from _remove(_idle(folder, weights=folder.name in weights), dry)
+                yield from _remove(_unneeded(folder, weights=folder.name in weights), dry)
         except Timeout:
             continue  # taken since it was looked at
+        except ValueError as error:
+            say_once(damage_in_a_line(error))
         except OSError as error:
             say_once(in_a_line(error))
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
 
 
-def _idle(folder: Path, *, weights: bool) -> list[Path]:
+def _unneeded(folder: Path, *, weights: bool) -> list[Path]:
     parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if weights else [])
     unfinished = [path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)]
     return [*(part for part in parts if part.exists()), *unfinished]
@@ -137,3 +149,112 @@ def _remove(paths: Iterable[Path], dry: bool) -> Iterator[Freed]:
                 else:
                     path.unlink()
         yield freed
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How many trials were copied, how many were there already; which were left out, and why, a line each."""
+
+    copied: int
+    there: int
+    left_out: tuple[str, ...]
+
+
+def export_trials(keys: Iterable[str], ledgers: Iterable[Path], runs: Path, to: Path) -> Carried:
+    """Copy those of these trials that have a record, and searches; in `to` they replace trials with another record.
+
+    WriteError if that folder cannot be written, ValueError while another command copies there.
+    """
+    return _carry(dict.fromkeys(keys), ledgers, runs, to, replace=True)
+
+
+def import_trials(folder: Path, runs: Path) -> Carried:
+    """Copy what was exported to `runs`; what is there already, finished or not, stays.
+
+    Errors as of `export_trials`, and ValueError for a folder without any trial.
+    """
+    keys = sorted(path.name for path in folder.glob("*") if _KEY.fullmatch(path.name))
+    if not keys:
+        raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
+    return _carry(keys, sorted((folder / ".searches").glob("*.jsonl")), folder, runs, replace=False)
+
+
+def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool) -> Carried:
+    make_folder(to)
+    check_writable(to)
+    copied, there, left_out = 0, 0, []
+    with _alone(to):
+        for key in keys:
+            if not _KEY.fullmatch(key) or not (source / key / RECORD).exists() or trial_is_held(source / key):
+                continue  # no trial, or one that has not settled yet
+            if (to / key).exists() and not (replace and _differ(source / key / RECORD, to / key / RECORD)):
+                there += 1
+                continue
+            try:
+                _copy_trial(source / key, to)
+                copied += 1
+            except WriteError:
+                raise
+            except DamagedError as error:
+                left_out.append(f"{error.path}: {error.problem}")
+            except (ValueError, OSError) as error:
+                left_out.append(in_a_line(error) if isinstance(error, OSError) else str(error))
+        for ledger in ledgers:
+            target = to / ".searches" / ledger.name
+            if ledger.exists() and (replace or not target.exists()):
+                with atomic(target) as temporary:
+                    temporary.write_bytes(read_regular(ledger))
+    return Carried(copied, there, tuple(left_out))
+
+
+def _copy_trial(trial: Path, to: Path) -> None:
+    """Copy a trial whole: it takes its place once the copy agrees with the hashes of its record.
+
+    DamagedError names a file that is not what the trial wrote, ValueError a record without hashes.
+    """
+    record = check_trial(trial)
+    if record is None or not record.hashes:
+        raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")
+    # Of the names in a record, which another person may have written, only those that lead nowhere else.
+    losses = [name for name in record.hashes if _LOSSES.fullmatch(name)]
+    copy, place = to / f".{trial.name}.new.tmp", to / trial.name
+    shutil.rmtree(copy, ignore_errors=True)  # a command that was killed may have left it
+    try:
+        for name in (RECORD, *([CURVE] if (trial / CURVE).exists() else []), *losses):
+            content = read_regular(trial / name)
+            make_folder((copy / name).parent)
+            with errors_of(copy / name):
+                (copy / name).write_bytes(content)
+                sync(copy / name)
+        try:
+            check_trial(copy)
+        except DamagedError as error:  # changed since it was looked at
+            raise DamagedError(trial / error.path.relative_to(copy), error.problem) from error
+        with writing(place):
+            sync(copy)
+            if place.exists():
+                shutil.rmtree(place)
+            copy.rename(place)
+            sync(to)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+@contextmanager
+def _alone(to: Path) -> Iterator[None]:
+    """Hold a folder against other commands that copy there."""
+    descriptor = os.open(to, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ValueError(f"{to}: another command copies trials there") from None
+    finally:
+        os.close(descriptor)
+
+
+def _differ(record: Path, other: Path) -> bool:
+    try:
+        return read_regular(record) != read_regular(other)
+    except OSError:
+        return True

@@ -1,4 +1,4 @@
-"""Who holds a sweep: one command at a time runs it, and others can tell which.
+"""Locks: one command at a time runs a sweep or a search, and others can see which.
 
 runs/.sweeps/<name>.<scale>.lock   held while a command runs the sweep; the system frees it when that process dies
                            .json   who held it last: pid, host, user, since, until, command
@@ -28,9 +28,8 @@ from pydantic import TypeAdapter
 from lm.files import in_a_line, read_regular, write_text
 from orchestrator.errors import CannotStartError
 
-_FOLDER = ".sweeps"
 _log = logging.getLogger(__name__)
-_PATIENCE_SECONDS = 1.0  # far longer than a look of `is_held` takes
+_PATIENCE_SECONDS = 1.0  # far longer than `is_held` takes
 
 
 class HeldError(CannotStartError):
@@ -39,7 +38,7 @@ class HeldError(CannotStartError):
 
 @dataclass(frozen=True)
 class Holder:
-    """The command that runs a sweep, or ran it last; `until` is None while it runs, and where it was killed."""
+    """The command that runs a sweep, or ran it last; `until` is None while it runs, and if it was killed."""
 
     sweep: str
     scale: str
@@ -64,76 +63,63 @@ def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:  # which is an OSError
-        holder = read_holder(runs, sweep, scale)
-        who = "another command" if holder is None else holder.in_words()
+        other = read_holder(runs, sweep, scale)
+        who = "another command" if other is None else other.in_words()
         raise HeldError(f"{sweep} at scale {scale} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
         raise CannotStartError(in_a_line(error)) from error
+    holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), _user(), _now(), None, _command())
     try:
-        holder = Holder(
-            sweep=sweep,
-            scale=scale,
-            pid=os.getpid(),
-            host=socket.gethostname(),
-            user=_user(),
-            since=_now(),
-            until=None,
-            command=_command(),
-        )
-        _write(path, holder)
-        try:
-            yield
-        finally:
-            _write(path, dataclasses.replace(holder, until=_now()))
+        _note(path, holder)
+        yield
     finally:
+        _note(path, dataclasses.replace(holder, until=_now()))
         lock.release()
 
 
 @contextmanager
 def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
-    """Hold searches within the block: two drivers would mix up one ledger. HeldError where a sweep runs one of them."""
+    """Hold searches within the block: two drivers would mix up one ledger. HeldError if a sweep runs one of them."""
     with ExitStack() as held:
         for ledger in dict.fromkeys(ledgers):
             ledger.parent.mkdir(parents=True, exist_ok=True)
             try:
                 held.enter_context(FileLock(ledger.with_suffix(".lock"), timeout=_PATIENCE_SECONDS))
             except Timeout:
-                raise HeldError(
-                    f"another sweep runs the same search ({ledger}); start this one when that one has ended"
-                ) from None
+                message = f"another sweep runs the same search ({ledger}); start this one when that one has ended"
+                raise HeldError(message) from None
         yield
 
 
 def lock_path(runs: Path, sweep: str, scale: str) -> Path:
     """A sweep's lock; both names are slugs, so it cannot lie elsewhere."""
-    return runs / _FOLDER / f"{sweep}.{scale}.lock"
+    return runs / ".sweeps" / f"{sweep}.{scale}.lock"
 
 
 def read_holder(runs: Path, sweep: str, scale: str) -> Holder | None:
-    """Who holds a sweep or held it last, None where nobody did, or where a killed machine left half a note."""
-    return _read(lock_path(runs, sweep, scale))
+    """Who holds a sweep or held it last; None if nobody did, or the note is damaged."""
+    return _read_note(lock_path(runs, sweep, scale))
 
 
 def holders(runs: Path) -> list[Holder]:
     """Every sweep that was run with this folder, by its last command, the latest first."""
-    found = [_read(path) for path in (runs / _FOLDER).glob("*.lock")]
-    return sorted((holder for holder in found if holder is not None), key=lambda holder: holder.since, reverse=True)
+    notes = map(_read_note, _locks(runs))
+    return sorted((holder for holder in notes if holder is not None), key=lambda holder: holder.since, reverse=True)
 
 
 def sweep_runs(runs: Path) -> bool:
     """Whether any sweep with this folder runs now."""
-    return any(map(is_held, (runs / _FOLDER).glob("*.lock")))
+    return any(map(is_held, _locks(runs)))
 
 
 def is_held(lock: Path) -> bool:
     """Whether a process holds this lock.
 
-    Asked by a shared lock that is given back at once, so that those who look never see each other. Someone who takes
-    the lock at that very moment waits: FileLock tries again within 50 ms, and nothing here asks for one without
-    waiting.
+    Asked by a shared lock that is given back at once, so that several can ask at the same time. A command that takes
+    the lock at that very moment tries again within 50 ms.
     """
     try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # not to wait where somebody put a pipe
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # not to wait for a pipe in its place
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
@@ -150,17 +136,21 @@ def trial_is_held(folder: Path) -> bool:
     return is_held(folder / ".lock")
 
 
-def _write(lock: Path, holder: Holder) -> None:
+def _locks(runs: Path) -> Iterable[Path]:
+    return (runs / ".sweeps").glob("*.lock")
+
+
+def _note(lock: Path, holder: Holder) -> None:
     try:
         write_text(lock.with_suffix(".json"), json.dumps(dataclasses.asdict(holder), indent=1) + "\n")
     except OSError as error:  # a note for people: without it the lock still holds
         _log.warning("status cannot tell who runs this sweep: %s", in_a_line(error))
 
 
-def _read(lock: Path) -> Holder | None:
+def _read_note(lock: Path) -> Holder | None:
     try:
         return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
-    except (OSError, ValueError):  # a note for people: without it the lock still holds
+    except (OSError, ValueError):
         return None
 
 
@@ -173,8 +163,9 @@ def _user() -> str:
 
 def _command() -> str:
     program, *arguments = sys.argv
-    as_module = Path(program).name == "__main__.py"
-    return shlex.join([*(("python", "-m", "orchestrator") if as_module else (program,)), *arguments])
+    return shlex.join(
+        [*(("python", "-m", "orchestrator") if program.endswith("__main__.py") else (program,)), *arguments]
+    )
 
 
 def _now() -> str:

@@ -1,16 +1,17 @@
-"""From a sweep at one scale to its trials: who trains, who goes on from whom, who is only read. Free of torch."""
+"""From a sweep at one scale to its trials: which train, which continue others, which are only read. Free of torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from lm.data import fingerprint_of, vocabulary_size_of
 from lm.files import write_text
-from lm.spec import Part, TrainSpec, stage_keys
+from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
 from lm.yaml_text import write_yaml
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.facts import Facts
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
 from orchestrator.words import value_in_words
@@ -21,63 +22,73 @@ NAMED_PARAMETER_CHANGE = 0.01
 TrialStatus = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
 
 
+class Facts:
+    """Fingerprints and vocabularies of corpora, each read once; CorpusError if a corpus is not there."""
+
+    def __init__(self) -> None:
+        self._corpora: dict[Corpus, tuple[str, int]] = {}
+
+    def fingerprint(self, corpus: Corpus) -> str:
+        """The hash of its text."""
+        return self._of(corpus)[0]
+
+    def vocabulary_size(self, corpus: Corpus) -> int:
+        """Words, `<eos>` and `<unk>` included."""
+        return self._of(corpus)[1]
+
+    def parameters(self, spec: TrainSpec) -> int:
+        """The number of trainable parameters."""
+        return parameter_count(spec.model, spec.head, self.vocabulary_size(spec.corpus))
+
+    def _of(self, corpus: Corpus) -> tuple[str, int]:
+        if corpus not in self._corpora:
+            self._corpora[corpus] = fingerprint_of(corpus), vocabulary_size_of(corpus)
+        return self._corpora[corpus]
+
+
 def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
     """Every variant with its seeds, the first seed's first, each seed's baseline before the others.
 
     `seeds` holds those of every variant, by default all of the sweep's. Within a seed a trial whose stages all lie in
-    another's is read from it and never trained; else it goes on from the trial with which it shares the most stages.
-    CorpusError where a corpus's fingerprint cannot be had.
+    another's is read from it and never trained; else it continues the trial with which it shares the most stages, the
+    first of several. CorpusError if a corpus's fingerprint cannot be had.
     """
-    facts = Facts()
+    facts, trials = Facts(), list[Trial]()
     base, *others = sweep.variants
-    base_parameters = facts.parameters(base.spec)
-    changes = {base.name: "the base itself"} | {
-        v.name: _change(base.spec, v.spec, base_parameters, facts.parameters(v.spec)) for v in others
-    }
-    trials: list[Trial] = []
+    changes = {base.name: "the base itself"} | {v.name: _change(base.spec, v.spec, facts) for v in others}
     for seed in sweep.seeds:
-        trained: dict[str, list[str]] = {}  # key -> keys of all stages
+        trained: dict[str, set[str]] = {}  # key -> keys of all stages, each of which depends on those before it
         for variant in sweep.variants:
             if seeds is not None and seed not in seeds[variant.name]:
                 continue
             spec = variant.spec.model_copy(update={"seed": seed})
             stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())
-            reads_from = next((key for key, others in trained.items() if others[: len(stages)] == stages), None)
-            starts_from = None if reads_from is not None else _longest_shared(stages, trained)
-            if reads_from is None:
-                trained[stages[-1]] = stages
-            trials.append(
-                Trial(
-                    variant=variant.name,
-                    change=changes[variant.name],
-                    seed=seed,
-                    spec=spec,
-                    key=stages[-1],
-                    parameters=facts.parameters(spec),
-                    reads_from=reads_from,
-                    starts_from=starts_from,
-                )
-            )
+            shared = {key: len(keys.intersection(stages)) for key, keys in trained.items()}
+            source = max(shared, key=shared.__getitem__, default="")
+            count = shared.get(source, 0)
+            trial = Trial(variant.name, changes[variant.name], seed, spec, stages[-1], facts.parameters(spec))
+            if count == len(stages):
+                trials.append(replace(trial, reads_from=source))
+            else:
+                trials.append(replace(trial, starts_from=source if count else None))
+                trained[trial.key] = {*stages}
     return trials
 
 
 def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
     """One `<key>.yaml` for every trial that trains, whole, as `python -m lm train` reads it."""
-    written = []
-    for trial in trials:
-        if trial.reads_from is None:
-            spec = write_yaml(trial.spec.model_dump(mode="json"))
-            head = f"# {trial.variant}, seed {trial.seed}: {trial.change}\n"
-            write_text(folder / f"{trial.key}.yaml", head + spec)
-            written.append(folder / f"{trial.key}.yaml")
-    return written
+    written = {folder / f"{trial.key}.yaml": trial for trial in trials if trial.reads_from is None}
+    for path, trial in written.items():
+        head = f"# {trial.variant}, seed {trial.seed}: {trial.change}\n"
+        write_text(path, head + write_yaml(trial.spec.model_dump(mode="json")))
+    return list(written)
 
 
 def state_of(trial: Trial, records: Records) -> TrialStatus:
     """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
 
-    Trained and not yet scored on test it is under way; damaged, it is trained again. ValueError where another version
-    wrote its record.
+    A trial that is trained and not yet scored on test is under way; a damaged one is trained again. ValueError if
+    another version wrote its record.
     """
     record = records.find(trial)
     if record is not None and (record.status == "failed" or is_settled(trial, record)):
@@ -90,7 +101,7 @@ def state_of(trial: Trial, records: Records) -> TrialStatus:
 
 
 def state_in_words(trial: Trial, state: TrialStatus, names: Mapping[str, str]) -> str:
-    """A state as the plan's table shows it: a trial that is read, or goes on from another, says from which variant.
+    """A state as the plan's table shows it, with the variant from which a trial is read or goes on.
 
     `names` has every trial's variant by key.
     """
@@ -102,9 +113,9 @@ def state_in_words(trial: Trial, state: TrialStatus, names: Mapping[str, str]) -
 
 
 def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
-    """What one part has otherwise than another of the same place, in words: `dropout.weight 0.5 -> 0.0`.
+    """How one part differs from another in the same place, in words: `dropout.weight 0.5 -> 0.0`.
 
-    Of a part of another kind, its kind, what both kinds have otherwise, and what it sets off its own defaults.
+    Of a part of another kind: the kind, how the fields of both kinds differ, and its own fields off their defaults.
     """
     old_kind, new_kind = getattr(before, "kind", None), getattr(after, "kind", None)
     if old_kind != new_kind:
@@ -133,18 +144,8 @@ def millions(parameters: int) -> str:
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"
 
 
-def _change(base: TrainSpec, spec: TrainSpec, base_parameters: int, parameters: int) -> str:
-    words = list(differences(base, spec))
-    if abs(parameters - base_parameters) > NAMED_PARAMETER_CHANGE * base_parameters:
-        words.append(f"parameters {millions(base_parameters)} -> {millions(parameters)}")
+def _change(base: TrainSpec, spec: TrainSpec, facts: Facts) -> str:
+    words, before, after = list(differences(base, spec)), facts.parameters(base), facts.parameters(spec)
+    if abs(after - before) > NAMED_PARAMETER_CHANGE * before:
+        words.append(f"parameters {millions(before)} -> {millions(after)}")
     return "; ".join(words)
-
-
-def _longest_shared(stages: list[str], trained: dict[str, list[str]]) -> str | None:
-    """The key of the trial that shares the most first stages; the first planned of several; None if none does."""
-    best, most = None, 0
-    for key, others in trained.items():
-        shared = next((n for n, (a, b) in enumerate(zip(stages, others, strict=False)) if a != b), len(others))
-        if shared > most:
-            best, most = key, shared
-    return best

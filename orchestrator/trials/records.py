@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
 from lm.files import DamagedError
-from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
+from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, check_hashes
 from lm.kept import say_once
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
-from orchestrator.trials.checked import Checked, FileState, FileStates
+from orchestrator.errors import nearest
+from orchestrator.trials.checked import Checked, state_of_files
 from orchestrator.trials.trial import Trial
 
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -28,10 +27,10 @@ def is_settled(trial: Trial, record: Record | None) -> bool:
 
 
 def read_own(folder: Path) -> Record | None:
-    """The record of the trial that the folder is named after, None where it has none yet.
+    """The record of the trial that the folder is named after, None if it has none yet.
 
-    DamagedError names what is no record, was changed since, or is another trial's; a folder that is not named by a key
-    may hold any.
+    DamagedError names a file that is not a record, was changed since, or is another trial's. A folder whose name is not
+    a key may hold any record.
     """
     record = read_record(folder)
     if record is not None and _KEY.fullmatch(folder.name) and record.key != folder.name:
@@ -39,11 +38,34 @@ def read_own(folder: Path) -> Record | None:
     return record
 
 
-def check_trial(folder: Path, *, weights: bool = False) -> Record | None:
-    """The record of a trial, None where it has none yet; DamagedError where a file that reports read is not its own.
+def find_key(runs: Path, prefix: str) -> str:
+    """The key of the trial in `runs` that begins with the prefix; ValueError if there is none, or are several."""
+    keys = sorted(path.name for path in runs.glob("*") if _KEY.fullmatch(path.name))
+    # The prefix is never joined to the path, so that no name leads out of the folder.
+    matching = [key for key in keys if prefix and key.startswith(prefix)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise ValueError(f"{prefix!r} is ambiguous: {', '.join(matching[:8])}{', ...' if len(matching) > 8 else ''}")
+    if not keys:
+        raise ValueError(f"no trial {prefix!r} in {runs}, which holds none")
+    near = nearest(prefix, keys)
+    raise ValueError(f"no trial {prefix!r} in {runs}{near if 'did you mean' in near or len(keys) <= 8 else ''}")
 
-    With `weights` also where they, or the codebook, are not. Of an unfinished or failed trial, which goes on
-    from its curve, that has to be one.
+
+def record_of(runs: Path, prefix: str) -> Record:
+    """The record of the trial whose key begins with the prefix; ValueError also if it has none, or a damaged one."""
+    folder = runs / find_key(runs, prefix)
+    if (record := read_own(folder)) is None:
+        raise ValueError(f"{folder}: no record.json: the trial has not settled yet")
+    return record
+
+
+def check_trial(folder: Path, *, weights: bool = False) -> Record | None:
+    """The record of a trial, None if it has none yet; DamagedError if a file that reports read is not its own.
+
+    With `weights` also if they, or the codebook, are not. The curve of an unfinished or failed trial, which goes on
+    from it, has to be readable.
     """
     record = read_own(folder)
     hashes = {} if record is None else record.hashes
@@ -60,34 +82,19 @@ def damage_in_a_line(error: ValueError) -> str:
     return str(error)
 
 
-def _state(folder: Path) -> FileStates:
-    names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
-    with suppress(OSError):  # as each of its files will say
-        names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208
-    return [(name, _stat(f"{folder}/{name}")) for name in names]
-
-
-def _stat(path: str) -> FileState | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
 
-    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed; its files
-    are not hashed where an earlier sweep noted that it had found them right, and nobody has touched them since. The
-    index of inner stages is read once, when a key has no folder of its own. With `own_only` nobody looks inside other
-    trials: all that has no folder of its own is to be trained anew. A damaged trial is not done, and is named.
+    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed. Its files
+    are not hashed if an earlier sweep noted that they were right, and nobody has touched them since. With `own_only`
+    stages inside other trials do not count, and every trial without a folder of its own is trained again. A damaged
+    trial is not done; a warning names it.
     """
 
     def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
         self.root = Path(root)
         self._own_only = own_only
-        self._seen: dict[str, tuple[object, tuple[Record | None, bool]]] = {}
+        self._seen: dict[str, tuple[object, Record | None, bool]] = {}
         self._checked = Checked(self.root)
 
     def folder(self, key: str) -> Path:
@@ -95,7 +102,7 @@ class Records:
         return self.root / key
 
     def read(self, key: str) -> Record | None:
-        """The record in this trial's folder, None where it has none yet or is damaged."""
+        """The record in this trial's folder, None if it has none yet or is damaged."""
         return self._look(key)[0]
 
     def is_damaged(self, key: str) -> bool:
@@ -118,8 +125,7 @@ class Records:
     def curve_table(self, trial: Trial, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`): all, or those asked for, `stage` among them."""
         holder, record = self._held(trial)
-        key = holder or trial.reads_from or trial.key
-        nothing = pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
+        key, nothing = holder or trial.reads_from or trial.key, pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
         if record is None and self.is_damaged(key):
             return nothing
         try:
@@ -131,29 +137,28 @@ class Records:
         return table.slice(0, sum(stage in stages for stage in table["stage"].to_pylist()))  # its own come first
 
     def test_losses(self, trial: Trial) -> Path:
-        """Where the test loss of every token of a settled trial lies, its last stage's; whether it exists or not."""
+        """The file with the test loss of every token of a settled trial, its last stage's, whether it exists or not."""
         folder = self.folder(self._held(trial)[0] or trial.key)
         return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
 
     def holder(self, trial: Trial) -> str:
-        """The key of the folder that holds the stages of a settled trial; its own, where it has no record yet."""
+        """The key of the folder that holds the stages of a settled trial; its own, if it has no record yet."""
         return self._held(trial)[0] or trial.reads_from or trial.key
 
     def hashes(self, trial: Trial) -> dict[str, str]:
-        """The hashes of the record that holds a trial's stages and of its files; empty where it has none."""
+        """The hashes of the record that holds a trial's stages and of its files; empty if there is none."""
         _, record = self._held(trial)
         return {} if record is None else record.hashes
 
     def source(self, trial: Trial) -> Path | None:
-        """The folder with stages that this trial goes on from, its own record's or a longer trial's; None if none."""
+        """The folder with stages that this trial continues, its own record's or a longer trial's; None if none."""
         if trial.starts_from is None:
             return None
-        own = self.folder(trial.starts_from)
         holder, _ = self._inner(trial.starts_from)
-        return own if holder is None or self.read(trial.starts_from) is not None else self.folder(holder)
+        return self.folder(trial.starts_from if holder is None or self.read(trial.starts_from) else holder)
 
     def note_checked(self) -> None:
-        """Note under `runs/` whose files were hashed and found right, for the next command."""
+        """Note under `runs/` whose files were hashed and right, for the next command."""
         self._checked.write()
 
     def of_other_numerics(self, trial: Trial) -> Record | None:
@@ -161,14 +166,14 @@ class Records:
         return self._other_numerics.get(trial.spec)
 
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
-        """The key of the folder that holds the trial's stages, and the record there; none where its own is damaged."""
-        damaged = False
+        """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged."""
+        any_damaged = False
         for key in (trial.key, trial.reads_from):
-            record, harmed = (None, False) if key is None else self._look(key)
+            record, damaged = (None, False) if key is None else self._look(key)
             if key is not None and record is not None:
                 return key, record
-            damaged = damaged or harmed
-        return (None, None) if damaged else self._inner(trial.key)
+            any_damaged = any_damaged or damaged
+        return (None, None) if any_damaged else self._inner(trial.key)
 
     def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
         """The first whole trial that went through the stages of the trial with this key, and its record."""
@@ -178,25 +183,26 @@ class Records:
         return None, None
 
     def _look(self, key: str) -> tuple[Record | None, bool]:
-        """The record in a trial's folder, and whether a file there is damaged, which is said."""
+        """The record in a trial's folder, and whether a file there is damaged, of which a warning is logged."""
         folder = self.folder(key)
-        state = _state(folder)
+        state = state_of_files(folder)
         if (seen := self._seen.get(key)) is not None and seen[0] == state:
-            return seen[1]
+            return seen[1:]
+        record, damaged = None, False
         try:
             if self._checked.has(key, state):
-                found = read_own(folder), False
+                record = read_own(folder)
             else:
-                found = check_trial(folder), False
-                if found[0] is not None and found[0].status != "failed":  # another goes on writing its files
+                record = check_trial(folder)
+                if record is not None and record.status != "failed":  # another goes on writing its files
                     self._checked.add(key, state)
         except DamagedError as error:
             say_once(damage_in_a_line(error))
+            damaged = True
             if isinstance(error.__cause__, OSError):  # it could not be read, which may pass
                 return None, True
-            found = None, True
-        self._seen[key] = state, found
-        return found
+        self._seen[key] = state, record, damaged
+        return record, damaged
 
     @cached_property
     def _other_numerics(self) -> dict[TrainSpec, Record]:
@@ -204,15 +210,16 @@ class Records:
 
     @cached_property
     def _inner_stages(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        """The keys of the trials that went through each stage, by the stage's key; read once."""
+        holders: dict[str, list[str]] = {}
         for record in () if self._own_only else self._readable():
             if record.status != "failed":
                 for stage in record.stages:
-                    found.setdefault(stage.key, []).append(record.key)
-        return found
+                    holders.setdefault(stage.key, []).append(record.key)
+        return holders
 
     def _readable(self) -> Iterator[Record]:
-        for path in sorted(self.root.glob("*/record.json")):
+        for path in sorted(self.root.glob(f"*/{RECORD}")):
             try:
                 record = read_own(path.parent)
             except ValueError as error:

@@ -1,4 +1,4 @@
-"""A spec and a record in words, for people who know a trial by its key alone."""
+"""Specs and records in words, for people who know a trial only by its key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.words import counted
 
 
 def in_short(spec: TrainSpec) -> str:
-    """The parts that tell trials apart: `ptb, lstm 3x1150, softmax, nt_asgd, 500 epochs, fine-tuned, seed 1`."""
+    """What distinguishes trials: `ptb, lstm 3x1150, softmax, nt_asgd, 500 epochs, fine-tuned, seed 1`."""
     model, corpus = spec.model, spec.corpus
     parts = [
         corpus.name if corpus.train_tokens is None else f"{corpus.name} ({corpus.train_tokens:,} tokens)",
@@ -29,31 +29,27 @@ def in_short(spec: TrainSpec) -> str:
 
 
 def record_differences(old: Record, new: Record) -> Iterator[str]:
-    """What two trials have otherwise, a line each: their specs, then what they read, and where they ran."""
+    """How two trials differ, a line each: their specs, then what they read, and where they ran."""
     yield from differences(old.spec, new.spec)
-    places = (
-        ("text", "corpus.fingerprint"),
-        *((name, name) for name in ("numerics_version", "device", "threads", "commit")),
-    )
-    for label, path in places:
-        before, after = (_value(record, path) for record in (old, new))
-        if before != after:
-            yield f"{label.replace('_', ' ')} {before} -> {after}"
-    for name in sorted(old.versions.keys() | new.versions.keys()):
-        before, after = old.versions.get(name, "none"), new.versions.get(name, "none")
-        if before != after:
-            yield f"{name} {before} -> {after}"
+    before, after = _circumstances(old), _circumstances(new)
+    for name in dict.fromkeys([*before, *after]):
+        if before.get(name, "none") != after.get(name, "none"):
+            yield f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
 
 
-def _value(record: Record, path: str) -> object:
-    value: object = record
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
+def _circumstances(record: Record) -> dict[str, object]:
+    return {
+        "text": record.corpus.fingerprint,
+        "numerics version": record.numerics_version,
+        "device": record.device,
+        "threads": record.threads,
+        "commit": record.commit,
+        **dict(sorted(record.versions.items())),
+    }
 
 
 def overrides(base: TrainSpec, spec: TrainSpec) -> dict[str, Any]:
-    """What makes one spec of another, exactly, as a sweep file would have it: dotted paths, a value or a whole part."""
+    """The exact changes from one spec to another, as in a sweep file: by dotted path a value or a whole part."""
     return dict(_overrides(base.model_dump(mode="json"), spec.model_dump(mode="json"), ""))
 
 

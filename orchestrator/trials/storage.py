@@ -25,12 +25,13 @@ from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
 from lm.files import atomic
+from lm.hashes import RECORD, WEIGHTS
 from orchestrator.errors import CannotStartError
 from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 
-_RECORD, _MANIFEST, _CHECKPOINTS, _WEIGHTS = "record.json", "manifest.json", "checkpoints", "weights"
+_CHECKPOINTS = "checkpoints"
 _CHUNK = 8 * 2**20
 _PRIVATE = "lm-trials-"
 
@@ -38,8 +39,8 @@ _PRIVATE = "lm-trials-"
 class Storage:
     """The folder of trial folders at a URI; `endpoint_override` and `scheme` in its query reach other servers than AWS.
 
-    Credentials are the environment's. ValueError for a URI that names no storage; OSError, of every method too,
-    where it does not answer or refuses.
+    Credentials are the environment's. ValueError for a URI that names no storage; OSError, of every method too, if it
+    does not answer or refuses.
     """
 
     def __init__(self, uri: str) -> None:
@@ -48,74 +49,75 @@ class Storage:
         try:
             self._fs, root = arrow.FileSystem.from_uri(uri)
         except (ArrowException, TypeError, ValueError) as error:
-            raise ValueError(f"storage: {uri!r} is not s3://, gs://, file:// or an absolute path ({error})") from error
-        except OSError as error:  # a bucket's region is asked for here
+            expected = "storage: expected s3://, gs://, file:// or an absolute path"
+            raise ValueError(f"{expected}, got {uri!r} ({error})") from error
+        except OSError as error:  # a bucket's region is asked for when it is opened
             raise OSError(f"storage {uri}: {' '.join(str(error).split())}") from error
         if not root:
-            raise ValueError(f"storage: {uri!r} names no bucket")
+            raise ValueError(f"storage: expected the name of a bucket, got {uri!r}")
         self.uri, self._root = uri, PurePosixPath(root)
-        self._same: dict[Path, tuple[int, int]] = {}  # files here that are there: when changed (ns), size
-        self._is_local = isinstance(self._fs, arrow.LocalFileSystem)
+        self._same: dict[Path, tuple[int, int]] = {}  # local files that are in the storage: when changed (ns), size
 
     def keys(self) -> set[str]:
-        """The trials that it holds something of."""
-        with self._told():
+        """The trials of which it holds something."""
+        with self._named_errors():
             return {info.base_name for info in self._infos(self._root, recursive=False) if info.base_name}
 
     def pull(self, key: str, runs: Path, *, checkpoints: bool = True, weights: bool = True) -> None:
         """Copy what the storage has of a trial to `runs/<key>/`, its record last."""
-        left_out = {name for name, wanted in ((_CHECKPOINTS, checkpoints), (_WEIGHTS, weights)) if not wanted}
-        with self._told():
-            for name in sorted(self._files(key), key=_last):
+        left_out = {name for name, wanted in ((_CHECKPOINTS, checkpoints), (WEIGHTS, weights)) if not wanted}
+        with self._named_errors():
+            for name in sorted(self._files(key), key=transfer_order):
+                path = runs / key / name
                 if name.parts[0] not in left_out:
-                    self._download(self._at(key, name), runs / key / name)
+                    with atomic(path) as temporary, temporary.open("wb") as copy:
+                        shutil.copyfileobj(self._fs.open_input_stream(self._at(key, name)), copy, _CHUNK)
+                    self._same[path] = _state(path)
 
     def push(self, key: str, runs: Path) -> None:
-        """Copy what is new in `runs/<key>/` to the storage, its record last; drop checkpoints that are not here."""
-        here = [path.relative_to(runs / key) for path in _files_in(runs / key)]
-        with self._told():
-            for name in sorted(here, key=_last):
+        """Copy what is new in `runs/<key>/` to the storage, its record last; drop checkpoints that are gone there."""
+        names = {
+            PurePosixPath(path.relative_to(runs / key))
+            for path in (runs / key).rglob("*")
+            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(runs / key).parts)
+        }
+        with self._named_errors():
+            for name in sorted(names, key=transfer_order):
                 path, state = runs / key / name, _state(runs / key / name)
                 if self._same.get(path) != state:
                     self._upload(path, self._at(key, name))
                     self._same[path] = state
-            for gone in self._files(key) - {PurePosixPath(name) for name in here}:
+            for gone in self._files(key) - names:
                 if gone.parts[0] == _CHECKPOINTS:
                     self._fs.delete_file(self._at(key, gone))
 
-    def _download(self, source: str, path: Path) -> None:
-        with atomic(path) as temporary, self._fs.open_input_stream(source) as there, temporary.open("wb") as here:
-            shutil.copyfileobj(there, here, _CHUNK)
-        self._same[path] = _state(path)
-
     def _upload(self, path: Path, target: str) -> None:
-        with path.open("rb") as here:
-            if self._is_local:
-                with atomic(Path(target)) as temporary, temporary.open("wb") as copy:
-                    shutil.copyfileobj(here, copy, _CHUNK)
-            else:  # an object appears when its stream is closed
-                with self._fs.open_output_stream(target) as there:
-                    shutil.copyfileobj(here, there, _CHUNK)
+        if isinstance(self._fs, arrow.LocalFileSystem):
+            with atomic(Path(target)) as temporary:
+                shutil.copyfile(path, temporary)
+        else:  # an object appears when its stream is closed
+            with path.open("rb") as source, self._fs.open_output_stream(target) as copy:
+                shutil.copyfileobj(source, copy, _CHUNK)
 
     def _files(self, key: str) -> set[PurePosixPath]:
-        """What it holds of a trial."""
+        """The files that it holds of a trial."""
         folder = self._root / key
         infos = self._infos(folder, recursive=True)
-        found = {PurePosixPath(info.path).relative_to(folder) for info in infos if info.is_file}
-        if astray := next((name for name in found if ".." in name.parts), None):  # an object's name may be anything
+        names = {PurePosixPath(info.path).relative_to(folder) for info in infos if info.is_file}
+        if astray := next((name for name in names if ".." in name.parts), None):  # an object's name may be anything
             raise OSError(f"{key}/{astray} leads out of the trial's folder")
-        return {name for name in found if not name.name.startswith(".")}
+        return {name for name in names if not name.name.startswith(".")}
 
     def _infos(self, folder: PurePosixPath, *, recursive: bool) -> list[arrow.FileInfo]:
         selector = arrow.FileSelector(str(folder), allow_not_found=True, recursive=recursive)
         infos: list[arrow.FileInfo] = self._fs.get_file_info(selector)
         return infos
 
-    def _at(self, key: str, name: Path | PurePosixPath) -> str:
+    def _at(self, key: str, name: PurePosixPath) -> str:
         return str(self._root / key / name)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _named_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ArrowException) as error:
@@ -125,7 +127,7 @@ class Storage:
 def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: Records) -> None:
     """Before a sweep: fetch what a report needs of the trials that the storage has, send what it lacks.
 
-    What is planned may grow with the records that come. CannotStartError where the storage does not answer.
+    The records that come may add trials to the plan. CannotStartError if the storage does not answer.
     """
     done: set[str] = set()
     try:
@@ -147,9 +149,9 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
 def borrowed(
     storage: Storage, key: str, source: str | None, seconds: float
 ) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """A `runs/` of its own with what the storage has of a trial and its source, and a call that sends it back.
+    """A private `runs/` with what the storage has of a trial and its source, and a function that sends it back.
 
-    It is sent back every `seconds` too, for the checkpoints within an epoch, and when the block ends unraised.
+    It is sent back every `seconds` too, for the checkpoints within an epoch, and when the block ends without an error.
     One attempt at a time on one machine; what a killed one left is removed.
     """
     digest = hashlib.sha256(storage.uri.encode()).hexdigest()[:8]
@@ -162,7 +164,7 @@ def borrowed(
             storage.pull(key, runs)
             if source is not None:
                 storage.pull(source, runs, checkpoints=False)
-            with _now_and_then(lambda: storage.push(key, runs), seconds) as push:
+            with _repeated(lambda: storage.push(key, runs), seconds) as push:
                 yield runs, push
                 push()
         finally:
@@ -170,42 +172,34 @@ def borrowed(
 
 
 def _private_folder() -> Path:
-    """The folder in the temporary directory that this user's workers share, under a name that nobody can foresee.
+    """The folder in the temporary directory that this user's workers share, and that nobody else can make or enter.
 
-    Of several, made at the same time, all take the oldest: the time comes first in the name.
+    Its name cannot be guessed. If workers make several at the same time, all take the oldest.
     """
     root = Path(tempfile.gettempdir())
-    if not _private_folders(root):
+    while True:
+        for path in sorted(root.glob(f"{_PRIVATE}*")):
+            with suppress(FileNotFoundError):
+                status = path.lstat()  # follows no link
+                is_private = stat.S_ISDIR(status.st_mode) and not stat.S_IMODE(status.st_mode) & 0o077
+                if is_private and status.st_uid == os.getuid():
+                    return path
         tempfile.mkdtemp(prefix=f"{_PRIVATE}{time.time_ns()}-", dir=root)
-    return _private_folders(root)[0]
-
-
-def _private_folders(root: Path) -> list[Path]:
-    """Those that only this user can enter, the oldest first; no link is followed."""
-    found = []
-    for path in root.glob(f"{_PRIVATE}*"):
-        with suppress(FileNotFoundError):
-            state = path.lstat()
-            if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not stat.S_IMODE(state.st_mode) & 0o077:
-                found.append(path)
-    return sorted(found)
 
 
 @contextmanager
-def _now_and_then(action: Callable[[], None], seconds: float) -> Iterator[Callable[[], None]]:
-    """The action for one caller at a time, done every `seconds` by a thread too; what fails there is tried again."""
-    one, ended = threading.Lock(), threading.Event()
+def _repeated(action: Callable[[], None], seconds: float) -> Iterator[Callable[[], None]]:
+    """The action for one caller at a time; a thread does it every `seconds` too, and tries again if it fails."""
+    lock, ended = threading.Lock(), threading.Event()
 
     def do() -> None:
-        with one:
+        with lock:
             action()
 
     def repeat() -> None:
         while not ended.wait(seconds):
-            try:
+            with suppress(OSError):  # the storage's, or of a file that training replaced: the next `push` raises it
                 do()
-            except OSError:
-                continue  # of the storage, or a file that training replaced meanwhile; the caller's own turn will tell
 
     thread = threading.Thread(target=repeat, name="storage", daemon=True)
     thread.start()
@@ -216,18 +210,11 @@ def _now_and_then(action: Callable[[], None], seconds: float) -> Iterator[Callab
         thread.join()
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    """The files of a trial that are whole: no locks, nothing temporary."""
-    for path in folder.rglob("*"):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
-
-
-def _last(name: Path | PurePosixPath) -> tuple[bool, bool, str]:
-    """Sorts a record behind everything, and a manifest behind what it speaks of."""
-    return name.name == _RECORD, name.name == _MANIFEST, str(name)
+def transfer_order(name: PurePosixPath) -> tuple[bool, bool, str]:
+    """Sorts a record after everything, and a manifest after the files that it names."""
+    return name.name == RECORD, name.name == "manifest.json", str(name)
 
 
 def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size

@@ -68,5 +68,5 @@ def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
     """The most epochs the trial may take, those of stages it takes over left out; `specs` holds its source by key."""
     epochs = stage_epochs(trial.spec)
     source = specs.get(trial.starts_from or "")
-    theirs = {} if source is None else source.stages()
-    return sum(epochs[name] for name, spec in trial.spec.stages().items() if theirs.get(name) != spec)
+    shared = {} if source is None else source.stages()
+    return sum(epochs[name] for name, spec in trial.spec.stages().items() if shared.get(name) != spec)

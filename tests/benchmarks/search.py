@@ -31,7 +31,7 @@ from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.searches import RandomSampler, Search
-from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 

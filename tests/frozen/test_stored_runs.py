@@ -10,7 +10,7 @@ import pytest
 from lm.spec import trial_key
 from orchestrator import load_records
 from orchestrator.search.ledger import read_search_trials
-from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from tests.frozen.stored import FOLDER, READ, furnished, read
 

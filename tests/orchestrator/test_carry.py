@@ -190,17 +190,17 @@ def test_names_in_a_record_lead_nowhere_else(place: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.trials import carry
+from orchestrator.trials import disk
 left = int(sys.argv[1])
-sync = carry.sync
+sync = disk.sync
 def counted(path):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     sync(path)
-carry.sync = counted
-carry.import_trials(Path("there"), Path("elsewhere"))
+disk.sync = counted
+disk.import_trials(Path("there"), Path("elsewhere"))
 """
 
 

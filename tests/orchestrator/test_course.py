@@ -29,7 +29,7 @@ def test_one_whose_source_is_not_among_them_starts_at_once() -> None:
 
 def test_nothing_starts_when_the_time_is_over() -> None:
     clock = [0.0]
-    source = UntilDeadline(FixedOrder([trial("a"), trial("b")]), 60.0, now=lambda: clock[0])
+    source = UntilDeadline(FixedOrder([trial("a"), trial("b")]), 60.0, clock=lambda: clock[0])
     assert source.next() == trial("a")
     assert not source.ended()
     clock[0] = 60.0
@@ -38,8 +38,7 @@ def test_nothing_starts_when_the_time_is_over() -> None:
 
 
 def test_a_round_begins_when_all_of_the_one_before_have_settled() -> None:
-    rounds = iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")]), None])
-    source = Chained(lambda: next(rounds))
+    source = Chained(iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")])]))
     a, b = source.next(), source.next()
     assert a == trial("a") and b == trial("b")
     assert source.next() is None and not source.ended()
@@ -69,6 +68,6 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
         record = searching.train(first, shelf, lambda evaluation: source.goes_on(first, evaluation))
     assert record is not None, "it trained to its end"
     source.settled(first, record)
-    assert source.next() is None and source.ended() and source.is_lost
+    assert source.next() is None and source.ended() and source.has_failed
     assert "No space left on device" in caplog.text
     assert searching.search([task], shelf) == undisturbed

@@ -10,7 +10,7 @@ import pytest
 
 from lm.record import Record
 from orchestrator.agenda.expand import SweepState
-from orchestrator.agenda.order import first_compared, in_order
+from orchestrator.agenda.trial_source import first_compared, in_order
 from orchestrator.api import load_sweep
 from orchestrator.execute.interim import Interim
 from orchestrator.report import Report

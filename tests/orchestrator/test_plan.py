@@ -12,7 +12,7 @@ from orchestrator.agenda.expand import expand
 from orchestrator.commands.plan_table import print_plan
 from orchestrator.execute import machine
 from orchestrator.sweep import check_vocabularies, read_sweep
-from orchestrator.trials import facts
+from orchestrator.trials import plan as plans
 from orchestrator.trials.plan import plan, state_in_words, state_of, write_specs
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -48,8 +48,8 @@ def test_the_base_is_called_what_the_sweep_calls_it(tmp_path: Path) -> None:
 
 
 def test_a_key_is_that_of_spec_and_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "fingerprint_of", lambda corpus: "abc")
-    monkeypatch.setattr(facts, "vocabulary_size_of", lambda corpus: 10)
+    monkeypatch.setattr(plans, "fingerprint_of", lambda corpus: "abc")
+    monkeypatch.setattr(plans, "vocabulary_size_of", lambda corpus: 10)
     for trial in planned(tmp_path, GOOD):
         assert trial.key == trial_key(trial.spec, "abc")
 
@@ -167,7 +167,7 @@ def settle(runs: Path, trial: Trial, status: str) -> None:
 
 
 def test_a_trial_is_new_under_way_or_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "fingerprint_of", lambda corpus: "f")
+    monkeypatch.setattr(plans, "fingerprint_of", lambda corpus: "f")
     trials = planned(tmp_path, GOOD)
     one, two = by_variant(trials, 1), by_variant(trials, 2)
     runs = tmp_path / "runs"

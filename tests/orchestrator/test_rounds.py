@@ -12,11 +12,11 @@ from orchestrator.errors import CannotStartError
 from orchestrator.execute.cost.reckoning import _most_trials
 from orchestrator.execute.options import Options
 from orchestrator.execute.run import _outcome, prepare
+from orchestrator.search.events import Asked, Ended, SearchEnd
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.facts import Facts
-from orchestrator.trials.plan import plan, state_of
+from orchestrator.trials.plan import Facts, plan, state_of
 from orchestrator.trials.records import Records
 from tests.factories import settle
 from tests.orchestrator.sweep_texts import read_text
@@ -77,10 +77,12 @@ def find(records: Records, task: SearchTask, *found: tuple[dict[str, float], flo
     fingerprint = Facts().fingerprint(task.base.corpus)
     ledger = Ledger(ledger_path(records.root, task.key(fingerprint)), task, fingerprint)
     for number, (values, nats) in enumerate(found):
-        state = "stopped" if nats is None else "complete"
-        ledger.append({"asked": number, "values": values, "key": f"{number:016x}"})
-        event = {"ended": number, "state": state, "nats": nats, "objectives": None if nats is None else [nats]}
-        ledger.append(event | {"epochs": 4, "seconds": 1.0, "reason": None})
+        state: SearchEnd = "stopped" if nats is None else "complete"
+        ledger.append(Asked(asked=number, values=dict(values), key=f"{number:016x}"))
+        objectives = None if nats is None else (nats,)
+        ledger.append(
+            Ended(ended=number, state=state, nats=nats, objectives=objectives, epochs=4, seconds=1.0, reason=None)
+        )
 
 
 def test_a_search_comes_first_and_its_trials_leave_test_closed(tmp_path: Path, records: Records) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.agenda.sequential import trials_by_look
+from orchestrator.agenda.expand import trials_by_look
 from orchestrator.analysis.comparison import compare_variants
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.sweep import ScaledSweep

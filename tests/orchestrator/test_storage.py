@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
 import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
+from lm.files import atomic
 from lm.record import Evaluation, read_record
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.run_trial import Allotment, fetch, run_trial
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from orchestrator.trials.storage import Storage, _last, borrowed, exchange
+from orchestrator.trials.storage import Storage, borrowed, exchange, transfer_order
 from tests.orchestrator.sweeps_for_real import SWEEP, finish, report, start
 from tests.orchestrator.test_sweep_end_to_end import place
 from tests.orchestrator.tracking.seen import eventually
@@ -99,21 +101,23 @@ def test_a_second_push_brings_what_changed_and_drops_old_checkpoints(storage: St
 
 def test_the_record_goes_last_and_a_manifest_behind_what_it_speaks_of() -> None:
     names = ["record.json", "checkpoints/2/manifest.json", "checkpoints/2/weights", "weights/z", "curve.parquet"]
-    assert sorted(map(Path, names), key=_last)[-2:] == [Path("checkpoints/2/manifest.json"), Path("record.json")]
+    assert sorted(map(PurePosixPath, names), key=transfer_order)[-2:] == [
+        PurePosixPath(names[1]),
+        PurePosixPath(names[0]),
+    ]
 
 
 def test_a_push_that_breaks_off_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, sent = Storage(str(tmp_path / "there")), list[str]()
     written(tmp_path / "a", "record.json", "curve.parquet", "weights/train.safetensors")
-    upload = Storage._upload
 
-    def lost(self: Storage, path: Path, target: str) -> None:
+    def breaking(path: Path) -> AbstractContextManager[Path]:
         if sent:
             raise ConnectionError("lost")
         sent.append(path.name)
-        upload(self, path, target)
+        return atomic(path)
 
-    monkeypatch.setattr(Storage, "_upload", lost)
+    monkeypatch.setattr("orchestrator.trials.storage.atomic", breaking)
     with pytest.raises(OSError, match=r"^storage .*: lost$"):
         storage.push("key", tmp_path / "a")
     assert list(content(tmp_path / "there/key")) == sent and sent != ["record.json"]
@@ -122,9 +126,9 @@ def test_a_push_that_breaks_off_leaves_no_record(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("runs", "not s3://"),
-        ("ftp://host/x", "not s3://"),
-        ("s3://", "no bucket"),
+        ("runs", "expected s3://.*got 'runs'"),
+        ("ftp://host/x", "expected s3://.*got 'ftp://host/x'"),
+        ("s3://", "expected the name of a bucket"),
         ("s3://key:hidden@lab/runs", "credentials belong in the environment"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The door to Optuna: what to try next, when to stop a trial, which values mattered, and studies for its dashboard."""
+"""The door to Optuna: what to try next, when to stop, which values mattered, studies for its dashboard."""
 
 import optuna
 

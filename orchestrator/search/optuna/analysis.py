@@ -1,4 +1,4 @@
-"""What a search tells when it is over: which values mattered, and studies that optuna-dashboard opens."""
+"""What is learned from a search: which values mattered, and studies that optuna-dashboard opens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from lm.files import WriteError, check_writable
 from orchestrator.search.events import SearchTrial
@@ -23,14 +23,14 @@ _EVALUATOR_SEEDS = range(5)
 _SQLITE = "sqlite:///"
 
 
-def importance(task: SearchTask, found: Sequence[SearchTrial]) -> dict[str, tuple[float, float]] | None:
+def importance(task: SearchTask, trials: Sequence[SearchTrial]) -> dict[str, tuple[float, float]] | None:
     """The share of the validation loss's variance that each value explains alone, largest first.
 
     fANOVA (Hutter et al. 2014) of a random forest over the complete trials: mean and standard deviation over seeds of
-    the forest. What was not searched in every one of them, and in the same range, has no share. None for fewer than
-    20, and where all lost the same.
+    the forest. A value that was not searched in every one of them, and in the same range, has no share. None for fewer
+    than 20 trials, and if all have the same loss.
     """
-    complete = [trial for trial in found if trial.state == "complete"]
+    complete = [trial for trial in trials if trial.state == "complete"]
     if len(complete) < FEWEST_FOR_IMPORTANCE or len({trial.valid_nats for trial in complete}) == 1:
         return None
     frozen = [_frozen(task, trial, [trial.valid_nats or 0.0]) for trial in complete]
@@ -55,10 +55,10 @@ def importance(task: SearchTask, found: Sequence[SearchTrial]) -> dict[str, tupl
 
 
 def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url: str) -> None:
-    """Write studies by name into an Optuna storage, such as `sqlite:///optuna.db`, in the place of those of that name.
+    """Write studies by name into an Optuna storage such as `sqlite:///optuna.db`, in place of those of the same name.
 
-    A copy for reading, such as with optuna-dashboard: nothing here is ever read back. ValueError, which does not repeat
-    the URL and its password, where no storage can be opened there; WriteError where the database cannot be written.
+    A copy for reading, such as with optuna-dashboard, which is never read back. ValueError, which does not repeat the
+    URL and its password, if no storage can be opened there; WriteError if the database cannot be written.
     """
     if url.startswith(_SQLITE) and (folder := Path(url.removeprefix(_SQLITE)).parent).is_dir():
         check_writable(folder)
@@ -66,47 +66,34 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
         try:
             storage = optuna.storages.RDBStorage(url)
         except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
-            rule = "should be the URL of a database that can be opened, such as sqlite:///optuna.db"
-            raise ValueError(f"--optuna: {rule}; {_what_was_got(error)}") from error
+            no_driver = isinstance(error, ImportError | NoSuchModuleError)
+            problem = "no driver is installed for its kind of database" if no_driver else "it cannot be opened"
+            expected = "--optuna: expected the URL of a database, such as sqlite:///optuna.db"
+            raise ValueError(f"{expected}; {problem}") from error
         try:
-            for name, (task, found) in studies.items():
-                _write(storage, name, task, found)
+            for name, (task, trials) in studies.items():
+                if name in optuna.get_all_study_names(storage):
+                    optuna.delete_study(study_name=name, storage=storage)
+                directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
+                study = optuna.create_study(study_name=name, storage=storage, directions=directions)
+                study.set_metric_names([*task.objectives])
+                study.add_trials([_frozen(task, trial, trial.objectives) for trial in trials])
         except (SQLAlchemyError, StorageInternalError) as error:
             raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
         finally:
             storage.engine.dispose()
 
 
-def _write(storage: optuna.storages.RDBStorage, name: str, task: SearchTask, found: Sequence[SearchTrial]) -> None:
-    if name in optuna.get_all_study_names(storage):
-        optuna.delete_study(study_name=name, storage=storage)
-    directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
-    study = optuna.create_study(study_name=name, storage=storage, directions=directions)
-    study.set_metric_names([*task.objectives])
-    study.add_trials([_frozen(task, trial, trial.objectives) for trial in found])
-
-
-def _what_was_got(error: Exception) -> str:
-    """What a URL is that leads to no storage; the libraries' own words may repeat its password."""
-    match error:
-        case ImportError() | NoSuchModuleError():
-            return "there is no driver here for the kind of database that was got"
-        case ArgumentError():
-            return "what was got is no URL"
-        case _:
-            return "the database that was got cannot be opened"
-
-
 def _frozen(task: SearchTask, trial: SearchTrial, values: Sequence[float] | None) -> FrozenTrial:
     drawn = {
-        key: (dimension, parameter(task.space, key, dimension)) for key, dimension in task.drawn(trial.values).items()
+        key: (parameter(task.space, key, dimension), dimension) for key, dimension in task.drawn(trial.values).items()
     }
     about = {"variant": task.variant, "key": trial.key, "reason": trial.reason, "state": trial.state}
     return create_trial(
         state=STATES[trial.state],
         values=values,
-        params={name: trial.values[key] for key, (_, name) in drawn.items()},
-        distributions={name: distribution(dimension) for dimension, name in drawn.values()},
+        params={name: trial.values[key] for key, (name, _) in drawn.items()},
+        distributions={name: distribution(dimension) for name, dimension in drawn.values()},
         user_attrs={key: value for key, value in about.items() if value is not None},
         intermediate_values=dict(trial.curve),
     )

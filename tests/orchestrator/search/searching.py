@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lm.record import Evaluation, Record
 from lm.spec import Corpus, Dropout, Model, Penalties, Sgd, TrainSpec
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import ledger_path, read_search_trials
+from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
@@ -137,6 +137,10 @@ def search(tasks: list[SearchTask], shelf: Shelf) -> list[list[SearchTrial]]:
 
 def found(one: SearchTask, root: Path) -> list[SearchTrial]:
     return read_search_trials(path_of(one, root))
+
+
+def state(one: SearchTask, trials: Sequence[SearchTrial]) -> SearchState:
+    return SearchState(one, Path("no ledger"), trials)
 
 
 def path_of(one: SearchTask, root: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Ledgers that somebody or something damaged: what is whole counts, what is not is named and kept."""
+"""Damaged ledgers: the lines before the damage count, the line is named, and the damaged file is kept."""
 
 # ruff: noqa: E501 (one case a line reads best)
 
@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import lm.files
 from orchestrator.__main__ import app
 from orchestrator.agenda.expand import search_tasks
-from orchestrator.search import ledger as ledgers
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import Ledger, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
-from orchestrator.trials.facts import Facts as RealFacts
+from orchestrator.trials.plan import Facts as RealFacts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.searching import SPACE, Facts, Shelf, path_of, search, task
 from tests.orchestrator.search.test_population import CHANGING, SCHEDULER
@@ -36,28 +36,28 @@ WRONG: dict[str, tuple[object, str]] = {
     "no mapping": ([1, 2], "expected an event: asked, evaluated or ended"),
     "a trial twice": (ASKED | {"asked": 0}, "asked: expected trial 2, got 0"),
     "a trial too early": (ASKED | {"asked": 7}, "asked: expected trial 2, got 7"),
-    "a number that is a word": (ASKED | {"asked": "two"}, "asked: input should be a valid integer"),
-    "a number that is true": (ENDED | {"ended": True}, "ended: input should be a valid integer"),
-    "no values": ({"asked": 2, "key": None}, "values: field required"),
+    "a number that is a word": (ASKED | {"asked": "two"}, "asked: Input should be a valid integer"),
+    "a number that is true": (ENDED | {"ended": True}, "ended: Input should be a valid integer"),
+    "no values": ({"asked": 2, "key": None}, "values: Field required"),
     "a value that is missing": (ASKED | {"values": {}}, "values.optimizer.learning_rate: missing"),
     "a value out of its range": (ASKED | {"values": {"optimizer.learning_rate": 1e6}}, "values.optimizer.learning_rate: out of its range"),
     "a value of another type": (ASKED | {"values": {"optimizer.learning_rate": "10"}}, "values.optimizer.learning_rate: out of its range"),
     "a value that is not searched": (ASKED | {"values": VALUES | {"batch_size": 4}}, "values.batch_size: not searched with the others"),
-    "a parent without a population": (ASKED | {"parent": 0}, "parent: expected for trials of a population's later generations, and no others"),
-    "a parent to come": (ASKED | {"parent": 2}, "parent: trial 2 was never asked for"),
-    "an epoch of no trial": (EVALUATED | {"evaluated": 2}, "evaluated: trial 2 was never asked for"),
-    "a negative trial": (EVALUATED | {"evaluated": -1}, "evaluated: input should be greater than or equal to 0"),
-    "an epoch after the end": (EVALUATED | {"evaluated": 0}, "evaluated: trial 0 had ended"),
+    "a parent without a population": (ASKED | {"parent": 0}, "parent: expected a trial of the generation before, none in the first generation"),
+    "a parent to come": (ASKED | {"parent": 2}, "parent: trial 2 was not asked for"),
+    "an epoch of no trial": (EVALUATED | {"evaluated": 2}, "trial 2 is not running"),
+    "a negative trial": (EVALUATED | {"evaluated": -1}, "evaluated: Input should be greater than or equal to 0"),
+    "an epoch after the end": (EVALUATED | {"evaluated": 0}, "trial 0 is not running"),
     "an epoch twice": (EVALUATED | {"epoch": 2}, "epoch: expected one after 2, got 2"),
-    "a loss that is a word": (EVALUATED | {"nats": "low"}, "nats: input should be a valid number"),
-    "a loss without end": (EVALUATED | {"nats": float("inf")}, "nats: input should be a finite number"),
-    "time that runs backwards": (EVALUATED | {"seconds": -1.0}, "seconds: input should be greater than or equal to 0"),
-    "the end of no trial": (ENDED | {"ended": 2}, "ended: trial 2 was never asked for"),
-    "a second end": (ENDED | {"ended": 0}, "ended: trial 0 had ended"),
-    "no such state": (ENDED | {"state": "lost"}, "state: input should be 'complete', 'stopped', 'diverged' or 'failed'"),
-    "complete without a loss": (ENDED | {"nats": None}, "nats: expected the loss of a complete trial, got null"),
-    "complete without objectives": (ENDED | {"objectives": None}, "objectives: expected numbers for a trial that is complete"),
-    "objectives of a stopped trial": (ENDED | {"state": "stopped"}, "objectives: expected null for a trial that is stopped"),
+    "a loss that is a word": (EVALUATED | {"nats": "low"}, "nats: Input should be a valid number"),
+    "a loss without end": (EVALUATED | {"nats": float("inf")}, "nats: Input should be a finite number"),
+    "time that runs backwards": (EVALUATED | {"seconds": -1.0}, "seconds: Input should be greater than or equal to 0"),
+    "the end of no trial": (ENDED | {"ended": 2}, "trial 2 is not running"),
+    "a second end": (ENDED | {"ended": 0}, "trial 0 is not running"),
+    "no such state": (ENDED | {"state": "lost"}, "state: Input should be 'complete', 'stopped', 'diverged' or 'failed'"),
+    "complete without a loss": (ENDED | {"nats": None}, "expected the loss of a complete trial, got null"),
+    "complete without objectives": (ENDED | {"objectives": None}, "expected objectives of a complete trial, and of no other"),
+    "objectives of a stopped trial": (ENDED | {"state": "stopped"}, "expected objectives of a complete trial, and of no other"),
     "too many objectives": (ENDED | {"objectives": [4.0, 5.0]}, "objectives: expected 1 numbers, got 2"),
 }  # fmt: skip
 
@@ -83,7 +83,7 @@ def begun(path: Path, *more: object, one: SearchTask = ONE) -> list[Any]:
 
 
 @pytest.mark.parametrize(("event", "reason"), WRONG.values(), ids=WRONG)
-def test_an_event_that_cannot_be_is_named_and_left_out(
+def test_an_event_that_cannot_be_is_named_and_the_ledger_ends_before_it(
     event: object, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = path_of(ONE, tmp_path)
@@ -91,55 +91,56 @@ def test_an_event_that_cannot_be_is_named_and_left_out(
     before = path.read_bytes()
     trials = read_search_trials(path, ONE)
     (said,) = caplog.messages
-    assert said.startswith(f"{path}:6: {reason}") and said.endswith(
-        "; 1 line left out, damaged or resting on one that is"
-    )
+    assert said.startswith(f"{path}:6: {reason}") and said.endswith("; 2 lines left out, from this one on")
     assert "\n" not in said
-    assert [trial.state for trial in trials] == ["complete", "running"]
-    assert trials[1].epochs == 3, "the line after it counts"
+    assert [(trial.state, trial.epochs) for trial in trials] == [("complete", 9), ("running", 2)]
     assert path.read_bytes() == before and not (tmp_path / ".old").exists(), "reading writes nothing"
     opened = Ledger(path, ONE, FINGERPRINT)
     assert opened.trials == trials
     kept = tmp_path / ".old" / f"{path.name}-1"
     assert kept.read_bytes() == before and str(kept) in caplog.messages[-1]
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [*events, EVALUATED]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == events
     caplog.clear()
     assert Ledger(path, ONE, FINGERPRINT).trials == read_search_trials(path, ONE) == trials
     assert not caplog.messages and not (tmp_path / ".old" / f"{path.name}-2").exists()
 
 
 @pytest.mark.parametrize(
-    "line", [b"\0\0\0\0\n", b"{\n", b'"asked": 2}\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"\n"], ids=repr
+    ("line", "said"),
+    [
+        (b"\0\0\0\0\n", "expected an event"),
+        (b"{\n", "expected an event"),
+        (b'"asked": 2}\n', "expected an event"),
+        (b"\xff\xfe\r\n", "expected an event"),
+        (b"[" * 100_000 + b"\n", "expected an event"),
+        (b"\n", "expected an event"),
+        (b'{"asked": 2, "values"\n', "Invalid JSON: "),
+        (b'{"asked": ' + b"[" * 100_000 + b"\n", "Invalid JSON: "),
+        (b'{"asked": \xff\xfe}\n', "Invalid JSON: "),
+    ],
+    ids=repr,
 )
-def test_a_line_that_is_no_json_is_named(line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_that_is_no_event_is_named(
+    line: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = path_of(ONE, tmp_path)
     begun(path, line, EVALUATED)
-    assert read_search_trials(path, ONE)[1].epochs == 3
-    assert caplog.messages[0].startswith(f"{path}:6: damaged JSON: ") and "\n" not in caplog.messages[0]
-
-
-def test_what_comes_after_a_trial_that_was_lost_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = path_of(ONE, tmp_path)
-    lost = ASKED | {"asked": 3}
-    begun(path, b"garbage\n", EVALUATED | {"evaluated": 2}, lost, ENDED | {"ended": 3}, EVALUATED)
-    trials = read_search_trials(path, ONE)
-    assert len(trials) == 2 and trials[1].epochs == 3
-    assert caplog.messages[0].startswith(f"{path}:6: damaged JSON")
-    assert caplog.messages[0].endswith("; 4 lines left out, damaged or resting on one that is")
+    assert read_search_trials(path, ONE)[1].epochs == 2
+    assert caplog.messages[0].startswith(f"{path}:6: {said}") and "\n" not in caplog.messages[0]
 
 
 @pytest.mark.parametrize("first", [None, b"garbage\n"], ids=["missing", "damaged"])
-def test_without_its_first_line_the_events_count(
+def test_without_its_first_line_a_ledger_begins_again(
     first: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = path_of(ONE, tmp_path)
     events = begun(path)
     write(path, *([] if first is None else [first]), *events[1:])
-    trials = read_search_trials(path, ONE)
-    assert [trial.state for trial in trials] == ["complete", "running"]
-    assert caplog.messages[0].startswith(f"{path}:1: {'damaged JSON' if first else 'expected the task of the search'}")
+    assert read_search_trials(path, ONE) == []
+    assert caplog.messages[0].startswith(f"{path}:1: expected the task of the search; ")
     Ledger(path, ONE, FINGERPRINT)
-    assert [json.loads(line) for line in path.read_text().splitlines()] == events
+    assert [json.loads(line) for line in path.read_text().splitlines()] == events[:1]
+    assert (tmp_path / ".old" / f"{path.name}-1").exists()
 
 
 def test_a_parent_of_another_generation_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -150,10 +151,9 @@ def test_a_parent_of_another_generation_is_left_out(tmp_path: Path, caplog: pyte
     asked = [{"asked": n, "values": values, "key": None} for n in range(size)]
     ended = [ENDED | {"ended": n, "state": "stopped", "objectives": None} for n in range(size)]
     later = [{"asked": size + n, "values": values, "key": None, "parent": n} for n in range(size)]
-    write(path, {"task": {}}, *asked, *ended, later[0] | {"parent": size}, *later, later[0] | {"asked": 2 * size})
+    write(path, {"task": {}}, *asked, *ended, *later, later[0] | {"asked": 2 * size})
     assert len(read_search_trials(path, one)) == 2 * size
-    assert caplog.messages[0].startswith(f"{path}:{2 * size + 2}: parent: trial {size} was never asked for")
-    assert caplog.messages[0].endswith("; 2 lines left out, damaged or resting on one that is")
+    assert caplog.messages[0].startswith(f"{path}:{3 * size + 2}: parent: expected a trial of the generation before")
 
 
 def test_a_search_goes_on_after_any_damage_to_the_same_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +187,7 @@ def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
         path.unlink()
         path.mkdir() if thing == "folder" else os.mkfifo(path)
     elif thing == "too large":
-        monkeypatch.setattr(ledgers, "MOST_BYTES", 100)
+        monkeypatch.setattr(lm.files, "MOST_NOTE_BYTES", 100)
     else:
         read_bytes = Path.read_bytes
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
     assert caplog.messages[0].startswith(f"{path}: cannot be read, so that its search begins again: ")
     assert Ledger(path, ONE, FINGERPRINT).trials == []
     assert (tmp_path / ".old" / f"{path.name}-1").exists()
-    monkeypatch.setattr(ledgers, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(lm.files, "MOST_NOTE_BYTES", 2**20)
     (trials,) = search([ONE], Shelf(tmp_path))
     assert len(trials) == 4
 
@@ -236,5 +236,5 @@ def test_commands_that_read_name_the_line_and_go_on(
     caplog.set_level(logging.WARNING)
     result = CliRunner().invoke(app, [command, "toy.yaml", "--runs", "runs"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert any(f"{path.name}:6: state: field required; 2 lines left out" in said for said in caplog.messages)
+    assert any(f"{path.name}:6: state: Field required; 2 lines left out" in said for said in caplog.messages)
     assert path.read_bytes() == before and not (tmp_path / "runs/.old").exists()

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.options import trials_needed
+from orchestrator.sweep.options import combinations, lacking, trials_needed
 from tests.orchestrator.search.searching import BASE, Shelf, found, path_of, search, task
 from tests.orchestrator.search.test_search_contract import SAMPLERS, names
 
@@ -105,7 +105,7 @@ def test_every_option_gets_its_least_number_of_trials(sampler: dict[str, Any], t
 
 def test_three_trials_of_each_codebook_are_six_of_the_codes() -> None:
     one = options(min_trials_per_option=LEAST)
-    combined = one.option_combinations()
+    combined = combinations(one.base, one.space, one.min_trials_per_option)
     assert [dict(options) for options in combined] == [
         {"layer": "softmax"},
         {"layer": "mixture"},
@@ -121,7 +121,8 @@ def test_options_that_do_not_depend_on_each_other_are_paired_evenly() -> None:
     space = {name: {"kind": "choice", "among": [1, 2]} for name in ("batch_size", "model.hidden_size", "epochs")}
     one = task(space=space, min_trials_per_option={"batch_size": 2, "epochs": 6})
     tried: list[Any] = []
-    while options := one.lacking(one.option_combinations(), tried):
+    combined = combinations(one.base, one.space, one.min_trials_per_option)
+    while options := lacking(combined, one.min_trials_per_option, tried):
         tried.append(options)
     assert len(tried) == 12
     assert Counter(values["batch_size"] for values in tried) == {"1": 6, "2": 6}
@@ -144,7 +145,7 @@ def test_killed_after_any_trial_the_options_come_in_the_same_order(sampler: dict
 
 def test_a_variant_whose_choice_is_fixed_gets_no_least_number_of_it() -> None:
     one = options(min_trials_per_option=LEAST, fixed=("layer", "head.codebook"))
-    assert one.min_trials_per_option == {} and not one.option_combinations()
+    assert one.min_trials_per_option == {}
     assert one.key("f" * 64) == options(fixed=("layer", "head.codebook")).key("f" * 64)
 
 

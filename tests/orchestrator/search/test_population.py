@@ -15,13 +15,13 @@ from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
 from orchestrator.report.sections.search_tables import search_row
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import best, ended
-from orchestrator.search.population import history, next_member, spec_of
+from orchestrator.search.ledger import best
+from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
 from tests.factories import make_record
-from tests.orchestrator.search.searching import SPACE, Facts, Shelf, events, found, task
+from tests.orchestrator.search.searching import SPACE, Facts, Shelf, events, found, state, task
 
 POPULATION, EPOCHS = 6, [4, 4, 1]
 SCHEDULER: dict[str, Any] = {"kind": "population", "population": POPULATION, "interval_epochs": 4, "share": 0.34}
@@ -127,12 +127,12 @@ def test_a_member_has_the_legs_of_those_it_goes_on_from(tmp_path: Path) -> None:
     one = population()
     (trials,) = Trainer(tmp_path).search(one)
     last = generation(trials, 2)[-1]
-    spec, _ = spec_of(one, history(trials, last.values, last.parent))
+    spec, _ = Generations(one, trials).spec(last.values, last.parent)
     parent = trials[last.parent or 0]
-    theirs, _ = spec_of(one, history(trials, parent.values, parent.parent))
-    assert spec is not None and theirs is not None
+    shorter, _ = Generations(one, trials).spec(parent.values, parent.parent)
+    assert spec is not None and shorter is not None
     assert [spec.epochs, *(leg.epochs for leg in spec.legs)] == EPOCHS
-    assert spec.stages()["train-2"] == theirs
+    assert spec.stages()["train-2"] == shorter
     assert spec.legs[1].optimizer.learning_rate == last.values["optimizer.learning_rate"]
     assert spec.legs[0].dropout.input == parent.values["dropout.input"]
 
@@ -191,8 +191,8 @@ def test_what_diverges_is_replaced_and_all_of_it_is_the_end(tmp_path: Path) -> N
     assert len(lost) > 2 and not {trial.parent for trial in trials} & set(lost)
     ruinous = {"optimizer.learning_rate": {"kind": "log_uniform", "low": 90.0, "high": 100.0}}
     (trials,) = Trainer(tmp_path / "all").search(population(ruinous))
-    assert len(trials) == POPULATION and ended(population(ruinous), trials)
-    assert best(trials) is None and next_member(population(ruinous), trials) is None
+    assert len(trials) == POPULATION and state(population(ruinous), trials).ended
+    assert best(trials) is None and Generations(population(ruinous), trials).next_member() is None
 
 
 def test_a_schedule_beats_the_values_that_it_began_with(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ import pytest
 
 from lm.record import Evaluation
 from lm.spec import Penalties
-from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, asked_enough, best, ended, front
+from orchestrator.search.events import Asked, SearchTrial
+from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front
 from orchestrator.search.optuna import export, importance
-from orchestrator.search.points import grid
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.search.searching import (
@@ -33,6 +32,7 @@ from tests.orchestrator.search.searching import (
     path_of,
     point,
     search,
+    state,
     task,
     train,
 )
@@ -148,16 +148,16 @@ def test_a_search_is_over_when_the_last_trial_is(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     source = SearchTrialSource([one], shelf, Facts())  # type: ignore[arg-type]
     assert None not in [source.next(), source.next()]
-    assert asked_enough(one, found(one, tmp_path)) and not ended(one, found(one, tmp_path))
+    assert state(one, found(one, tmp_path)).asked_enough and not state(one, found(one, tmp_path)).ended
     (trials,) = search([one], shelf)
-    assert ended(one, trials)
+    assert state(one, trials).ended
 
 
 def test_a_grid_begins_after_the_starts(tmp_path: Path) -> None:
     one = task(space=RATES, sampler={"kind": "grid"}, scheduler=None, trials=None, start=[dict.fromkeys(RATES, 10.0)])
     (trials,) = search([one], Shelf(tmp_path))
     assert [trial.values["optimizer.learning_rate"] for trial in trials] == ["10.0", "5.0", "10.0", "20.0"]
-    assert ended(one, trials) and not asked_enough(one, trials[:3])
+    assert state(one, trials).ended and not state(one, trials[:3]).asked_enough
 
 
 def test_the_best_is_complete_even_if_another_was_better_until_it_was_stopped() -> None:
@@ -171,7 +171,7 @@ def test_a_disk_that_fills_leaves_no_half_a_line(tmp_path: Path) -> None:
     one = task(sampler=RANDOM, scheduler=None, trials=2)
     ledger = Ledger(path_of(one, tmp_path), one, Facts().fingerprint(one.base.corpus))
     values = {"optimizer.learning_rate": 10.0, "dropout.input": 0.4, "batch_size": 8}
-    event = {"asked": 0, "values": values, "key": None}
+    event = Asked(asked=0, values=dict(values), key=None)
     path = path_of(one, tmp_path)
     before = path.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -347,7 +347,7 @@ def test_a_grid_has_every_combination_that_holds_once(tmp_path: Path) -> None:
         "head.dropout": CONDITIONAL["head.dropout"],
     }
     one = task(space=space, sampler={"kind": "grid", "points": 3}, scheduler=None, trials=None)
-    points = list(grid(one, 3))
+    points = list(one.grid(3))
     expected = [
         {"batch_size": size, "dropout.input": drop, "layers": layers, **inner}
         for size, drop, layers in product((8, 9, 10), (0.0, 0.3, 0.6), ("plain", "mixture"))
@@ -356,8 +356,8 @@ def test_a_grid_has_every_combination_that_holds_once(tmp_path: Path) -> None:
     assert points == expected
     (trials,) = search([one], Shelf(tmp_path))
     assert [dict(trial.values) for trial in trials] == expected
-    assert ended(one, trials)
-    assert not ended(one, trials[:-1])
+    assert state(one, trials).ended
+    assert not state(one, trials[:-1]).ended
 
 
 def test_every_variant_gets_the_same_number_of_trials_in_turns(tmp_path: Path) -> None:
@@ -383,8 +383,8 @@ def test_hours_end_a_search_and_so_do_failures_without_end(tmp_path: Path) -> No
     assert len(trials) == 4  # of 90 s each, also those that need no training any more
     hopeless = task(space=RATES, trials=None, training_hours=1.0)
     fails = [SearchTrial(n, {}, None, "failed", 0, 0.0, None, None, "no") for n in range(MOST_FAILED_IN_A_ROW)]
-    assert asked_enough(hopeless, fails)
-    assert not asked_enough(hopeless, fails[1:])
+    assert state(hopeless, fails).asked_enough
+    assert not state(hopeless, fails[1:]).asked_enough
 
 
 def test_several_objectives_give_a_front(tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ from orchestrator.__main__ import app
 from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.run_trial import Allotment
-from orchestrator.search.ledger import best, ended, ledger_path, read_search_trials
+from orchestrator.search.ledger import best, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
-from orchestrator.trials.facts import Facts
+from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from tests.orchestrator.search.searching import state
 
 SEARCH = """
 search:
@@ -116,7 +117,7 @@ def without_times(ledger: Path) -> list[dict[str, object]]:
 def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs")
     found = read_search_trials(ledger)
-    assert ended(task, found)
+    assert state(task, found).ended
     assert {trial.state for trial in found} == {"complete", "stopped"}
     assert heard.stopped_early == sum(trial.state == "stopped" for trial in found)
     assert all(trial.seconds > 0.0 for trial in found)
@@ -130,7 +131,7 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
     assert record["stages"][-1]["valid"]["nats_per_token"] == chosen.valid_nats
 
     _, other, first = searched(place / "again", interrupt_at=3)
-    assert not ended(task, read_search_trials(other))
+    assert not state(task, read_search_trials(other)).ended
     _, other, second = searched(place / "again")
     assert second.trained[0] == first.trained[-1]
     assert without_times(other) == without_times(ledger)
@@ -144,7 +145,7 @@ def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog:
     ledger.write_bytes(damaged)
     result = CliRunner().invoke(app, ["sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline"])
     assert result.exit_code == 0, result.output
-    assert caplog.messages[0].startswith(f"{ledger}:2: damaged JSON: ")
+    assert caplog.messages[0].startswith(f"{ledger}:2: expected an event: ")
     kept = place / "runs" / ".old" / f"{ledger.name}-1"
     assert caplog.messages[-1].endswith(f"the damaged ledger is kept as {kept}")
     assert kept.read_bytes() == damaged
@@ -158,7 +159,7 @@ def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog:
 def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs", search=POPULATION)
     found = read_search_trials(ledger)
-    assert ended(task, found) and len(found) == 16
+    assert state(task, found).ended and len(found) == 16
     assert heard.epochs == 16  # four generations of four trials of one epoch, whatever they go on from
     for trial in found:
         record = read_record(place / "runs" / str(trial.key))
@@ -166,7 +167,7 @@ def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) ->
         if trial.parent is not None:
             assert record.stages[-2].key == found[trial.parent].key
     _, other, first = searched(place / "again", interrupt_at=7, search=POPULATION)
-    assert not ended(task, read_search_trials(other))
+    assert not state(task, read_search_trials(other)).ended
     _, other, second = searched(place / "again", search=POPULATION)
     assert first.epochs + second.epochs == 16
     assert without_times(other) == without_times(ledger)
@@ -240,13 +241,11 @@ def test_export_says_what_is_wrong(place: Path) -> None:
     assert plain.exit_code == 2
     assert "neither searches nor tunes at scale paper" in plain.output
     for url, said in (
-        ("nothing://me:secret@host/db", "there is no driver here for the kind of database that was got"),
-        ("secret", "what was got is no URL"),
-        ("sqlite:////secret/optuna.db", "the database that was got cannot be opened"),
+        ("nothing://me:secret@host/db", "no driver is installed for its kind of database"),
+        ("secret", "it cannot be opened"),
+        ("sqlite:////secret/optuna.db", "it cannot be opened"),
     ):
         bad = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
         assert bad.exit_code == 2
-        assert f"--optuna: should be the URL of a database that can be opened, such as sqlite:///optuna.db; {said}" in (
-            bad.output
-        )
+        assert f"--optuna: expected the URL of a database, such as sqlite:///optuna.db; {said}" in bad.output
         assert "secret" not in bad.output
