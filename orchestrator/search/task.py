@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.options import Options, combinations, lacking
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
 from orchestrator.sweep.space import Dimension, Range, fits
-from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, start_values, walk
+from orchestrator.sweep.walk import LEFT_OUT, Draw, Options, Walked, combinations, lacking, start_values, walk
 from orchestrator.words import value_in_words
 
 _ELSEWHERE = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}

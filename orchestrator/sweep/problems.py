@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -13,35 +13,28 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from lm.yaml_text import Place
-from orchestrator.errors import nearest
-
-Path = Place
-"""Keys and list positions from the top of the file."""
+from orchestrator.errors import closest, nearest
 
 SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 NAME = r"^\S([^\n\r]*\S)?$"
-PATTERNS = {
+_PATTERNS = {
     SLUG: "letters, digits, '-' and '_', with a letter or digit first",
     NAME: "one line without blanks at its ends",
 }
-"""What the patterns of names ask for, in words."""
-
-_UNKNOWN, _MISSING = "unknown key ", "missing key "
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A broken rule at a path; `line` only where the path's own line would be the wrong one."""
+    """A broken rule at a place of the sweep file."""
 
-    path: Path
+    place: Place
     text: str
-    line: int | None = None
 
     def under(self, *parents: str | int) -> Problem:
         """The same problem, seen from further up."""
-        return Problem((*parents, *self.path), self.text, self.line)
+        return Problem((*parents, *self.place), self.text)
 
 
 class SweepError(ValueError):
@@ -52,98 +45,100 @@ class SweepError(ValueError):
         super().__init__("\n".join(self.lines))
 
 
-def unknown_key(path: Path, valid: Iterable[str]) -> Problem:
-    """A key that the place does not have."""
-    return Problem(path, f"{_UNKNOWN}{path[-1]!r}{nearest(path[-1], valid)}")
+def unknown_key(place: Place, valid: Iterable[str]) -> Problem:
+    """A key that is not valid at its place."""
+    return Problem(place, f"unknown key {place[-1]!r}{nearest(place[-1], valid)}")
 
 
 def shown(value: object) -> str:
-    """What was got, cut to a readable length."""
+    """A value as messages show it, cut to a readable length."""
     return "null" if value is None else _SHORT.repr(value)
 
 
 def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Pydantic's errors in our words, at the paths that the file has; alternatives of a union joined by "or"."""
-    found: dict[Path, Problem] = {}
-    # A sequence may only be short of the items that are wrong themselves.
-    every = error.errors(include_url=False)
-    told = [d for d in every if d["type"] != "too_short" or not d["input"]] or every
-    problems = [_problem(details, model) for details in told]
-    misspelt = {(p.path[:-1], p.text.partition(" (did you mean ")[2]) for p in problems if p.text.startswith(_UNKNOWN)}
-    for problem in problems:
-        before = found.get(problem.path)
-        if (problem.path, f"{problem.text.removeprefix(_MISSING)}?)") in misspelt:
-            continue  # it is there, under another name
-        if before is None or before.text == problem.text:
-            found[problem.path] = problem
-        else:
-            rules = before.text.rsplit(", got ", 1)[0], problem.text.removeprefix("should be ")
-            found[problem.path] = Problem(problem.path, " or ".join(rules))
-    return list(found.values())
+    """Pydantic's errors in the words of this package, at the places of the file.
+
+    The rules of a union's members are joined by "or". A misspelt key is not reported as missing as well.
+    """
+    errors = [(details, *_locate(details["loc"], model)) for details in error.errors(include_url=False)]
+    misspelt = {
+        (*place[:-1], closest(place[-1], _fields(parent)))
+        for details, place, _, parent in errors
+        if details["type"] == "extra_forbidden"
+    }
+    texts: dict[Place, str] = {}
+    for details, place, form, parent in errors:
+        kind, value = details["type"], details["input"]
+        # A sequence counts as too short when its items are wrong, too.
+        if (kind == "missing" and place in misspelt) or (
+            kind == "too_short" and len(value) >= details["ctx"]["min_length"]
+        ):
+            continue
+        problem = _problem(details, place, form, parent)
+        text = texts.setdefault(problem.place, problem.text)
+        if text != problem.text:
+            rule = text.rsplit(", got ", 1)[0]
+            texts[problem.place] = f"{rule} or {problem.text.removeprefix('should be ')}"
+    return [Problem(place, text) for place, text in texts.items()]
 
 
-def _problem(details: ErrorDetails, model: type[BaseModel]) -> Problem:
-    path, valid, here = _place(details["loc"], model)
-    context, got = details.get("ctx", {}), details["input"]
+def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Problem:
+    context, got = details.get("ctx", {}), shown(details["input"])
     match details["type"]:
         case "extra_forbidden":
-            return unknown_key(path, valid)
+            return unknown_key(place, _fields(parent))
         case "missing":
-            return Problem(path[:-1], f"{_MISSING}{path[-1]!r}")
+            return Problem(place[:-1], f"missing key {place[-1]!r}")
         case "union_tag_not_found":
-            return Problem(path, f"missing key 'kind' (one of {', '.join(_kinds(here))})")
+            return Problem(place, f"missing key 'kind' (one of {', '.join(_members(form))})")
         case "union_tag_invalid":
-            return Problem(
-                (*path, "kind"), f"unknown kind {shown(context['tag'])}{nearest(context['tag'], _kinds(here))}"
-            )
+            kind = context["tag"]
+            return Problem((*place, "kind"), f"unknown kind {shown(kind)}{nearest(kind, _members(form))}")
+        case "value_error":
+            text = details["msg"].removeprefix("Value error, ")
+            # A rule over several values of a part is reported at the first of them that its text names.
+            named = re.search(rf"\b({'|'.join(_fields(form))})\b", text) if _fields(form) else None
+            return Problem(place if named is None else (*place, named.group()), text)
         case "literal_error":
-            names = re.findall(r"'([^']+)'", context["expected"])
-            return Problem(path, f"should be {context['expected']}, got {shown(got)}{nearest(got, names)}")
+            near = nearest(details["input"], re.findall(r"'([^']+)'", context["expected"]))
+            return Problem(place, f"should be {context['expected']}, got {got}{near}")
         case "model_type" | "model_attributes_type" | "dict_type":
-            return Problem(path, f"should be a mapping, got {shown(got)}")
+            rule = "should be a mapping"
         case "tuple_type":
-            return Problem(path, f"should be a list, got {shown(got)}")
-        case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
-            return Problem(path, f"should be {PATTERNS[context['pattern']]}, got {shown(got)}")
+            rule = "should be a list"
+        case "string_pattern_mismatch" if context["pattern"] in _PATTERNS:
+            rule = f"should be {_PATTERNS[context['pattern']]}"
         case "too_short":
             fewest = context["min_length"]
             rule = "should not be empty" if fewest == 1 else f"should have at least {fewest} items"
-            return Problem(path, f"{rule}, got {shown(got)}")
-        case "value_error":
-            text = details["msg"].removeprefix("Value error, ")
-            # A rule over several values of a part is told at the first of them that its text names.
-            fields = here.model_fields if isinstance(here, type) and issubclass(here, BaseModel) else {}
-            named = re.search(rf"\b({'|'.join(fields)})\b", text) if fields else None
-            return Problem(path if named is None else (*path, named.group()), text)
-    text = details["msg"].removeprefix("Input ")
-    return Problem(path, f"{text[:1].lower()}{text[1:]}, got {shown(got)}")
+        case _:
+            rule = details["msg"].removeprefix("Input ")
+    return Problem(place, f"{rule[:1].lower()}{rule[1:]}, got {got}")
 
 
-def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Path, list[str], Any]:
-    """Pydantic's location less the tags and type names of unions; the keys valid there; the type there."""
-    path: list[str | int] = []
-    here: Any = model
-    valid = list(model.model_fields)
-    in_mapping = False
-    for part in location:
-        if part in (kinds := _kinds(here)):
-            here = kinds[str(part)]
-        elif part == "[key]" and in_mapping:  # the key itself is wrong, not its value
-            break
+def _locate(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Place, Any, Any]:
+    """Pydantic's location without the tags and type names of unions; the type there, and the type that holds it."""
+    place: list[str | int] = []
+    form: Any = model
+    parent: Any = model
+    for part in location[:-1] if location[-1:] == ("[key]",) else location:  # that marks a wrong key
+        if part in (members := _members(form)):
+            form = members[part]
         elif isinstance(part, int):
-            path.append(part)
-            here = _bare(get_args(here)[0]) if get_origin(here) is tuple else object
-        elif isinstance(here, type) and issubclass(here, BaseModel):
-            path.append(part)
-            valid = list(here.model_fields)
-            here = _bare(here.model_fields[part].annotation) if part in here.model_fields else object
-        elif get_origin(here) is dict:
-            path.append(part)
-            here = _bare(get_args(here)[1])
-            in_mapping = True
-            continue
-        in_mapping = False
-    return tuple(path), valid, here
+            place.append(part)
+            form = _bare(get_args(form)[0]) if get_origin(form) is tuple else object
+        elif fields := _fields(form):
+            place.append(part)
+            form, parent = _bare(fields[part].annotation) if part in fields else object, form
+        elif get_origin(form) is dict:
+            place.append(part)
+            form = _bare(get_args(form)[1])
+    return tuple(place), form, parent
+
+
+def _fields(form: Any) -> Mapping[str, Any]:
+    """The fields of a model; none of any other type."""
+    return form.model_fields if isinstance(form, type) and issubclass(form, BaseModel) else {}
 
 
 def _bare(annotation: Any) -> Any:
@@ -156,15 +151,13 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-def _kinds(annotation: Any) -> dict[str, Any]:
+def _members(annotation: Any) -> dict[Any, Any]:
     """The members of a union by their `kind`, or by the tag they are annotated with; empty for any other type."""
-    if get_origin(annotation) not in (Union, UnionType):
-        return {}
-    found: dict[str, Any] = {}
-    for member in get_args(annotation):
-        part = _bare(member)
-        tags = [tag.tag for tag in getattr(member, "__metadata__", ()) if isinstance(tag, Tag)]
-        if isinstance(part, type) and issubclass(part, BaseModel) and "kind" in part.model_fields:
-            tags += get_args(part.model_fields["kind"].annotation)
-        found |= dict.fromkeys(tags, part)
-    return found
+    members: dict[Any, Any] = {}
+    if get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            tags = [tag.tag for tag in getattr(member, "__metadata__", ()) if isinstance(tag, Tag)]
+            if (kind := _fields(part := _bare(member)).get("kind")) is not None:
+                tags += get_args(kind.annotation)
+            members |= dict.fromkeys(tags, part)
+    return members

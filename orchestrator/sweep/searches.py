@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from lm.spec import Part
+from orchestrator.sweep.designs import distinct
 from orchestrator.sweep.space import Name, Space
 
 Objective = Literal["validation", "parameters", "decoder_parameters", "seconds"]
@@ -132,17 +133,10 @@ class Searching(Part):
         return self
 
 
-def _objectives(names: tuple[Objective, ...]) -> tuple[Objective, ...]:
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"objectives must be distinct, got {twice} twice")
-    return names
-
-
 class Search(Searching):
     """Finds values for the base. What it finds is compared with the base as written, on seeds it never saw."""
 
-    objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(_objectives)] = Field(
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(distinct)] = Field(
         default=("validation",), description="all made small; several give a Pareto front, and stop nothing early"
     )
     training_hours: float | None = Field(
