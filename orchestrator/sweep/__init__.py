@@ -1,8 +1,7 @@
 """Sweep files: one YAML file, one question; read, checked whole, and seen at one of its scales."""
 
-from orchestrator.sweep.problems import SweepError
 from orchestrator.sweep.read import check_vocabularies, read_sweep
-from orchestrator.sweep.types import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, Variant
+from orchestrator.sweep.types import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, SweepError, Variant
 
 __all__ = [
     "PUBLISHED_SCALE",

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
-from orchestrator.sweep.problems import shown
+from lm.validation import shown
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lm.spec import Part, Penalties, TrainSpec
-from orchestrator.errors import nearest
-from orchestrator.sweep.problems import Problem, from_pydantic
+from lm.validation import Problem, nearest, problems_of
 
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
@@ -32,7 +31,7 @@ def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, li
         try:
             return TrainSpec.model_validate(data), problems
         except ValidationError as error:
-            problems += [_blame(problem, good) for problem in from_pydantic(error, TrainSpec)]
+            problems += [_blame(problem, good) for problem in problems_of(error, TrainSpec)]
 
 
 def effective(spec: TrainSpec) -> TrainSpec:

@@ -14,8 +14,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from lm.validation import nearest
 from lm.yaml_text import read_yaml_file
-from orchestrator.errors import nearest
 
 
 class Row(BaseModel):

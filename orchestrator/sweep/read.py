@@ -9,13 +9,12 @@ from pydantic import ValidationError
 
 from lm.data import vocabulary_size_of
 from lm.spec import Part, vocabulary_misfits
-from lm.yaml_text import Document, Place, read_document
-from orchestrator.errors import closest, nearest
+from lm.validation import Problem, closest, messages, nearest, problems_of, shown, unknown_key
+from lm.yaml_text import Place, read_document
 from orchestrator.sweep.override import effective, override, value_at
-from orchestrator.sweep.problems import Problem, SweepError, from_pydantic, shown, unknown_key
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.search_problems import search_problems
-from orchestrator.sweep.types import PUBLISHED_SCALE, ScaledSweep, Sweep
+from orchestrator.sweep.types import PUBLISHED_SCALE, ScaledSweep, Sweep, SweepError
 
 
 def read_sweep(path: Path | str) -> Sweep:
@@ -26,18 +25,13 @@ def read_sweep(path: Path | str) -> Sweep:
     path = Path(path)
     try:
         document = read_document(path)
+        sweep = Sweep.model_validate(document.data)
     except OSError as error:
         raise SweepError([f"{path}: cannot be read: {error.strerror}{_meant(path, error)}"]) from error
+    except ValidationError as error:
+        raise SweepError(messages(problems_of(error, Sweep), document)) from error
     except ValueError as error:
         raise SweepError([str(error)]) from error
-    if document.data is None:
-        raise SweepError([f"{path}:1: empty: a sweep file needs name, question, base and seeds"])
-    if not isinstance(document.data, dict):
-        raise SweepError([document.message((), "a sweep file is a mapping: name, question, base, ...")])
-    try:
-        sweep = Sweep.model_validate(document.data)
-    except ValidationError as error:
-        raise _sweep_error(from_pydantic(error, Sweep), document) from error
     problems = [
         *_name_problems(sweep),
         *_published_problems(sweep, path.parent / "published"),
@@ -45,7 +39,7 @@ def read_sweep(path: Path | str) -> Sweep:
         *_at_every_scale(sweep, _variant_problems),
     ]
     if problems := problems or list(_at_every_scale(sweep, search_problems)):
-        raise _sweep_error(problems, document)
+        raise SweepError(messages(problems, document))
     return sweep
 
 
@@ -63,12 +57,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
     if problems:
-        raise _sweep_error(problems, read_document(path))
-
-
-def _sweep_error(problems: Iterable[Problem], document: Document) -> SweepError:
-    placed = sorted(problems, key=lambda problem: document.line(problem.place))
-    return SweepError(dict.fromkeys(document.message(problem.place, problem.text) for problem in placed))
+        raise SweepError(messages(problems, read_document(path)))
 
 
 def _meant(path: Path, error: OSError) -> str:

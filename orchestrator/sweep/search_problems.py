@@ -10,11 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from lm.spec import TrainSpec
+from lm.validation import Problem, nearest, problems_of, shown, unknown_key
 from lm.yaml_text import Place
-from orchestrator.errors import nearest
 from orchestrator.sweep.designs import planned_seeds
 from orchestrator.sweep.override import has, override, value_at
-from orchestrator.sweep.problems import Problem, from_pydantic, shown, unknown_key
 from orchestrator.sweep.searches import PopulationBased, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Dimension, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
@@ -48,7 +47,7 @@ def search_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
         try:
             problems = list(_problems(sweep, scale_name))
         except ValidationError as error:
-            problems = from_pydantic(error, type(searching))
+            problems = problems_of(error, type(searching))
         for problem in problems:
             key, *inside = problem.place
             is_replaced = key in replaced and (key != "space" or not inside or inside[0] in replaced["space"])

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from lm.spec import Part
-from orchestrator.sweep.problems import NAME
+from lm.validation import NAME
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

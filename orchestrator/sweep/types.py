@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.spec import Part, TrainSpec
+from lm.validation import SLUG, nearest
 from lm.yaml_text import Place
-from orchestrator.errors import nearest
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, UntilDecided, planned_seeds
 from orchestrator.sweep.override import override
-from orchestrator.sweep.problems import SLUG, SweepError
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.sweep.space import Name
 
 PUBLISHED_SCALE = "paper"
+
+
+class SweepError(ValueError):
+    """Everything that is wrong with one sweep file, a line each, in the file's order."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
 
 
 def _check_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:

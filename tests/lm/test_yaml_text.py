@@ -53,7 +53,7 @@ def test_a_spec_and_a_sweep_file_read_a_value_alike(tmp_path: Path) -> None:
     spec_file.write_text(f"{SPEC}batch_size: 012\n".replace("1.0", "1e-3"))
     base = "".join(f"  {line}\n" for line in spec_file.read_text().splitlines())
     sweep_file.write_text(f"name: a\nquestion: b\nbase:\n{base}seeds: [1]\nvariants: {{c: {{epochs: 3}}}}\n")
-    spec = read_spec_file(spec_file, TrainSpec.model_validate)
+    spec = read_spec_file(spec_file, TrainSpec.model_validate, TrainSpec)
     swept = read_sweep(sweep_file).base
     assert (spec.batch_size, spec.optimizer.learning_rate) == (12, 0.001)
     assert spec == swept.model_copy(update={"seed": spec.seed})
@@ -76,7 +76,7 @@ def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_pat
     file = tmp_path / "x.yaml"
     file.write_text(f"{SPEC}epochs: 3\n")
     with pytest.raises(ValueError) as refused:
-        read_spec_file(file, TrainSpec.model_validate)
+        read_spec_file(file, TrainSpec.model_validate, TrainSpec)
     assert str(refused.value) == f"{file}:4: epochs: duplicate key 'epochs' (first at line 2)"
     with pytest.raises(SweepError) as wrong:
         read_sweep(file)

@@ -61,7 +61,7 @@ WRONG_SEARCHES = {
     "a start of no option": ("head: mixture,", "head: mixtur,", "23: search.start.0.head: should be one of softmax, mixture, got 'mixtur' (did you mean 'mixture'?)"),
     "a start of nothing": ("size: small}]", "sise: small}]", "23: search.start.0.sise: unknown key 'sise' (did you mean 'size'?)"),
     "no end": ("  trials: 4\n", "", "8: search.trials: trials or training_hours must say when the search ends"),
-    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n  scheduler: {kind: asha}\n", "11: search.scheduler: scheduler must be null for several objectives: what is stopped early has no place on a front"),
+    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n  scheduler: {kind: asha}\n", "11: search.scheduler: scheduler must be null for several objectives: a stopped trial has no place on a front"),
     "an objective": ("  trials: 4\n", "  trials: 4\n  objectives: [test]\n", "10: search.objectives.0: should be"),
     "a training seed that judges": ("  trials: 4\n", "  trials: 4\n  training_seed: 2\n", "10: search.training_seed: should not be among 'seeds', on which the result is judged, got 2"),
     "a scale": ("{trials: 2}", "{trials: 0}", "26: scales.tiny.search.trials: should be greater than or equal to 1, got 0"),

@@ -134,6 +134,10 @@ def test_a_typo_in_the_base_does_not_make_a_change_look_like_none(
     assert errors_of(tmp_path, text) == [line]
 
 
+def test_each_missing_key_is_an_error_of_its_own(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, "name: toy\n") == [f"1: missing key {key!r}" for key in ("question", "base", "seeds")]
+
+
 def test_text_that_is_no_yaml_is_one_error_at_its_line(tmp_path: Path) -> None:
     (line,) = errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [1, 2"))
     assert line.startswith("16: not YAML: ")
@@ -142,9 +146,9 @@ def test_text_that_is_no_yaml_is_one_error_at_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "1: empty: a sweep file needs name, question, base and seeds"),
-        ("# nothing\n", "1: empty: a sweep file needs name, question, base and seeds"),
-        ("- a\n", "1: a sweep file is a mapping: name, question, base, ..."),
+        ("", "1: should be a mapping with name, question, base, seeds, got null"),
+        ("# nothing\n", "1: should be a mapping with name, question, base, seeds, got null"),
+        ("- a\n", "1: should be a mapping with name, question, base, seeds, got ['a']"),
         ("[" * 5000, "1: not YAML: nested more than 30 levels deep"),
         ("a: 1\nname: \x07\n", "2: not YAML: character U+0007 is not allowed"),
         ("--- {}\n--- {}\n", "2: not YAML: expected a single document in the stream but found another document"),

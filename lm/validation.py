@@ -1,7 +1,8 @@
-"""What is wrong with a sweep file, and where: one line a problem, with the nearest valid name."""
+"""What is wrong with data that pydantic refuses, and where: one line a problem, with the nearest valid name."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -10,10 +11,10 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from lm.yaml_text import Place
-from orchestrator.errors import closest, nearest
+from lm.yaml_text import Document, Place
 
 SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 NAME = r"^\S([^\n\r]*\S)?$"
@@ -27,7 +28,7 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 @dataclass(frozen=True)
 class Problem:
-    """A broken rule at a place of the sweep file."""
+    """A broken rule at a place of a file."""
 
     place: Place
     text: str
@@ -37,12 +38,28 @@ class Problem:
         return Problem((*parents, *self.place), self.text)
 
 
-class SweepError(ValueError):
-    """Everything that is wrong with one sweep file, a line each, in the file's order."""
+def messages(problems: Iterable[Problem], document: Document) -> list[str]:
+    """A line for each problem, without repetitions, in the file's order: file, line, key, text."""
+    ordered = sorted(problems, key=lambda problem: document.line(problem.place))
+    return list(dict.fromkeys(document.message(problem.place, problem.text) for problem in ordered))
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.lines = tuple(lines)
-        super().__init__("\n".join(self.lines))
+
+def nearest(got: object, valid: Iterable[str]) -> str:
+    """A hint in brackets: the valid name that was probably meant, or all of them if none is close.
+
+    If names begin with `got` and a space, it names all of these: `table1` may be any of its parts.
+    """
+    names = [str(name) for name in valid]
+    if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
+        return f" (did you mean {' or '.join(map(repr, longer))}?)"
+    if (close := closest(got, names)) is not None:
+        return f" (did you mean {close!r}?)"
+    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
+
+
+def closest(got: object, valid: Iterable[str]) -> str | None:
+    """The valid name that was probably meant; None if none is close."""
+    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
 
 
 def unknown_key(place: Place, valid: Iterable[str]) -> Problem:
@@ -55,8 +72,8 @@ def shown(value: object) -> str:
     return "null" if value is None else _SHORT.repr(value)
 
 
-def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Pydantic's errors in the words of this package, at the places of the file.
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Pydantic's errors in plain words, at the places of the file.
 
     The rules of a union's members are joined by "or". A misspelt key is not reported as missing as well.
     """
@@ -66,20 +83,19 @@ def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Proble
         for details, place, _, parent in errors
         if details["type"] == "extra_forbidden"
     }
-    texts: dict[Place, str] = {}
+    problems: dict[tuple[Place, str], Problem] = {}
     for details, place, form, parent in errors:
-        kind, value = details["type"], details["input"]
-        # A sequence counts as too short when its items are wrong, too.
-        if (kind == "missing" and place in misspelt) or (
-            kind == "too_short" and len(value) >= details["ctx"]["min_length"]
-        ):
+        if details["type"] == "missing" and place in misspelt:
             continue
+        if details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]:
+            continue  # it has enough items, but some of them are wrong
         problem = _problem(details, place, form, parent)
-        text = texts.setdefault(problem.place, problem.text)
-        if text != problem.text:
-            rule = text.rsplit(", got ", 1)[0]
-            texts[problem.place] = f"{rule} or {problem.text.removeprefix('should be ')}"
-    return [Problem(place, text) for place, text in texts.items()]
+        key = problem.place, "" if problem.text.startswith("should be ") else problem.text
+        if key in problems and problem != problems[key]:
+            rule = problems[key].text.rsplit(", got ", 1)[0]
+            problem = Problem(problem.place, f"{rule} or {problem.text.removeprefix('should be ')}")
+        problems[key] = problem
+    return list(problems.values())
 
 
 def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Problem:
@@ -103,7 +119,8 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Pro
             near = nearest(details["input"], re.findall(r"'([^']+)'", context["expected"]))
             return Problem(place, f"should be {context['expected']}, got {got}{near}")
         case "model_type" | "model_attributes_type" | "dict_type":
-            rule = "should be a mapping"
+            required = ", ".join(name for name, field in _fields(form).items() if field.is_required())
+            rule = f"should be a mapping{required and f' with {required}'}"
         case "tuple_type":
             rule = "should be a list"
         case "string_pattern_mismatch" if context["pattern"] in _PATTERNS:
@@ -121,7 +138,7 @@ def _locate(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Pl
     place: list[str | int] = []
     form: Any = model
     parent: Any = model
-    for part in location[:-1] if location[-1:] == ("[key]",) else location:  # that marks a wrong key
+    for part in location[:-1] if location[-1:] == ("[key]",) else location:  # "[key]": the key itself is wrong
         if part in (members := _members(form)):
             form = members[part]
         elif isinstance(part, int):
@@ -136,7 +153,7 @@ def _locate(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Pl
     return tuple(place), form, parent
 
 
-def _fields(form: Any) -> Mapping[str, Any]:
+def _fields(form: Any) -> Mapping[str, FieldInfo]:
     """The fields of a model; none of any other type."""
     return form.model_fields if isinstance(form, type) and issubclass(form, BaseModel) else {}
 
