@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from lm.spec import Part, Penalties, TrainSpec
 from lm.validation import Problem, nearest, problems_of
 
+_NOTHING = object()
+
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
     """The changed spec, and what is wrong with the changes; wrong ones are left out of the spec.
@@ -42,18 +44,15 @@ def effective(spec: TrainSpec) -> TrainSpec:
 
 def has(spec: TrainSpec, path: str) -> bool:
     """Whether a spec has a value at a dotted path; a part that is null, or of another kind, has none inside."""
+    return value_at(spec, path, default=_NOTHING) is not _NOTHING
+
+
+def value_at(spec: TrainSpec, path: str, *, default: object = None) -> object:
+    """The value at a dotted path; the default if the spec has none there."""
     value: object = spec
     for name in path.split("."):
         if not isinstance(value, Part) or name not in type(value).model_fields:
-            return False
-        value = getattr(value, name)
-    return True
-
-
-def value_at(spec: TrainSpec, path: str) -> object:
-    """The value at a dotted path that the spec has."""
-    value: object = spec
-    for name in path.split("."):
+            return default
         value = getattr(value, name)
     return value
 

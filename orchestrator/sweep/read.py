@@ -27,7 +27,7 @@ def read_sweep(path: Path | str) -> Sweep:
         document = read_document(path)
         sweep = Sweep.model_validate(document.data)
     except OSError as error:
-        raise SweepError([f"{path}: cannot be read: {error.strerror}{_meant(path, error)}"]) from error
+        raise SweepError([f"{path}: cannot be read: {error.strerror}{_similar_file(path, error)}"]) from error
     except ValidationError as error:
         raise SweepError(messages(problems_of(error, Sweep), document)) from error
     except ValueError as error:
@@ -60,7 +60,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
         raise SweepError(messages(problems, read_document(path)))
 
 
-def _meant(path: Path, error: OSError) -> str:
+def _similar_file(path: Path, error: OSError) -> str:
     """A hint at the sweep file that has almost this name, in the same folder or in `sweeps/`."""
     folders = (Path("sweeps"), path.parent) if isinstance(error, FileNotFoundError) else ()
     files = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
@@ -97,11 +97,11 @@ def _name_problems(sweep: Sweep) -> Iterator[Problem]:
     """Variants of the same name, names that a scale has and the sweep does not, and a seed in the base."""
     if "seed" in sweep.base.model_fields_set:
         yield Problem(("base", "seed"), "no seed in the base: replicates are listed under 'seeds'")
-    owner = {sweep.baseline: "the base"}
+    owners = {sweep.baseline: "the base"}
     for change in sweep.changes(PUBLISHED_SCALE):
-        if change.variant in owner:
-            yield Problem(change.place, f"the name {change.variant!r} is taken by {owner[change.variant]}")
-        owner[change.variant] = f"the removal of {' and '.join(repr(part.variant) for part in change.removed)}"
+        if change.variant in owners:
+            yield Problem(change.place, f"the name {change.variant!r} is taken by {owners[change.variant]}")
+        owners[change.variant] = f"the removal of {' and '.join(repr(part.variant) for part in change.removed)}"
     for scale_name, scale in sweep.scales.items():
         for section in ("components", "variants"):
             valid = getattr(sweep, section)
@@ -126,30 +126,28 @@ def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     if wrong:  # what is said of the variants of a wrong base could be wrong, too
         yield from (problem.under("scales", scale_name, "base") for problem in wrong)
         return
+    another = "another component that is taken away together with it"
     sound = True
     seen = {effective(base): sweep.baseline}
     for change in sweep.changes(scale_name):
         if len(change.removed) > 1 and not sound:  # one of its components is wrong
             continue
         spec, wrong = override(base, change.overrides)
-        place_of = {key: component.place for component in change.removed for key in component.overrides}
+        place_of = {key: part.place for part in change.removed for key in part.overrides}
         problems = [problem.under(*place_of.get(str(problem.place[0]), change.place)) for problem in wrong]
         problems += [
-            Problem((*component.place, key), f"writes {shown(value)}, but {_ANOTHER} writes {shown(written)}")
-            for component in change.removed
-            for key, value in component.overrides.items()
+            Problem((*part.place, key), f"writes {shown(value)}, but {another} writes {shown(written)}")
+            for part in change.removed
+            for key, value in part.overrides.items()
             if (written := change.overrides[key]) != value
         ]
         same = None if problems else seen.setdefault(effective(spec), change.variant)
         if same == sweep.baseline:
             values = {key: value_at(base, key) for key in change.overrides}
-            had = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
-            already = f"the base already has {', '.join(had)}" if values else "it has no overrides"
+            texts = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
+            already = f"the base already has {', '.join(texts)}" if values else "it has no overrides"
             problems.append(Problem(change.place, f"changes nothing: {already}"))
         elif same not in (None, change.variant):
             problems.append(Problem(change.place, f"{change.variant!r} is the same spec as {same!r}"))
         yield from problems
         sound = sound and not problems
-
-
-_ANOTHER = "another component that is taken away together with it"

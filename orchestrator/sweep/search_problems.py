@@ -77,7 +77,7 @@ def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     wrong_starts = list(_start_problems(searching, base))
     yield from wrong_starts or _least_trials(searching, base)
     if base.legs and isinstance(searching.scheduler, PopulationBased):
-        yield Problem(("scheduler",), "a population makes legs of its own: the base must have none")
+        yield Problem(("scheduler",), "a population makes legs: the base must have none")
 
 
 def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
@@ -151,7 +151,7 @@ def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     for number, start in enumerate(searching.start):
 
         def draw(key: str, dimension: Dimension, _: TrainSpec, start: dict[str, Any] = start) -> Any:
-            fitting = key in start and any(_fits(one, start[key]) for one in dimensions_of(space[key]))
+            fitting = key in start and any(_fits(d, start[key]) for d in dimensions_of(space[key]))
             return as_drawn(dimension, start[key]) if fitting else LEFT_OUT
 
         drawn = walk(base, space, draw).drawn

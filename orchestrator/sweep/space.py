@@ -6,31 +6,20 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Discriminator,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    Tag,
-    model_validator,
-)
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
 from lm.validation import NAME
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Scalar = StrictBool | StrictInt | StrictFloat | StrictStr | None
+Scalar = bool | int | float | str | None
 
 
 class _Dimension(Part):
-    """One searched value. `when` names what a trial must have for it to be searched.
+    """One searched value; `when` says for which trials.
 
-    That is a value by its dotted path, or the option of a choice or change that comes before it in the space, such as
-    {output layer: codes}.
+    It names values by their dotted paths, or options of choices and changes that come earlier in the space.
     """
 
     when: dict[str, Scalar] = Field(
@@ -118,9 +107,6 @@ Dimension = Range | Choice | Change
 
 def _check_apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
     """No two of these ranges of one path may hold in the same trial, judged by their conditions alone."""
-    for number, dimension in enumerate(ranges, 1):
-        if not dimension.when:
-            raise ValueError(f"range {number} needs a 'when': each of several ranges says for which trials it holds")
     for (first, a), (second, b) in itertools.combinations(enumerate(ranges, 1), 2):
         if not any(a.when[path] != b.when[path] for path in a.when.keys() & b.when.keys()):
             raise ValueError(

@@ -68,12 +68,12 @@ def _walks(
 ) -> Iterator[Walked]:
     def extended(walks: Iterator[Walked], key: str) -> Iterator[Walked]:
         for walked in walks:
-            dimension = next((one for one in dimensions_of(space[key]) if _is_searched(walked, space, key, one)), None)
-            if dimension is None:
+            searched = [d for d in dimensions_of(space[key]) if _is_searched(walked, space, key, d)]
+            for dimension in searched[:1]:
+                for value in points(key, dimension, walked.last_spec):
+                    yield walked if value is LEFT_OUT else walked.and_then(key, dimension, value)
+            if not searched:
                 yield walked
-                continue
-            for value in points(key, dimension, walked.last_spec):
-                yield walked if value is LEFT_OUT else walked.and_then(key, dimension, value)
 
     walks = iter([Walked(base)])
     for key in space:
@@ -94,24 +94,16 @@ def _is_searched(walked: Walked, space: Places, key: str, dimension: Dimension) 
 
 def changes_of(key: str, dimension: Dimension, value: Any) -> dict[str, Any]:
     """What a value, of a choice the name of an option, changes in a spec, by dotted path."""
-    match dimension:
-        case Change():
-            return dimension.options[value]
-        case Choice():
-            return {key: dimension.options[value]}
-        case _:
-            return {key: value}
+    if isinstance(dimension, Change):
+        return dimension.options[value]
+    return {key: dimension.options[value] if isinstance(dimension, Choice) else value}
 
 
 def as_drawn(dimension: Dimension, value: Any) -> Any:
     """A value as a sweep file writes it, in the form in which it is drawn."""
-    match dimension:
-        case Choice() | Change():
-            return "null" if value is None else str(value)
-        case Integer():
-            return int(value)
-        case _:
-            return float(value)
+    if isinstance(dimension, Choice | Change):
+        return "null" if value is None else str(value)
+    return int(value) if isinstance(dimension, Integer) else float(value)
 
 
 def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, rest_of_base: bool) -> dict[str, Any]:
@@ -147,8 +139,8 @@ def combinations(base: TrainSpec, space: Places, choices: Mapping[str, int]) -> 
 def lacking(combined: Sequence[Options], least: Mapping[str, int], tried: Sequence[Mapping[str, Any]]) -> Options:
     """The options that the next trial must have; none if every option has its least number of trials.
 
-    The combination that lacks the most trials, of equals the one whose options had the fewest, then the first: a
-    function of the values of the trials so far, so that a search that was killed goes on the same.
+    The combination that lacks the most trials; of several, the one whose options had the fewest; then the first. This
+    depends on the values of the trials so far alone, so that a search that was killed goes on the same.
     """
     counts = Counter((key, values[key]) for values in tried for key in least if key in values)
 

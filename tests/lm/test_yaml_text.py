@@ -72,6 +72,17 @@ def test_every_shipped_file_has_the_values_that_pyyaml_reads(file: Path) -> None
     assert repr(read_yaml_file(file)) == repr(as_written(yaml.safe_load(text)))
 
 
+def test_what_is_wrong_with_a_spec_is_told_at_its_line_in_the_files_order(tmp_path: Path) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text("epochs: 0\ncorpus: {name: ptb}\noptimizer:\n  kind: sgd\n  learning_rat: 1.0\n")
+    with pytest.raises(ValueError) as refused:
+        read_spec_file(file, TrainSpec.model_validate, TrainSpec)
+    assert str(refused.value).splitlines() == [
+        f"{file}:1: epochs: should be greater than or equal to 1, got 0",
+        f"{file}:5: optimizer.learning_rat: unknown key 'learning_rat' (did you mean 'learning_rate'?)",
+    ]
+
+
 def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(f"{SPEC}epochs: 3\n")

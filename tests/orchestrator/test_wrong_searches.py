@@ -94,7 +94,7 @@ RANGED = SEARCH.replace(
 WRONG_RANGES = {
     "the same condition": ("when: {head.kind: softmax}", "when: {head.kind: mixture}", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
     "conditions on other paths": ("when: {head.kind: softmax}", "when: {model.tied: true}", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
-    "no condition": (", when: {head.kind: softmax}", "", "13: search.space.optimizer.learning_rate: range 2 needs a 'when': each of several ranges says for which trials it holds"),
+    "no condition": (", when: {head.kind: softmax}", "", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
     "a condition that never holds": ("when: {head.kind: softmax}", "when: {head.kind: ecoc}", "15: search.space.optimizer.learning_rate.1.when.head.kind: never holds: nothing before 'optimizer.learning_rate' gives 'head.kind' the value 'ecoc'"),
     "an option that the change does not have": ("when: {head.kind: softmax}", "when: {head.kind: softmax, size: small}", "15: search.space.optimizer.learning_rate.1.when.size: never holds: nothing before 'optimizer.learning_rate' gives 'size' the value 'small'"),
     "ends": ("low: 5.0, high: 50.0", "low: 50.0, high: 5.0", "15: search.space.optimizer.learning_rate.1.low: low must be below high, got 50 and 5"),

@@ -134,6 +134,12 @@ def test_a_typo_in_the_base_does_not_make_a_change_look_like_none(
     assert errors_of(tmp_path, text) == [line]
 
 
+def test_a_list_with_a_wrong_item_is_not_called_too_short_as_well(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [-1]")) == [
+        "15: seeds.0: should be greater than or equal to 0, got -1"
+    ]
+
+
 def test_each_missing_key_is_an_error_of_its_own(tmp_path: Path) -> None:
     assert errors_of(tmp_path, "name: toy\n") == [f"1: missing key {key!r}" for key in ("question", "base", "seeds")]
 
