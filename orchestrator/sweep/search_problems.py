@@ -149,20 +149,20 @@ def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     """Values of a start that are not searched, or lie outside of the range that holds for this start."""
     space = searching.space
     for number, start in enumerate(searching.start):
+        dimensions = {key: list(dimensions_of(space[key])) for key in start if key in space}
 
         def draw(key: str, dimension: Dimension, _: TrainSpec, start: dict[str, Any] = start) -> Any:
-            fitting = key in start and any(_fits(d, start[key]) for d in dimensions_of(space[key]))
-            return as_drawn(dimension, start[key]) if fitting else LEFT_OUT
+            return as_drawn(dimension, start[key]) if key in start else LEFT_OUT
 
-        drawn = walk(base, space, draw).drawn
+        if all(any(_fits(d, value) for d in dimensions.get(key, ())) for key, value in start.items()):
+            holding = walk(base, space, draw).drawn
+            dimensions |= {key: [dimension] for key, dimension in holding.items()}
         for key, value in start.items():
             if key not in space:
                 yield unknown_key((key,), space).under("start", number)
-                continue
-            dimensions = dimensions_of(space[key])
-            if not any(_fits(dimension, value) for dimension in ([drawn[key]] if key in drawn else dimensions)):
-                rules = " or ".join(map(_rule, dimensions))
-                near = nearest(value, first.options) if isinstance(first := dimensions[0], Choice | Change) else ""
+            elif not any(_fits(dimension, value) for dimension in dimensions[key]):
+                rules = " or ".join(map(_rule, dimensions_of(space[key])))
+                near = nearest(value, first.options) if isinstance(first := dimensions[key][0], Choice | Change) else ""
                 yield Problem(("start", number, key), f"should be {rules}, got {shown(value)}{near}")
 
 

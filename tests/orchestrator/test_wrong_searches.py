@@ -198,3 +198,9 @@ def test_no_trial_is_stopped_early_unless_the_file_asks_for_it(tmp_path: Path) -
     search, tune = read_text(tmp_path, SEARCH).search, read_text(tmp_path, TUNE).tune
     assert search is not None and search.scheduler is None
     assert tune is not None and tune.scheduler is None
+
+
+def test_a_misspelt_option_does_not_make_the_rest_of_its_start_look_wrong(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, RANGED.replace("head: mixture, size", "head: mixtur, size")) == [
+        "22: search.start.0.head: should be one of softmax, mixture, got 'mixtur' (did you mean 'mixture'?)"
+    ]
