@@ -34,7 +34,7 @@ class Problem:
     text: str
 
     def under(self, *parents: str | int) -> Problem:
-        """The same problem, seen from further up."""
+        """The same problem at a place below these parents."""
         return Problem((*parents, *self.place), self.text)
 
 

@@ -169,7 +169,7 @@ class UntilDecided(Part):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """The numbers of seeds at which comparisons are looked at: each half as many again, 2 3 4 6 9."""
+        """The numbers of seeds at which comparisons are looked at, each half as many again: 2 3 4 6 9."""
         looks = [self.min]
         while looks[-1] < self.max:
             looks.append(min(self.max, looks[-1] + max(1, looks[-1] // 2)))

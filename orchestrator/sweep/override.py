@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,25 +15,26 @@ _NOTHING = object()
 
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
-    """The changed spec, and what is wrong with the changes; wrong ones are left out of the spec.
+    """The changed spec and no problem, or the spec as it was and all that is wrong with the changes.
 
     A problem's place starts with the dotted path of its change.
     """
-    rules = ((path, _misplaced(spec, path, changes)) for path in changes)
-    problems = [Problem((path,), rule) for path, rule in rules if rule is not None]
-    while True:
-        good = {path: changes[path] for path in changes if path not in {problem.place[0] for problem in problems}}
-        data = spec.model_dump()
-        for path, value in good.items():
+    rules = {path: _misplaced(spec, path, changes) for path in changes}
+    problems = [Problem((path,), rule) for path, rule in rules.items() if rule is not None]
+    data = spec.model_dump()
+    for path, rule in rules.items():
+        if rule is None:
             *parents, last = path.split(".")
             part = data
             for parent in parents:
                 part = part[parent]
-            part[last] = value
-        try:
-            return TrainSpec.model_validate(data), problems
-        except ValidationError as error:
-            problems += [_blame(problem, good) for problem in problems_of(error, TrainSpec)]
+            part[last] = changes[path]
+    try:
+        changed = TrainSpec.model_validate(data)
+    except ValidationError as error:
+        good = [path for path, rule in rules.items() if rule is None]
+        problems += [_blame(problem, good) for problem in problems_of(error, TrainSpec)]
+    return (spec, problems) if problems else (changed, [])
 
 
 def effective(spec: TrainSpec) -> TrainSpec:
@@ -80,7 +81,7 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
     return None
 
 
-def _blame(problem: Problem, changes: Mapping[str, Any]) -> Problem:
+def _blame(problem: Problem, paths: Sequence[str]) -> Problem:
     """Put a problem of the changed spec under the change that caused it.
 
     A rule over several values (a tied model's sizes) is broken by the change nearest to its place, then by one inside
@@ -91,6 +92,6 @@ def _blame(problem: Problem, changes: Mapping[str, Any]) -> Problem:
         pairs = zip(path.split("."), problem.place, strict=False)
         return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
-    path = max(reversed(list(changes)), key=lambda path: (shared(path), path.split(".")[0] in problem.text))
+    path = max(reversed(paths), key=lambda path: (shared(path), path.split(".")[0] in problem.text))
     inside = problem.place[path.count(".") + 1 :] if shared(path) == path.count(".") + 1 else ()
     return Problem((path, *inside), problem.text)

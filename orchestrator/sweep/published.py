@@ -1,7 +1,7 @@
 """The papers' numbers, matched to our variants by name. `sweeps/published/<file>.yaml` holds a list of records.
 
-A record belongs to a variant if its `variant` is the variant's name, its data set the sweep's, and its `cell`, if it
-names one, the variant's. One table has each of those once: a table printed for several sizes is several here.
+A record belongs to a variant if it has the variant's name, the sweep's data set and, if it names a `cell`, the
+variant's recurrent cell. A table has one such record for each split: a table printed for several sizes is several here.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Published:
 def published_numbers(
     references: Iterable[str], dataset: str, cells: Mapping[str, str], folder: Path
 ) -> dict[str, Published]:
-    """Published perplexities on a data set of the variants, given with their recurrent cells.
+    """Each variant's published perplexities on a data set; `cells` has the recurrent cell of each variant.
 
-    If two tables have one, the first reference wins. A name that a table gives to several rows is left out.
+    If two tables have a number, the first reference wins. A name that a table gives to several rows is left out.
     ValueError for a reference that leads nowhere.
     """
     published: dict[str, Published] = {}

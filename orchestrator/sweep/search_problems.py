@@ -1,4 +1,4 @@
-"""What is wrong with what a sweep file searches: paths and ends that fit no spec, seeds that it must not see."""
+"""What is wrong with `search` and `tune`: paths and ends that fit no spec, starts that are not searched, and more."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
 
 
 def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
-    """What is wrong with what is searched at one place, found by giving it its ends, or each of its options."""
+    """What is wrong at one place of the space when it gets both ends of each range, or each option."""
     place = searching.space[key]
     is_population = isinstance(searching.scheduler, PopulationBased)
     if is_population and (not key.startswith(_CHANGING) or key == "dropout.shared_mask"):
@@ -118,7 +118,7 @@ def _example_problems(searching: Searching, key: str, dimension: Dimension, base
 
 
 def _examples(key: str, dimension: Dimension) -> dict[Place, dict[str, Any]]:
-    """What a searched value can change at its ends, or with each option, by the place in the file."""
+    """What both ends of a range, or each option, change in a spec, by their place in the file."""
     if not isinstance(dimension, Choice | Change):
         return {("low",): {key: dimension.low}, ("high",): {key: dimension.high}}
     places: Iterable[str | int] = dimension.among if isinstance(dimension.among, dict) else itertools.count()

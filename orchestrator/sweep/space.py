@@ -138,7 +138,7 @@ def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:
 
 
 def fits(dimension: Dimension, value: object) -> bool:
-    """Whether a dimension can give a value; of a choice or change, the name of an option."""
+    """Whether a dimension can give a value; the value of a choice or change is the name of an option."""
     if isinstance(dimension, Choice | Change):
         return isinstance(value, str) and value in dimension.options
     if isinstance(value, bool) or not isinstance(value, int | float):

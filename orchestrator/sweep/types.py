@@ -93,9 +93,9 @@ class Scale(Part):
 
 @dataclass(frozen=True)
 class VariantOverrides:
-    """A variant's dotted changes at one scale, and where the file says them.
+    """A variant's dotted changes at one scale, and their place in the file.
 
-    Of components that are taken away, `removed` has each one's own; they are placed at the last of these.
+    If components are taken away, `removed` has the changes of each, and the place is that of the last.
     """
 
     variant: str
@@ -106,7 +106,7 @@ class VariantOverrides:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: a name and the whole spec, its seed left at the default; and where the file says it."""
+    """What is compared: a name, its whole spec with the default seed, and its place in the file."""
 
     name: str
     spec: TrainSpec
@@ -118,9 +118,9 @@ class Variant:
 class ScaledSweep:
     """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
 
-    At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in. `looks`
-    are the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all.
-    `scales_without_gpu` are the file's scales whose trials can do without one.
+    At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
+    the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all.
+    `scales_without_gpu` are the file's scales whose trials need no GPU.
     """
 
     name: str

@@ -16,7 +16,7 @@ Places = Mapping[str, Dimension | Sequence[Range]]
 Draw = Callable[[str, Dimension, TrainSpec], Any]
 """Gives a dimension a value, by its key and the spec so far: a number, the name of an option, or LEFT_OUT."""
 Options = Mapping[str, str]
-"""For each of several choices the name of an option, without the choices that another's option rules out."""
+"""The name of an option for each of several choices; a choice that another option rules out is left out."""
 
 LEFT_OUT: Final = object()
 """In place of a value: the trial keeps what it has there, and nothing is recorded."""
@@ -39,7 +39,7 @@ class Walked:
         return self.last_spec if self.reason is None else None
 
     def and_then(self, key: str, dimension: Dimension, value: Any) -> Walked:
-        """One value further."""
+        """These values and one more."""
         pending = self.pending | changes_of(key, dimension, value)
         spec, problems = override(self.last_spec, pending)
         values, drawn = self.values | {key: value}, self.drawn | {key: dimension}
@@ -59,7 +59,7 @@ def walk(base: TrainSpec, space: Places, draw: Draw) -> Walked:
 
 
 def every(base: TrainSpec, space: Places, points: Callable[[str, Dimension], Sequence[Any]]) -> Iterator[Walked]:
-    """The walk of every combination of these points, the last dimension changing fastest; only what holds counts."""
+    """The walk of every combination of these points, the last dimension changing fastest."""
     return _walks(base, space, lambda key, dimension, _: points(key, dimension))
 
 
@@ -93,14 +93,14 @@ def _is_searched(walked: Walked, space: Places, key: str, dimension: Dimension) 
 
 
 def changes_of(key: str, dimension: Dimension, value: Any) -> dict[str, Any]:
-    """What a value, of a choice the name of an option, changes in a spec, by dotted path."""
+    """What a value changes in a spec, by dotted path; the value of a choice or change is the name of an option."""
     if isinstance(dimension, Change):
         return dimension.options[value]
     return {key: dimension.options[value] if isinstance(dimension, Choice) else value}
 
 
 def as_drawn(dimension: Dimension, value: Any) -> Any:
-    """A value as a sweep file writes it, in the form in which it is drawn."""
+    """A value of a sweep file in the form in which values are drawn: the name of an option, an int or a float."""
     if isinstance(dimension, Choice | Change):
         return "null" if value is None else str(value)
     return int(value) if isinstance(dimension, Integer) else float(value)
@@ -109,7 +109,7 @@ def as_drawn(dimension: Dimension, value: Any) -> Any:
 def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, rest_of_base: bool) -> dict[str, Any]:
     """A starting point's values as they are drawn, without what the space does not have.
 
-    With `rest_of_base`, what it leaves out is as the trial has it there, if that is among what is searched.
+    With `rest_of_base`, values that it leaves out are those of the spec so far, if the dimension can give them.
     """
     values = {key: as_drawn(dimensions_of(space[key])[0], value) for key, value in start.items() if key in space}
     if not rest_of_base:
