@@ -8,7 +8,7 @@ without bound by them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,19 @@ DEEPEST = 30
 _NEVER_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _NUMBER = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = {
-    "null": re.compile(r"^(?:~|null|Null|NULL|)$"),
-    "bool": re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
-    "int": re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
-    "float": re.compile(rf"^(?:{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
+_SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), lambda text: None),
+    "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
+    "int": (
+        re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+        lambda text: int(text, 0) if text[:2] in ("0o", "0x") else int(text),
+    ),
+    "float": (
+        re.compile(rf"^(?:{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
+        lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+    ),
 }
-"""How each kind of scalar but text is written."""
+"""How each kind of scalar but text is written, and what it means."""
 
 Place = tuple[str | int, ...]
 """Keys and list positions from the top of the file."""
@@ -52,7 +58,7 @@ class Document:
 
     def message(self, place: Place, text: str) -> str:
         """What is wrong at a place, as one line: file, line, key, text."""
-        return _message(self.name, self.line(place), place, text)
+        return ": ".join(filter(None, (f"{self.name}:{self.line(place)}", dotted(place), text)))
 
 
 def read_document(path: Path) -> Document:
@@ -79,16 +85,16 @@ def read_yaml(text: str, name: str = "text") -> Document:
         loader = _Loader(text)
         node = loader.get_single_node()
         return Document(name, None if node is None else loader.value(node, ()), loader.lines)
-    except ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        fault = _message(name, line, (), f"not YAML: character U+{error.character:04X} is not allowed")
     except _RefusedError as error:
-        fault = _message(name, *error.args)
+        line, place, rule = error.args
+    except ReaderError as error:
+        line, place = text.count("\n", 0, error.position) + 1, ()
+        rule = f"not YAML: character U+{error.character:04X} is not allowed"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        reason = " ".join(part for part in (error.context, error.problem) if part)
-        fault = _message(name, 1 if mark is None else mark.line + 1, (), f"not YAML: {reason}")
-    raise ValueError(fault)
+        line, place = 1 if mark is None else mark.line + 1, ()
+        rule = f"not YAML: {' '.join(part for part in (error.context, error.problem) if part)}"
+    raise ValueError(Document(name, None, {place: line}).message(place, rule))
 
 
 def write_yaml(data: Any, *, as_ascii: bool = True) -> str:
@@ -99,10 +105,6 @@ def write_yaml(data: Any, *, as_ascii: bool = True) -> str:
 def dotted(place: Place) -> str:
     """A place as it is written in messages, with nothing in it that a terminal would obey."""
     return ".".join(part if part.isprintable() else ascii(part) for part in map(str, place))
-
-
-def _message(name: str, line: int, place: Place, text: str) -> str:
-    return ": ".join(filter(None, (f"{name}:{line}", dotted(place), text)))
 
 
 class _RefusedError(Exception):
@@ -136,10 +138,12 @@ class _Loader(yaml.SafeLoader):
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.ScalarNode):
             text = _checked_text(node, place)
-            if kind == "str" or (kind in _SCALARS and _SCALARS[kind].match(text)):
+            if kind == "str":
+                return text
+            if kind in _SCALARS and _SCALARS[kind][0].match(text):
                 if kind == "int" and len(text) > MOST_DIGITS:
                     raise _RefusedError(line, place, f"a whole number of more than {MOST_DIGITS} digits")
-                return _scalar(kind, text)
+                return _SCALARS[kind][1](text)
         elif id(node) in self.seen:
             raise _RefusedError(self.lines[place], place, "aliases are not allowed: write the value out")
         self.seen.add(id(node))
@@ -174,7 +178,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind, _pattern in _SCALARS.items():
+for _kind, (_pattern, _) in _SCALARS.items():
     _Loader.add_implicit_resolver(_TAG + _kind, _pattern, None)
     _Dumper.add_implicit_resolver(_TAG + _kind, _pattern, None)
 
@@ -185,16 +189,3 @@ def _checked_text(node: yaml.ScalarNode, place: Place) -> str:
             node.start_mark.line + 1, place, f"character U+{ord(wrong.group()):04X} is not allowed in text"
         )
     return str(node.value)
-
-
-def _scalar(kind: str, text: str) -> Any:
-    match kind:
-        case "null":
-            return None
-        case "bool":
-            return text.lower() == "true"
-        case "int":
-            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        case "float":
-            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    return text
