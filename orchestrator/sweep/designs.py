@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
 from lm.validation import shown
-
-T = TypeVar("T")
 
 Design = Literal[
     "leave_one_out", "add_one_in", "both", "pairs", "factorial", "half", "quarter", "eighth", "none"
@@ -131,7 +129,7 @@ class Ablation:
         return " + ".join(f"no {factor}" for factor in self.factors if factor in away)
 
 
-def distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values; ValueError if one of them is there twice."""
     twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
     if twice is not None:

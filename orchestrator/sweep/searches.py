@@ -106,22 +106,17 @@ class Searching(Part):
 
     space: Space
     sampler: Sampler = Field(default=TpeSampler(kind="tpe"))
-    scheduler: Scheduler | None = Field(
-        default=None, description="what stops trials early; null trains each to its end, because some are slow at first"
-    )
+    scheduler: Scheduler | None = Field(default=None, description="stops trials early; null trains each to its end")
     trials: int | None = Field(default=None, ge=1, description="the number of trials, however they end")
     sampler_seed: int = Field(default=0, ge=0)
     training_seed: int = Field(default=0, ge=0, lt=2**63, description="of every trial; none of `seeds`")
-    start: tuple[dict[str, Any], ...] = Field(
-        default=(), description="values by dotted path to try first, such as a sensible point for each output layer"
-    )
+    start: tuple[dict[str, Any], ...] = Field(default=(), description="values by dotted path that are tried first")
     start_rest: Literal["sampled", "base"] = Field(
         default="sampled", description="what a start leaves out: sampled, or as in the base if its range allows that"
     )
     min_trials_per_option: dict[str, Annotated[int, Field(ge=1)]] = Field(
         default={},
-        description="for a choice or change of the space, how many trials each of its options gets at least, however "
-        "they end: these come after the starts, before the sampler chooses freely",
+        description="of a choice or change: each option gets at least this many trials, right after the starts",
     )
 
     @model_validator(mode="after")

@@ -82,12 +82,8 @@ class Scale(Part):
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
     seeds: SomeSeeds | None = Field(default=None)
-    search: dict[str, Any] = Field(
-        default={}, description="replaces values of the search: {trials: 12}; single dimensions of its space"
-    )
-    tune: dict[str, Any] = Field(
-        default={}, description="replaces values of tuning: {trials: 12}; single dimensions of its space"
-    )
+    search: dict[str, Any] = Field(default={}, description="values like {trials: 12}; single dimensions of its space")
+    tune: dict[str, Any] = Field(default={}, description="values such as {trials: 12}; single dimensions of its space")
     resources: Resources | None = Field(default=None)
 
 
