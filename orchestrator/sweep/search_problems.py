@@ -17,7 +17,16 @@ from orchestrator.sweep.override import has, override, value_at
 from orchestrator.sweep.searches import PopulationBased, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Dimension, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
-from orchestrator.sweep.walk import LEFT_OUT, as_drawn, changes_of, combinations, start_values, trials_needed, walk
+from orchestrator.sweep.walk import (
+    LEFT_OUT,
+    Places,
+    as_drawn,
+    changes_of,
+    combinations,
+    start_values,
+    trials_needed,
+    walk,
+)
 
 _NEVER = {
     "seed": "the seed is never searched over: replicates are listed under 'seeds'",
@@ -88,60 +97,53 @@ def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iter
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
     for number, dimension in enumerate(dimensions_of(place)):
-        examples = _examples(key, dimension)
-        paths = {path for changes in examples.values() for path in changes}
+        paths = {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
         rules = {rule for path in paths if (rule := _NEVER.get(path.partition(".")[0])) is not None}
         if isinstance(searching, Tune) and not paths.isdisjoint(_BUDGET):
             rules.add("tuning gives every trial the same budget: epochs are not tuned")
-        if rules:
-            yield from (Problem((), rule) for rule in rules)
-            return
-        problems = _example_problems(searching, key, dimension, base)
+        problems = [Problem((), rule) for rule in rules] or _point_problems(searching.space, key, dimension, base)
         yield from (problem.under(*((number,) if isinstance(place, tuple) else ())) for problem in problems)
 
 
-def _example_problems(searching: Searching, key: str, dimension: Dimension, base: TrainSpec) -> Iterator[Problem]:
-    spec: TrainSpec | None = base
+def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSpec) -> Iterator[Problem]:
+    spec = base
     for path, value in dimension.when.items():
-        spec = _spec_where(searching, key, path, value, spec or base)
-        if spec is None:
+        if (fitting := _spec_where(space, key, path, value, spec)) is None:
             text = f"never holds: nothing before {key!r} gives {path!r} the value {shown(value)}"
             yield Problem(("when", path), text)
             return
-    for place, changes in _examples(key, dimension).items():
-        _, problems = override(spec or base, changes)
-        if problems and problems[0].place == (key,) and not has(spec or base, key):
+        spec = fitting
+    for place, point in _points(dimension).items():
+        _, problems = override(spec, changes_of(key, dimension, point))
+        if problems and problems[0].place == (key,) and not has(spec, key):
             yield Problem((), problems[0].text)
             return
         depth = 0 if isinstance(dimension, Change) else 1
         yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
 
 
-def _examples(key: str, dimension: Dimension) -> dict[Place, dict[str, Any]]:
-    """What both ends of a range, or each option, change in a spec, by their place in the file."""
+def _points(dimension: Dimension) -> dict[Place, Any]:
+    """Both ends of a range, or the names of all options, by their place in the file."""
     if not isinstance(dimension, Choice | Change):
-        return {("low",): {key: dimension.low}, ("high",): {key: dimension.high}}
+        return {("low",): dimension.low, ("high",): dimension.high}
     places: Iterable[str | int] = dimension.among if isinstance(dimension.among, dict) else itertools.count()
-    examples = (changes_of(key, dimension, option) for option in dimension.options)
-    return {("among", place): changes for place, changes in zip(places, examples, strict=False)}
+    return {("among", place): option for place, option in zip(places, dimension.options, strict=False)}
 
 
-def _spec_where(searching: Searching, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
-    """A spec in which a condition holds: this one, or with an example of a dimension that comes before the key.
+def _spec_where(space: Places, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
+    """A spec in which a condition holds: this one, or with a point of a dimension that comes before the key.
 
     If the path is the key of a choice, the value may be the name of one of its options.
     """
-    keys = list(searching.space)
-    before = {other: dimensions_of(searching.space[other]) for other in keys[: keys.index(key)]}
-    choice = before.get(path, [None])[0]
-    if isinstance(choice, Choice | Change) and fits(choice, value):
-        changed, problems = override(spec, changes_of(path, choice, value))
-        return None if problems else changed
-    examples = (_examples(other, dimension) for other, dimensions in before.items() for dimension in dimensions)
-    for changes in itertools.chain([{}], *(example.values() for example in examples)):
-        changed, problems = override(spec, changes)
-        if not problems and has(changed, path) and value_at(changed, path) == value:
-            return changed
+    if has(spec, path) and value_at(spec, path) == value:
+        return spec
+    for other in itertools.takewhile(lambda other: other != key, space):
+        for dimension in dimensions_of(space[other]):
+            for point in _points(dimension).values():
+                changed, problems = override(spec, changes_of(other, dimension, point))
+                holds = (other, point) == (path, value) or (has(changed, path) and value_at(changed, path) == value)
+                if holds and not problems:
+                    return changed
     return None
 
 
