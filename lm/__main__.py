@@ -140,7 +140,7 @@ app.command("codebook")(codebook)
 
 def _read_spec(file: Path) -> TrainSpec:
     try:
-        return read_spec_file(file, TrainSpec.model_validate)
+        return read_spec_file(file, TrainSpec.model_validate, TrainSpec)
     except (ValueError, OSError) as error:
         _refuse(str(error))
 

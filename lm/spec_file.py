@@ -6,21 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from lm.spec import explain
-from lm.yaml_text import read_yaml_file
+from lm.validation import messages, problems_of
+from lm.yaml_text import read_document
 
 T = TypeVar("T")
 
 
-def read_spec_file(file: Path, form: Callable[[Any], T]) -> T:
-    """What `form` makes of the file's data. ValueError has a line for every fault, each with the file's name."""
-    data = read_yaml_file(file)
+def read_spec_file(file: Path, form: Callable[[Any], T], *models: type[BaseModel]) -> T:
+    """What `form`, which validates `models`, makes of the file's data.
+
+    ValueError has a line for every problem: file, line, key, rule; OSError as the system says.
+    """
+    document = read_document(file)
     try:
-        return form(data)
+        return form(document.data)
     except ValidationError as error:
-        lines = explain(error, data)
+        model = next(model for model in models if model.__name__ == error.title)
+        lines = messages(problems_of(error, model), document)
     except ValueError as error:
-        lines = [str(error)]
-    raise ValueError("\n".join(f"{file}: {line}" for line in lines))
+        lines = [document.message((), str(error))]
+    raise ValueError("\n".join(lines))

@@ -1,17 +1,17 @@
-"""The one reader of YAML: sweep files, specs and published numbers are all read by the same rules, with line numbers.
+"""The only reader of YAML: sweep files, specs and published numbers follow the same rules, with line numbers.
 
 Scalars follow YAML 1.2's core schema: `1e-3` is a number, `012` is 12, `0x1F` is 31; `no`, `1_000` and `12:30` are
-text, unlike in YAML 1.1. Keys stay text. Aliases of lists and mappings are refused, because a small
-file could grow without bound by them.
+text, unlike in YAML 1.1. Keys stay text. Aliases of lists and mappings are refused, because a small file could grow
+without bound by them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from yaml.reader import ReaderError
@@ -24,36 +24,31 @@ DEEPEST = 30
 _NEVER_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _NUMBER = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = {
-    "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
-    "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
-    "int": (re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), list("-+0123456789")),
+_SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), lambda text: None),
+    "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
+    "int": (
+        re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+        lambda text: int(text, 0) if text[:2] in ("0o", "0x") else int(text),
+    ),
     "float": (
         re.compile(rf"^(?:{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
-        list("-+0123456789."),
+        lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
     ),
 }
-"""Of each kind that is not text: how it is written, and its possible first characters."""
+"""How each kind of scalar but text is written, and what it means."""
 
 Place = tuple[str | int, ...]
 """Keys and list positions from the top of the file."""
 
 
-class Fault(NamedTuple):
-    """A rule of YAML, or of this reader, that a text breaks."""
-
-    place: Place
-    text: str
-    line: int
-
-
 @dataclass(frozen=True)
 class Document:
-    """A YAML text as plain data, the line (from 1) of every place in it, and the faults of the YAML itself."""
+    """A YAML text as plain data, and the line (from 1) of every place in it."""
 
+    name: str
     data: Any
     lines: Mapping[Place, int]
-    faults: tuple[Fault, ...]
 
     def line(self, place: Place) -> int:
         """The line of a place, or of the closest one above it that the file has."""
@@ -61,49 +56,45 @@ class Document:
             place = place[:-1]
         return self.lines.get(place, 1)
 
+    def message(self, place: Place, text: str) -> str:
+        """What is wrong at a place, as one line: file, line, key, text."""
+        return ": ".join(filter(None, (f"{self.name}:{self.line(place)}", dotted(place), text)))
 
-def read_text(path: Path) -> str:
-    """A file's text; ValueError beyond 1 MiB or if it is not UTF-8, OSError as the system says."""
+
+def read_document(path: Path) -> Document:
+    """A YAML file. ValueError as `read_yaml`, and beyond 1 MiB or if it is not UTF-8; OSError as the system says."""
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise ValueError(f"larger than {MOST_BYTES // 2**20} MiB")
+        raise ValueError(f"{path}: larger than {MOST_BYTES // 2**20} MiB")
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("not UTF-8 text") from None
-
-
-def read_yaml(text: str) -> Document:
-    """Parse one YAML document. A text that cannot be parsed has no data and one fault."""
-    try:
-        loader = _Loader(text)
-    except ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        return Document(None, {}, (Fault((), f"not YAML: character U+{error.character:04X} is not allowed", line),))
-    walk = _Walk()
-    try:
-        node = loader.get_single_node()
-        data = None if node is None else walk.value(node, ())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        reason = " ".join(part for part in (error.context, error.problem) if part)
-        return Document(None, {}, (Fault((), f"not YAML: {reason}", 1 if mark is None else mark.line + 1),))
-    finally:
-        loader.dispose()
-    return Document(data, walk.lines, tuple(walk.faults))
+        raise ValueError(f"{path}: not UTF-8 text") from None
+    return read_yaml(text, str(path))
 
 
 def read_yaml_file(path: Path) -> Any:
-    """A file's data. ValueError has a line for every fault: file, line, key, rule; OSError as the system says."""
+    """The data of a YAML file; raises what `read_document` does."""
+    return read_document(path).data
+
+
+def read_yaml(text: str, name: str = "text") -> Document:
+    """Parse one YAML document. ValueError is one line with the first broken rule: name, line, key, rule."""
     try:
-        document = read_yaml(read_text(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if document.faults:
-        faults = sorted(document.faults, key=lambda fault: fault.line)
-        raise ValueError("\n".join(": ".join(filter(None, (f"{path}:{n}", dotted(p), t))) for p, t, n in faults))
-    return document.data
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        return Document(name, None if node is None else loader.value(node, ()), loader.lines)
+    except _RefusedError as error:
+        line, place, rule = error.args
+    except ReaderError as error:
+        line, place = text.count("\n", 0, error.position) + 1, ()
+        rule = f"not YAML: character U+{error.character:04X} is not allowed"
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, place = 1 if mark is None else mark.line + 1, ()
+        rule = f"not YAML: {' '.join(part for part in (error.context, error.problem) if part)}"
+    raise ValueError(Document(name, None, {place: line}).message(place, rule))
 
 
 def write_yaml(data: Any, *, as_ascii: bool = True) -> str:
@@ -116,10 +107,18 @@ def dotted(place: Place) -> str:
     return ".".join(part if part.isprintable() else ascii(part) for part in map(str, place))
 
 
-class _Loader(yaml.SafeLoader):
-    """The nodes of a text, of a bounded number and depth."""
+class _RefusedError(Exception):
+    """A rule of this reader that the text breaks: line, place, rule."""
 
-    nodes = depth = 0
+
+class _Loader(yaml.SafeLoader):
+    """Reads nodes of a bounded number and depth into plain data, and notes their lines."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.nodes = self.depth = 0
+        self.lines: dict[Place, int] = {}
+        self.seen: set[int] = set()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.nodes, self.depth = self.nodes + 1, self.depth + 1
@@ -132,6 +131,44 @@ class _Loader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        """The data of a node; _RefusedError for an alias, a tag or a text that is not allowed, or a duplicate key."""
+        line = node.start_mark.line + 1
+        self.lines.setdefault(place, line)
+        kind = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.ScalarNode):
+            text = _checked_text(node, place)
+            if kind == "str":
+                return text
+            if kind in _SCALARS and _SCALARS[kind][0].match(text):
+                if kind == "int" and len(text) > MOST_DIGITS:
+                    raise _RefusedError(line, place, f"a whole number of more than {MOST_DIGITS} digits")
+                return _SCALARS[kind][1](text)
+        elif id(node) in self.seen:
+            raise _RefusedError(self.lines[place], place, "aliases are not allowed: write the value out")
+        self.seen.add(id(node))
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return self.mapping(node, place)
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
+            return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
+        tag = ascii(node.tag.replace(_TAG, "!!"))
+        raise _RefusedError(line, place, f"the tag {tag} is unknown, or the value is not of its kind")
+
+    def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        """The data of a mapping; its keys stay as written, so that a variant may be called 2017 or null."""
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _RefusedError(line, place, "a key must be one word or text")
+            key = _checked_text(key_node, place)
+            inside = (*place, key)
+            if key in data:
+                raise _RefusedError(line, inside, f"duplicate key {key!r} (first at line {self.lines[inside]})")
+            self.lines[inside] = line
+            data[key] = self.value(value_node, inside)
+        return data
+
 
 class _Dumper(yaml.SafeDumper):
     """Quotes text that either version of YAML would take for something else, and writes no aliases."""
@@ -141,75 +178,14 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind, (_pattern, _first) in _SCALARS.items():
-    _Loader.add_implicit_resolver(_TAG + _kind, _pattern, _first)
-    _Dumper.add_implicit_resolver(_TAG + _kind, _pattern, _first)
+for _kind, (_pattern, _) in _SCALARS.items():
+    _Loader.add_implicit_resolver(_TAG + _kind, _pattern, None)
+    _Dumper.add_implicit_resolver(_TAG + _kind, _pattern, None)
 
 
-class _Walk:
-    """Turns nodes into data, and notes lines and faults on the way."""
-
-    def __init__(self) -> None:
-        self.lines: dict[Place, int] = {}
-        self.faults: list[Fault] = []
-        self.seen: set[int] = set()
-
-    def value(self, node: yaml.Node, place: Place) -> Any:
-        line = node.start_mark.line + 1
-        self.lines.setdefault(place, line)
-        if not isinstance(node, yaml.ScalarNode):
-            if id(node) in self.seen:
-                self.faults.append(Fault(place, "no aliases here: write the value out", self.lines[place]))
-                return None
-            self.seen.add(id(node))
-        kind = node.tag.removeprefix(_TAG)
-        match node:
-            case yaml.MappingNode() if kind == "map":
-                return self.mapping(node, place)
-            case yaml.SequenceNode() if kind == "seq":
-                return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
-            case yaml.ScalarNode():
-                self.check_text(node, place)
-                if kind == "int" and len(node.value) > MOST_DIGITS:
-                    self.faults.append(Fault(place, f"a whole number of more than {MOST_DIGITS} digits", line))
-                    return None
-                if kind == "str" or (kind in _SCALARS and _SCALARS[kind][0].match(node.value)):
-                    return _scalar(kind, node.value)
-        tag = ascii(node.tag.replace(_TAG, "!!"))
-        self.faults.append(Fault(place, f"the tag {tag} is unknown, or the value is none of its kind", line))
-        return None
-
-    def check_text(self, node: yaml.Node, place: Place) -> None:
-        if (wrong := _NEVER_TEXT.search(node.value)) is not None:
-            text = f"character U+{ord(wrong.group()):04X} is not allowed in text"
-            self.faults.append(Fault(place, text, node.start_mark.line + 1))
-
-    def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
-        data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                self.faults.append(Fault(place, "a key must be one word or text", line))
-                continue
-            self.check_text(key_node, place)
-            key = key_node.value  # as written, so that a variant may be called 2017 or null
-            if key in data:
-                first = self.lines[(*place, key)]
-                self.faults.append(Fault((*place, key), f"duplicate key {key!r} (first at line {first})", line))
-                continue
-            self.lines[(*place, key)] = line
-            data[key] = self.value(value_node, (*place, key))
-        return data
-
-
-def _scalar(kind: str, text: str) -> Any:
-    match kind:
-        case "null":
-            return None
-        case "bool":
-            return text.lower() == "true"
-        case "int":
-            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        case "float":
-            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    return text
+def _checked_text(node: yaml.ScalarNode, place: Place) -> str:
+    if (wrong := _NEVER_TEXT.search(node.value)) is not None:
+        raise _RefusedError(
+            node.start_mark.line + 1, place, f"character U+{ord(wrong.group()):04X} is not allowed in text"
+        )
+    return str(node.value)

@@ -1,10 +1,8 @@
-"""The errors that reach a user, the nearest valid name, and secrets kept out of what is printed."""
+"""The errors that reach a user, and secrets kept out of what is printed."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 _USER = re.compile(r"(?<=://)[^/\s?#]*@")
 _SECRET_VALUE = re.compile(
@@ -18,24 +16,6 @@ class CannotStartError(ValueError):
 
 class RayLostError(RuntimeError):
     """Ray's own processes died, and could not be replaced; what is on disk is as after an interrupt. Exit code 4."""
-
-
-def nearest(got: object, valid: Iterable[str]) -> str:
-    """A hint in brackets: the valid name that was probably meant, or all of them where none is close.
-
-    Of names that begin with what was got, all: `table1` may be any of its parts.
-    """
-    names = [str(name) for name in valid]
-    if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
-        return f" (did you mean {' or '.join(map(repr, longer))}?)"
-    if (close := closest(got, names)) is not None:
-        return f" (did you mean {close!r}?)"
-    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
-
-
-def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant; None where none is close."""
-    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
 
 
 def redacted(text: object) -> str:

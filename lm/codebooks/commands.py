@@ -48,7 +48,7 @@ def codebook(
     from lm.files import cannot_write
 
     try:
-        question = read_spec_file(spec_file, _question)
+        question = read_spec_file(spec_file, _question, CodebookQuestion, TrainSpec)
     except (ValueError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

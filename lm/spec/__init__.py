@@ -80,7 +80,6 @@ from lm.spec.training import (
 from lm.spec.trial import (
     NUMERICS_VERSION,
     TrainSpec,
-    explain,
     stage_keys,
     trial_key,
 )
@@ -148,7 +147,6 @@ __all__ = [
     "code_bits",
     "decoder_parameters",
     "differentiated_ends",
-    "explain",
     "parameter_count",
     "stage_keys",
     "trial_key",

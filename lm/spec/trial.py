@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-import re
 from typing import Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from lm.spec.fit import misfits
 from lm.spec.heads import Head, SoftmaxHead
@@ -108,61 +106,6 @@ class TrainSpec(Part):
         """The spec with the values that hold in a stage: those of its leg; after the legs, those of the last one."""
         begun = self.legs[: list(self.stages()).index(stage)]
         return self.model_copy(update=dict(begun[-1])) if begun else self
-
-
-def explain(error: ValidationError, data: object) -> list[str]:
-    """What is wrong with the data of a spec, a line each: dotted key, rule, the value, the nearest known key.
-
-    A key that is there under another name, misspelt, is not missing as well.
-    """
-    schema = TrainSpec.model_json_schema()
-    known = sorted({name for part in (schema, *schema["$defs"].values()) for name in part["properties"]})
-    problems: list[tuple[str, str, str]] = []
-    misspelt = set()
-    for found in error.errors():
-        place, kind = _place(found["loc"], data), found["type"]
-        line = f"{found['msg'].replace('a valid tuple', 'a list')}, got {found['input']!r}"
-        if kind == "model_type" and not place:
-            line = f"a spec is a mapping: corpus, optimizer, epochs, ..., got {found['input']!r}"
-        elif kind == "union_tag_invalid":
-            kinds = re.findall(r"'([^']+)'", found["ctx"]["expected_tags"])
-            near = difflib.get_close_matches(found["ctx"]["tag"], kinds, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(kinds)}"
-            line = f"unknown kind {found['ctx']['tag']!r} ({meant})"
-        elif kind == "union_tag_not_found":
-            line = f"missing key 'kind', got {found['input']!r}"
-        elif kind == "value_error":  # a rule over several values, which names them and what it got
-            line = str(found["ctx"]["error"])
-        elif kind == "missing":
-            line = "missing key"
-        elif kind == "extra_forbidden":
-            near = difflib.get_close_matches(place[-1], known, n=1)
-            line = "unknown key" + (f" (did you mean {near[0]!r}?)" if near else "")
-            misspelt |= {".".join((*place[:-1], name)) for name in near}
-        problems.append((".".join(place), kind, line))
-    lines = [
-        ": ".join(filter(None, (place, line)))
-        for place, kind, line in problems
-        if kind != "missing" or place not in misspelt
-    ]
-    return list(dict.fromkeys(lines))
-
-
-def _place(location: tuple[int | str, ...], data: object) -> list[str]:
-    """The keys of a value, without what the validator adds: the tags of unions and the names of their members."""
-    place = []
-    for part in location:
-        if isinstance(data, dict):
-            if part in data:
-                place.append(str(part))
-                data = data[part]
-            elif data.get("kind") != part:
-                place.append(str(part))
-                data = None
-        elif isinstance(data, list) and isinstance(part, int):
-            place.append(str(part))
-            data = data[part] if part < len(data) else None
-    return place
 
 
 def trial_key(spec: TrainSpec, fingerprint: str) -> str:

@@ -70,6 +70,6 @@ def plan(
 
 def schema() -> None:
     """Print the JSON Schema of sweep files, which sweeps/schema.json holds for editors."""
-    from orchestrator.sweep.schema import schema_text
+    from orchestrator.sweep.types import schema_text
 
     typer.echo(schema_text(), nl=False)

@@ -108,8 +108,8 @@ def reproduce(
 
 
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
+    from lm.validation import nearest
     from orchestrator.agenda.expand import expand
-    from orchestrator.errors import nearest
     from orchestrator.trials.records import Records, find_key
 
     if variant is None and seed is None and Path(text).suffix not in (".yaml", ".yml"):

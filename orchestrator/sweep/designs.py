@@ -1,23 +1,27 @@
-"""Designs: which factors (components, or groups of them) are taken away together, and what each variant is called."""
+"""The design of an experiment: which components, or groups of them, are taken away together; and on which seeds."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from lm.spec import Part
+from lm.validation import shown
 
 Design = Literal[
     "leave_one_out", "add_one_in", "both", "pairs", "factorial", "half", "quarter", "eighth", "none"
 ]  # fmt: skip
 Factors = frozenset[str]
-"""Factors taken away together, or those of an effect or of a word of the defining relation."""
+"""Factors that are taken away together, or the factors of an effect or of a word of the defining relation."""
 
 _NEEDS_TWO = ("add_one_in", "both", "pairs")
 _LARGEST_FACTORIAL = 10
 
-# Words of the defining relation by number of factors: "ABCD" says that D is away where an odd number of A, B, C are.
+# Generators by number of factors: "ABCD" means that D is away if an odd number of A, B, C are.
 _FRACTIONS: dict[str, dict[int, tuple[str, ...]]] = {
     "half": {3: ("ABC",), 4: ("ABCD",), 5: ("ABCDE",), 6: ("ABCDEF",), 7: ("ABCDEFG",), 8: ("ABCDEFGH",)},
     "quarter": {
@@ -46,69 +50,68 @@ class Ablation:
 
     @property
     def problem(self) -> str | None:
-        """Why the design does not fit so many factors; None where it does."""
+        """Why the design does not fit this number of factors; None if it does."""
         count = len(self.factors)
+        fractions = _FRACTIONS.get(self.design)
         low, high = 0, count
-        if self.design in _FRACTIONS:
-            low, high = min(_FRACTIONS[self.design]), max(_FRACTIONS[self.design])
+        if fractions:
+            low, high = min(fractions), max(fractions)
         elif self.design == "factorial":
             high = _LARGEST_FACTORIAL
         elif self.design in _NEEDS_TWO:
             low = 2
-        if low <= count <= high or self.design == "none":
+        if low <= count <= high:
             return None
-        bounds = f"{low} to {high}" if self.design in _FRACTIONS else f"{low} or more" if low else f"at most {high}"
+        bounds = f"{low} to {high}" if fractions else f"{low} or more" if low else f"at most {high}"
         return f"design {self.design} needs {bounds} components (a group counts as one), got {count}"
 
     @property
     def removals(self) -> tuple[Factors, ...]:
-        """What each variant takes away, each set once; the base, which takes nothing away, is none of them.
+        """What each variant takes away, each set once; without the base, which takes nothing away.
 
         The fractions are regular two-level fractions of the highest resolution that their size allows, with the base
         among them; generators of Montgomery, "Design and Analysis of Experiments", 8th edition, table 8.14 (after Box,
         Hunter & Hunter, "Statistics for Experimenters", 2nd edition, table 6.22).
         """
+        alone = self._subsets([1])
         every = frozenset(self.factors)
-        alone = [frozenset([factor]) for factor in self.factors]
-        put_back = [every, *(every - one for one in alone)]
+        put_back = [every, *(every - factor for factor in alone)]
         match self.design:
             case "none":
-                chosen: Iterable[Factors] = ()
+                removals: list[Factors] = []
             case "leave_one_out":
-                chosen = alone
+                removals = alone
             case "add_one_in":
-                chosen = put_back
+                removals = put_back
             case "both":
-                chosen = [*alone, *put_back]
+                removals = alone + put_back
             case "pairs":
-                chosen = [*alone, *map(frozenset, itertools.combinations(self.factors, 2))]
+                removals = self._subsets([1, 2])
             case "factorial" | "half" | "quarter" | "eighth":
-                subsets = (itertools.combinations(self.factors, n) for n in range(1, len(self.factors) + 1))
                 words = self.defining_words
-                chosen = [
-                    away
-                    for away in map(frozenset, itertools.chain.from_iterable(subsets))
-                    if all(len(away & word) % 2 == 0 for word in words)
-                ]
-        return tuple(dict.fromkeys(chosen))
+                subsets = self._subsets(range(1, len(self.factors) + 1))
+                removals = [away for away in subsets if all(len(away & word) % 2 == 0 for word in words)]
+        return tuple(dict.fromkeys(removals))
+
+    def _subsets(self, sizes: Iterable[int]) -> list[Factors]:
+        return [frozenset(some) for size in sizes for some in itertools.combinations(self.factors, size)]
 
     @property
     def defining_words(self) -> tuple[Factors, ...]:
         """The defining relation of a fraction, shortest word first; empty for any other design.
 
-        With +1 where a factor is there and -1 where it is away, the product of a word's factors is +1 in every variant.
+        With +1 for a factor that is there and -1 for one that is away, the product of a word's factors is +1 in every
+        variant.
         """
-        by_letter = dict(zip("ABCDEFGHIJ", self.factors, strict=False))
-        generators = [
-            frozenset(by_letter[letter] for letter in word)
-            for word in _FRACTIONS.get(self.design, {}).get(len(self.factors), ())
-        ]
-        chosen = (itertools.combinations(generators, n) for n in range(1, len(generators) + 1))
-        words = [functools.reduce(Factors.symmetric_difference, some) for some in itertools.chain.from_iterable(chosen)]
+        letters = dict(zip("ABCDEFGHIJ", self.factors, strict=False))
+        words: list[Factors] = []
+        for generator in _FRACTIONS.get(self.design, {}).get(len(self.factors), ()):
+            word = frozenset(letters[letter] for letter in generator)
+            words += [word, *(word ^ other for other in words)]
         return tuple(sorted(words, key=self.rank))
 
     def aliases(self, effect: Factors) -> tuple[Factors, ...]:
-        """The effects whose sum with this one is all that the design can tell, shortest first."""
+        """The effects that the design cannot tell from this one: it estimates their sum. Shortest first."""
         return tuple(sorted((effect ^ word for word in self.defining_words), key=self.rank))
 
     def rank(self, factors: Factors) -> tuple[int, list[int]]:
@@ -124,3 +127,59 @@ class Ablation:
             if len(left) == 1 and (self.design == "add_one_in" or len(away) > 1):
                 return f"only {left[0]}"
         return " + ".join(f"no {factor}" for factor in self.factors if factor in away)
+
+
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values; ValueError if one of them is there twice."""
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise ValueError(f"should be distinct, got {twice} twice")
+    return values
+
+
+def _check_list(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"should be a list such as [1, 2, 3], or {{min, max, until: decided}}, got {shown(value)}")
+    return value
+
+
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...],
+    Field(min_length=1),
+    AfterValidator(distinct),
+    BeforeValidator(_check_list),
+]
+
+
+class UntilDecided(Part):
+    """Seeds from 1 on, in rounds: `min` for every variant, then more for a comparison that is still undecided."""
+
+    min: int = Field(default=2, ge=2)
+    max: int = Field(ge=2)
+    until: Literal["decided"]
+    total: int | None = Field(default=None, ge=1, description="no round begins that would make more trials in all")
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max must be at least min, got {self.max} and {self.min}")
+        return self
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of seeds at which comparisons are looked at, each half as many again: 2 3 4 6 9."""
+        looks = [self.min]
+        while looks[-1] < self.max:
+            looks.append(min(self.max, looks[-1] + max(1, looks[-1] // 2)))
+        return tuple(looks)
+
+
+SomeSeeds = Annotated[
+    Annotated[Seeds, Tag("list")] | Annotated[UntilDecided, Tag("rounds")],
+    Discriminator(lambda value: "rounds" if isinstance(value, dict | UntilDecided) else "list"),
+]
+
+
+def planned_seeds(seeds: tuple[int, ...] | UntilDecided) -> tuple[int, ...]:
+    """Every seed that a variant may get."""
+    return tuple(range(1, seeds.max + 1)) if isinstance(seeds, UntilDecided) else seeds

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from lm.spec import Part, Penalties, TrainSpec
-from orchestrator.errors import nearest
-from orchestrator.sweep.problems import Path, Problem, from_pydantic
+from lm.validation import Problem, nearest, problems_of
+
+_NOTHING = object()
 
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
-    """The changed spec, and what is wrong with the changes; wrong ones are left out of the spec.
+    """The changed spec and no problem, or the spec as it was and all that is wrong with the changes.
 
-    A problem's path starts with the dotted key of the change it belongs to.
+    A problem's place starts with the dotted path of its change.
     """
-    problems = [problem for key in changes if (problem := _misplaced(spec, key, changes)) is not None]
-    good = dict(changes)
-    while True:
-        for problem in problems:
-            good.pop(str(problem.path[0]), None)
-        data = spec.model_dump()
-        for key, value in good.items():
-            *parents, last = key.split(".")
+    rules = {path: _misplaced(spec, path, changes) for path in changes}
+    problems = [Problem((path,), rule) for path, rule in rules.items() if rule is not None]
+    data = spec.model_dump()
+    for path, rule in rules.items():
+        if rule is None:
+            *parents, last = path.split(".")
             part = data
             for parent in parents:
                 part = part[parent]
-            part[last] = value
-        try:
-            return TrainSpec.model_validate(data), problems
-        except ValidationError as error:
-            problems += [_blame(problem, good) for problem in from_pydantic(error, TrainSpec)]
+            part[last] = changes[path]
+    try:
+        changed = TrainSpec.model_validate(data)
+    except ValidationError as error:
+        good = [path for path, rule in rules.items() if rule is None]
+        problems += [_blame(problem, good) for problem in problems_of(error, TrainSpec)]
+    return (spec, problems) if problems else (changed, [])
 
 
 def effective(spec: TrainSpec) -> TrainSpec:
@@ -42,61 +43,55 @@ def effective(spec: TrainSpec) -> TrainSpec:
     return spec.model_copy(update={"model": model, "penalties": spec.penalties or Penalties()})
 
 
-def has(spec: TrainSpec, key: str) -> bool:
-    """Whether a spec has a place at a dotted key; a part that is null, or of another kind, has none inside."""
-    here: object = spec
-    for name in key.split("."):
-        if not isinstance(here, Part) or name not in type(here).model_fields:
-            return False
-        here = getattr(here, name)
-    return True
+def has(spec: TrainSpec, path: str) -> bool:
+    """Whether a spec has a value at a dotted path; a part that is null, or of another kind, has none inside."""
+    return value_at(spec, path, default=_NOTHING) is not _NOTHING
 
 
-def value_at(spec: TrainSpec, key: str) -> object:
-    """What a spec has at a dotted key that fits it."""
-    here: object = spec
-    for name in key.split("."):
-        here = getattr(here, name)
-    return here
+def value_at(spec: TrainSpec, path: str, *, default: object = None) -> object:
+    """The value at a dotted path; the default if the spec has none there."""
+    value: object = spec
+    for name in path.split("."):
+        if not isinstance(value, Part) or name not in type(value).model_fields:
+            return default
+        value = getattr(value, name)
+    return value
 
 
-def _misplaced(spec: TrainSpec, key: str, changes: Mapping[str, Any]) -> Problem | None:
-    names = key.split(".")
-    if names == ["seed"]:
-        return Problem((key,), "the seed is no part of a change: replicates are listed under 'seeds'")
-    whole = next((other for other in changes if key.startswith(f"{other}.")), None)
-    if whole is not None:
-        return Problem((key,), f"{whole!r} is replaced as a whole beside it: write this value into it")
-    here: object = spec
-    for depth, name in enumerate(names):
-        above = ".".join(names[:depth])
-        if here is None:
-            return Problem((key,), f"{above!r} is null in the base: give the whole part, {above}: {{...}}")
-        if not isinstance(here, Part):
-            return Problem((key,), f"{above!r} is a value, not a part: it has no {name!r}")
-        fields = type(here).model_fields
-        if name not in fields:
-            valid = [field for field in fields if here is not spec or field != "seed"]
-            return Problem((key,), f"unknown key {name!r}{nearest(name, valid)}")
-        here = getattr(here, name)
-    if names[-1] == "kind":
-        above = ".".join(names[:-1])
-        return Problem((key,), f"a kind changes with its whole part: write {above}: {{kind: ..., ...}}")
+def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | None:
+    """Why nothing can be written to a path; None if something can."""
+    if path == "seed":
+        return "the seed is not part of a change: replicates are listed under 'seeds'"
+    if (whole := next((other for other in changes if path.startswith(f"{other}.")), None)) is not None:
+        return f"{whole!r} is replaced as a whole at the same time: write this value into it"
+    *parents, last = path.split(".")
+    for depth, name in enumerate([*parents, last]):
+        above = ".".join(parents[:depth])
+        part = value_at(spec, above) if above else spec
+        if part is None:
+            return f"{above!r} is null in the base: give the whole part, {above}: {{...}}"
+        if not isinstance(part, Part):
+            return f"{above!r} is a value, not a part: it has no {name!r}"
+        if name not in (fields := type(part).model_fields):
+            valid = [field for field in fields if part is not spec or field != "seed"]
+            return f"unknown key {name!r}{nearest(name, valid)}"
+    if last == "kind":
+        above = ".".join(parents)
+        return f"a kind changes with its whole part: write {above}: {{kind: ..., ...}}"
     return None
 
 
-def _blame(problem: Problem, changes: Mapping[str, Any]) -> Problem:
-    """Put a problem of the changed spec under the change that caused it."""
-    for key in changes:
-        path: Path = tuple(key.split("."))
-        if problem.path[: len(path)] == path:
-            return Problem((key, *problem.path[len(path) :]), problem.text)
+def _blame(problem: Problem, paths: Sequence[str]) -> Problem:
+    """Put a problem of the changed spec under the change that caused it.
 
-    # A rule over several values (a tied model's sizes) is broken by the change nearest to where it is told, then by
-    # one inside a part that its text names, then by the last one.
-    def closeness(key: str) -> tuple[int, bool]:
-        names = key.split(".")
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(names, problem.path, strict=False))
-        return len(list(same)), names[0] in problem.text
+    A rule over several values (a tied model's sizes) is broken by the change nearest to its place, then by one inside
+    a part that its text names, then by the last one.
+    """
 
-    return Problem((max(reversed(list(changes)), key=closeness),), problem.text)
+    def shared(path: str) -> int:
+        pairs = zip(path.split("."), problem.place, strict=False)
+        return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+    path = max(reversed(paths), key=lambda path: (shared(path), path.split(".")[0] in problem.text))
+    inside = problem.place[path.count(".") + 1 :] if shared(path) == path.count(".") + 1 else ()
+    return Problem((path, *inside), problem.text)

@@ -1,73 +1,52 @@
-"""From a sweep file to a `Sweep`, or to everything that is wrong with it at once."""
+"""From a sweep file to a `Sweep`, or to what is wrong: with its shape first; if that is right, with its meaning."""
 
 from __future__ import annotations
 
-import copy
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Set
-from pathlib import Path as FilePath
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from lm.data import vocabulary_size_of
-from lm.spec import Part, TrainSpec, vocabulary_misfits
-from lm.yaml_text import Document, dotted, read_text, read_yaml
-from orchestrator.errors import closest
-from orchestrator.sweep.joint import group_problems, overlaps, within
+from lm.spec import Part, vocabulary_misfits
+from lm.validation import Problem, closest, messages, nearest, problems_of, shown, unknown_key
+from lm.yaml_text import Place, read_document
 from orchestrator.sweep.override import effective, override, value_at
-from orchestrator.sweep.problems import Path, Problem, SweepError, from_pydantic, shown, unknown_key
-from orchestrator.sweep.published import check_reference
+from orchestrator.sweep.published import published_table
 from orchestrator.sweep.search_problems import search_problems
-from orchestrator.sweep.types import PUBLISHED_SCALE, Change, ScaledSweep, Sweep
-
-# Takes the place of what a wrong file lacks, so that the rest of it can be checked as well.
-_STAND_IN: dict[str, Any] = {
-    "name": "unnamed",
-    "question": "?",
-    "base": {"corpus": {"name": "ptb"}, "optimizer": {"kind": "sgd", "learning_rate": 1.0}, "epochs": 1},
-    "seeds": [1],
-}
+from orchestrator.sweep.types import PUBLISHED_SCALE, ScaledSweep, Sweep, SweepError
 
 
-def read_sweep(path: FilePath | str) -> Sweep:
-    """Read a sweep file and check every variant at every scale; SweepError holds all that is wrong, a line each.
+def read_sweep(path: Path | str) -> Sweep:
+    """Read a sweep file and check every variant at every scale; SweepError has a line for each thing that is wrong.
 
-    `published` refers to the folder `published` beside the file.
+    `published` refers to the folder `published` in the file's folder.
     """
-    path = FilePath(path)
+    path = Path(path)
     try:
-        text = read_text(path)
+        document = read_document(path)
+        sweep = Sweep.model_validate(document.data)
     except OSError as error:
-        raise SweepError([f"{path}: cannot be read: {error.strerror}{_meant(path, error)}"]) from error
+        raise SweepError([f"{path}: cannot be read: {error.strerror}{_similar_file(path, error)}"]) from error
+    except ValidationError as error:
+        raise SweepError(messages(problems_of(error, Sweep), document)) from error
     except ValueError as error:
-        raise SweepError([f"{path}: {error}"]) from error
-    document = read_yaml(text)
-    problems = [Problem(*fault) for fault in document.faults]
-    sweep: Sweep | None = None
-    if document.lines:
-        sweep, wrong = check(document.data, path.parent / "published")
-        problems += wrong
-    if problems or sweep is None:
-        lines = _placed(problems, document, path)
-        raise SweepError(lines or [f"{path}:1: empty: a sweep file needs name, question, base and seeds"])
+        raise SweepError([str(error)]) from error
+    problems = [
+        *_name_problems(sweep),
+        *_published_problems(sweep, path.parent / "published"),
+        *_group_problems(sweep),
+        *_at_every_scale(sweep, _variant_problems),
+    ]
+    if problems := problems or list(_at_every_scale(sweep, search_problems)):
+        raise SweepError(messages(problems, document))
     return sweep
 
 
-def _meant(path: FilePath, error: OSError) -> str:
-    """A hint at the sweep file that has almost this name, beside the one asked for or in `sweeps/`."""
-    if not isinstance(error, FileNotFoundError):
-        return ""
-    folders = (FilePath("sweeps"), path.parent)  # the same name in both is the one beside what was asked for
-    files = {found.stem: found for folder in folders for found in folder.glob("*.yaml")}
-    near = closest(path.stem, files)
-    return "" if near is None else f" (did you mean {str(files[near])!r}?)"
-
-
-def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
+def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
     """SweepError for every variant whose head does not fit its corpus's vocabulary, at its line of the file.
 
-    A head that is the base's is told at the base alone. CorpusError for a text that is not there.
+    If a variant has the base's head, only the base is reported. CorpusError if a text is missing.
     """
     sizes = {corpus: vocabulary_size_of(corpus) for corpus in {variant.spec.corpus for variant in sweep.variants}}
     base = sweep.baseline.spec
@@ -78,171 +57,97 @@ def check_vocabularies(sweep: ScaledSweep, path: FilePath) -> None:
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
     if problems:
-        raise SweepError(_placed(problems, read_yaml(read_text(path)), path))
+        raise SweepError(messages(problems, read_document(path)))
 
 
-def _placed(problems: Iterable[Problem], document: Document, path: FilePath) -> list[str]:
-    """A line a problem, each once, in the file's order: file, line, key, text."""
-    placed = [(problem.line or document.line(problem.path), problem) for problem in problems]
-    placed.sort(key=lambda pair: pair[0])
-    return list(dict.fromkeys(": ".join(filter(None, (f"{path}:{n}", dotted(p.path), p.text))) for n, p in placed))
+def _similar_file(path: Path, error: OSError) -> str:
+    """A hint at the sweep file that has almost this name, in the same folder or in `sweeps/`."""
+    folders = (Path("sweeps"), path.parent) if isinstance(error, FileNotFoundError) else ()
+    files = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
+    near = closest(path.stem, files)
+    return "" if near is None else f" (did you mean {str(files[near])!r}?)"
 
 
-def check(data: Any, published: FilePath) -> tuple[Sweep | None, list[Problem]]:
-    """A sweep from plain data, and all that is wrong with it."""
-    if not isinstance(data, dict):
-        return None, [] if data is None else [Problem((), "a sweep file is a mapping: name, question, base, ...")]
-    problems: list[Problem] = []
-    kept = copy.deepcopy(data)
-    if isinstance(kept.get("base"), dict) and "seed" in kept["base"]:
-        problems.append(Problem(("base", "seed"), "no seed in the base: replicates are listed under 'seeds'"))
-        del kept["base"]["seed"]
-    sweep, broken, wrong = _read_through(kept)
-    problems += wrong
-    if sweep is not None:
-        problems += _published_problems(sweep, published)
-        problems += group_problems(sweep)
-        problems += _name_problems(sweep)
-        problems += _expansion_problems(sweep, broken)
-        if not problems:
-            problems += search_problems(sweep)
-    return sweep, problems
-
-
-def _read_through(kept: dict[str, Any]) -> tuple[Sweep | None, set[str], list[Problem]]:
-    """The sweep without what is wrong in it, so that the rest can be checked, and the paths of the base so mended."""
-    problems: list[Problem] = []
-    broken: set[str] = set()
-    while True:
-        try:
-            return Sweep.model_validate(kept), broken, problems
-        except ValidationError as error:
-            wrong = from_pydantic(error, Sweep)
-        problems = problems or wrong  # later rounds may only complain of the mending
-        before = copy.deepcopy(kept)
-        broken |= _mend(kept, wrong)
-        if kept == before:  # a rule over the whole base is broken, and no one place of it can be mended
-            if kept["base"] == _STAND_IN["base"]:
-                return None, broken, problems
-            kept["base"] = copy.deepcopy(_STAND_IN["base"])
-            broken |= set(TrainSpec.model_fields)
-
-
-def _mend(kept: dict[str, Any], wrong: Iterable[Problem]) -> set[str]:
-    """Take what is wrong out of the data and fill in what is missing; the dotted paths of the base so touched."""
-    broken = set()
-    for problem in wrong:
-        path = tuple(itertools.takewhile(lambda part: isinstance(part, str), problem.path))
-        if path[:1] == ("base",) and isinstance(kept["base"], dict):
-            path = path[:-1] if path[-1] == "kind" else path  # a part of unknown kind cannot be read at all
-            if len(path) > 1:
-                broken.add(dotted(path[1:]))
-                _drop(kept, path)
-        elif path:
-            depth = {"components": 2, "groups": 2, "variants": 2, "scales": 4}.get(str(path[0]), 1)
-            _drop(kept, path[:depth])
-    if "base" not in kept:
-        broken |= set(TrainSpec.model_fields)
-    for key, value in _STAND_IN.items():
-        kept.setdefault(key, copy.deepcopy(value))
-    for key, value in _STAND_IN["base"].items():
-        if key not in kept["base"]:
-            broken.add(key)
-            kept["base"][key] = copy.deepcopy(value)
-    return broken
-
-
-def _drop(data: Any, path: Path) -> None:
-    for part in path[:-1]:
-        data = data.get(part) if isinstance(data, dict) else None
-    if isinstance(data, dict):
-        data.pop(path[-1], None)
-
-
-def _published_problems(sweep: Sweep, folder: FilePath) -> Iterator[Problem]:
-    tables: list[tuple[Path, tuple[str, ...]]] = [(("published",), sweep.published)]
-    for name, scale in sweep.scales.items():
-        if not isinstance(scale.published, bool):
-            tables.append((("scales", name, "published"), scale.published))
-    for place, references in tables:
-        for i, reference in enumerate(references):
+def _published_problems(sweep: Sweep, folder: Path) -> Iterator[Problem]:
+    tables: dict[Place, object] = {("published",): sweep.published}
+    tables |= {("scales", name, "published"): scale.published for name, scale in sweep.scales.items()}
+    for place, references in tables.items():
+        for i, reference in enumerate(references if isinstance(references, tuple) else ()):
             try:
-                check_reference(reference, folder)
+                published_table(reference, folder)
             except ValueError as error:
-                yield Problem((*place, i) if len(references) > 1 else place, str(error))
+                yield Problem(place if references == (reference,) else (*place, i), str(error))
+
+
+def _group_problems(sweep: Sweep) -> Iterator[Problem]:
+    """Groups that have the name of a component, or a member that does not exist or is in a group already."""
+    group_of: dict[str, str] = {}
+    for group, members in sweep.groups.items():
+        if group in sweep.components:
+            yield Problem(("groups", group), f"the name {group!r} is taken by a component")
+        for i, member in enumerate(members):
+            if member not in sweep.components:
+                yield Problem(("groups", group, i), f"unknown component {member!r}{nearest(member, sweep.components)}")
+            elif member in group_of:
+                yield Problem(("groups", group, i), f"component {member!r} is already in group {group_of[member]!r}")
+            group_of.setdefault(member, group)
 
 
 def _name_problems(sweep: Sweep) -> Iterator[Problem]:
-    taken: dict[str, str] = {}
+    """Variants of the same name, names that a scale has and the sweep does not, and a seed in the base."""
+    if "seed" in sweep.base.model_fields_set:
+        yield Problem(("base", "seed"), "no seed in the base: replicates are listed under 'seeds'")
+    owners = {sweep.baseline: "the base"}
     for change in sweep.changes(PUBLISHED_SCALE):
-        if change.is_joint and change.variant in taken:
-            yield Problem(change.place, f"the joint removal {change.variant!r} is also {taken[change.variant]}")
-        elif change.is_component and change.compared:
-            together = "components taken away together"
-            taken[change.variant] = together if change.is_joint else f"component {change.place[-2]!r} taken away"
-    if sweep.baseline in taken:
-        yield Problem(("baseline",), f"the name {sweep.baseline!r} is taken: it is {taken[sweep.baseline]}")
-    taken[sweep.baseline] = "the base itself"
-    for name in sweep.variants:
-        if name in taken:
-            yield Problem(("variants", name), f"the name {name!r} is taken: it is {taken[name]}")
+        if change.variant in owners:
+            yield Problem(change.place, f"the name {change.variant!r} is taken by {owners[change.variant]}")
+        owners[change.variant] = f"the removal of {' and '.join(repr(part.variant) for part in change.removed)}"
     for scale_name, scale in sweep.scales.items():
-        for section, own, valid in (
-            ("components", scale.components, sweep.components),
-            ("variants", scale.variants, sweep.variants),
-        ):
-            for name in own:
-                if name not in valid:
-                    yield unknown_key(("scales", scale_name, section, name), valid)
+        for section in ("components", "variants"):
+            valid = getattr(sweep, section)
+            unknown = [name for name in getattr(scale, section) if name not in valid]
+            yield from (unknown_key(("scales", scale_name, section, name), valid) for name in unknown)
 
 
-def _expansion_problems(sweep: Sweep, broken: Set[str]) -> Iterator[Problem]:
-    """What is wrong with any variant at any scale, each thing once; `broken` are the mended paths of the base."""
-    said: set[Problem] = set()
+def _at_every_scale(sweep: Sweep, check: Callable[[Sweep, str], Iterable[Problem]]) -> Iterator[Problem]:
+    """What is wrong at any scale, each thing once; the scale is named if the place does not say it."""
+    seen: set[Problem] = set()
     for scale_name in sweep.scale_names:
-        base, wrong = override(sweep.base, _judgeable(sweep.scale(scale_name).base, broken))
+        for problem in check(sweep, scale_name):
+            if problem not in seen:
+                seen.add(problem)
+                named = scale_name == PUBLISHED_SCALE or problem.place[0] == "scales"
+                yield Problem(problem.place, problem.text + ("" if named else f" (at scale {scale_name})"))
+
+
+def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    """Changes that do not fit the base, contradict each other, or make the spec of another variant."""
+    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
+    if wrong:  # what is said of the variants of a wrong base could be wrong, too
         yield from (problem.under("scales", scale_name, "base") for problem in wrong)
-        doubtful = broken | {str(problem.path[0]) for problem in wrong}
-        for problem in _variant_problems(sweep, scale_name, base, doubtful):
-            if problem not in said:
-                said.add(problem)
-                elsewhere = scale_name != PUBLISHED_SCALE and problem.path[:1] != ("scales",)
-                where = f" (at scale {scale_name})" if elsewhere else ""
-                yield Problem(problem.path, problem.text + where)
-
-
-def _variant_problems(sweep: Sweep, scale_name: str, base: TrainSpec, doubtful: Set[str]) -> Iterator[Problem]:
+        return
+    another = "another component that is taken away together with it"
+    sound = True
     seen = {effective(base): sweep.baseline}
-    contradictions = list(overlaps(sweep, scale_name))
-    yield from contradictions
-    sound = not contradictions
     for change in sweep.changes(scale_name):
-        if change.is_joint and not sound:  # what is wrong with it is told of one of its parts
+        if len(change.removed) > 1 and not sound:  # one of its components is wrong
             continue
-        spec, wrong = override(base, _judgeable(change.overrides, doubtful))
-        yield from (problem.under(*change.place) for problem in wrong)
-        sound = sound and not wrong
-        if wrong or any(within(key, path) or within(path, key) for key in change.overrides for path in doubtful):
-            continue
-        # Of a wrong base nobody knows what it is meant to be, and so not what is the same as it.
-        same = None if doubtful and change.overrides else seen.get(effective(spec))
-        sound = sound and same is None
+        spec, wrong = override(base, change.overrides)
+        place_of = {key: part.place for part in change.removed for key in part.overrides}
+        problems = [problem.under(*place_of.get(str(problem.place[0]), change.place)) for problem in wrong]
+        problems += [
+            Problem((*part.place, key), f"writes {shown(value)}, but {another} writes {shown(written)}")
+            for part in change.removed
+            for key, value in part.overrides.items()
+            if (written := change.overrides[key]) != value
+        ]
+        same = None if problems else seen.setdefault(effective(spec), change.variant)
         if same == sweep.baseline:
-            yield Problem(change.place, _nothing(change, base))
-        elif same is not None:
-            yield Problem(change.place, f"{change.variant!r} is the same spec as {same!r}")
-        elif change.compared:
-            seen[effective(spec)] = change.variant
-
-
-def _nothing(change: Change, base: TrainSpec) -> str:
-    if not change.overrides:
-        return "changes nothing: it has no overrides"
-    values = {key: value_at(base, key) for key in change.overrides}
-    had = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
-    return f"changes nothing: the base already has {', '.join(had)}"
-
-
-def _judgeable(overrides: Mapping[str, Any], mended: Set[str]) -> dict[str, Any]:
-    """The overrides that do not reach into what had to be mended: of those nothing can be said yet."""
-    return {key: v for key, v in overrides.items() if not any(key != path and within(key, path) for path in mended)}
+            values = {key: value_at(base, key) for key in change.overrides}
+            texts = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
+            already = f"the base already has {', '.join(texts)}" if values else "it has no overrides"
+            problems.append(Problem(change.place, f"changes nothing: {already}"))
+        elif same not in (None, change.variant):
+            problems.append(Problem(change.place, f"{change.variant!r} is the same spec as {same!r}"))
+        yield from problems
+        sound = sound and not problems

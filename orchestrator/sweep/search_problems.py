@@ -1,24 +1,32 @@
-"""What is wrong with what a sweep file searches: paths and ends that fit no spec, seeds that it must not see."""
+"""What is wrong with `search` and `tune`: paths and ends that fit no spec, starts that are not searched, and more."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import ValidationError
 
 from lm.spec import TrainSpec
-from orchestrator.errors import nearest
-from orchestrator.sweep.options import combinations, trials_needed
+from lm.validation import Problem, nearest, problems_of, shown, unknown_key
+from lm.yaml_text import Place
+from orchestrator.sweep.designs import planned_seeds
 from orchestrator.sweep.override import has, override, value_at
-from orchestrator.sweep.problems import Path, Problem, from_pydantic, shown, unknown_key
-from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
-from orchestrator.sweep.seeds import UntilDecided
-from orchestrator.sweep.space import Change, Choice, Dimension, Integer, dimensions_of, fits
-from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep
-from orchestrator.sweep.walk import LEFT_OUT, as_drawn, changes_of, start_values, walk
+from orchestrator.sweep.searches import PopulationBased, Searching, Tune
+from orchestrator.sweep.space import Change, Choice, Dimension, dimensions_of, fits
+from orchestrator.sweep.types import Sweep
+from orchestrator.sweep.walk import (
+    LEFT_OUT,
+    Places,
+    as_drawn,
+    changes_of,
+    combinations,
+    start_values,
+    trials_needed,
+    walk,
+)
 
 _NEVER = {
     "seed": "the seed is never searched over: replicates are listed under 'seeds'",
@@ -27,228 +35,174 @@ _NEVER = {
     "cache": "an adaptive model is not compared with others, so its cache is not searched over",
 }
 _BUDGET = ("epochs", "legs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats")
+_CHANGING = ("optimizer.", "dropout.", "penalties.")
 _MOST_COMBINATIONS = 1000
-_CHANGING = ("optimizer", "dropout", "penalties")
 
 
-def search_problems(sweep: Sweep) -> Iterator[Problem]:
-    """All that is wrong with `search` and `tune`, at every scale, each thing once."""
+def search_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    """All that is wrong with `search` and `tune` at a scale of a sweep in which everything else is right."""
+    scale = sweep.scale(scale_name)
     if sweep.search is not None and sweep.tune is not None:
         yield Problem(("tune",), "a sweep either searches (for the base) or tunes (every variant), not both")
         return
     if sweep.search is not None and (sweep.components or sweep.variants):
         yield Problem(("search",), "a search is for the base alone; to search for every variant alike, write 'tune'")
-    word = "search" if sweep.search is not None else "tune"
-    said: set[Problem] = set()
-    for scale_name in sweep.scale_names:
-        scale = sweep.scale(scale_name)
-        for key in ("search", "tune"):
-            if getattr(scale, key) and (key != word or sweep.searching(PUBLISHED_SCALE) is None):
-                yield Problem(("scales", scale_name, key), f"the sweep has no {key!r} to replace values of")
-        own: dict[str, Any] = getattr(scale, word)
-        for problem in _at_scale(sweep, scale_name, word):
-            there: Path = ("scales", scale_name) if _is_own(own, problem.path[1:]) else ()
-            if problem not in said:
-                said.add(problem)
-                where = f" (at scale {scale_name})" if scale_name != PUBLISHED_SCALE and not there else ""
-                yield Problem((*there, *problem.path), problem.text + where)
-
-
-def _is_own(own: Mapping[str, Any], path: Path) -> bool:
-    """Whether a scale gives what stands at a path of the search itself."""
-    if path[:1] == ("space",) and len(path) > 1 and isinstance(own.get("space"), dict):
-        return path[1] in own["space"]
-    return bool(path) and path[0] in own
-
-
-def _at_scale(sweep: Sweep, scale_name: str, word: str) -> Iterator[Problem]:
-    try:
-        searching = sweep.searching(scale_name)
-    except ValidationError as error:
-        yield from (problem.under(word) for problem in from_pydantic(error, Search if word == "search" else Tune))
-        return
-    if searching is None:
-        return
-    seeds = sweep.scale(scale_name).seeds or sweep.seeds
-    shown_seeds = range(1, seeds.max + 1) if isinstance(seeds, UntilDecided) else seeds
-    if searching.training_seed in shown_seeds:
-        text = f"should be none of 'seeds', on which what was found is judged, got {searching.training_seed}"
-        yield Problem((word, "training_seed"), text)
-    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
-    if not wrong:  # what is wrong with the base is told of the base
-        for key in searching.space:
-            yield from (problem.under(word, "space", key) for problem in _dimension(searching, key, base))
-        if isinstance(searching, Tune):
-            yield from (problem.under(word, "variants") for problem in _own_ranges(sweep, scale_name, searching, base))
-        wrong_starts = list(_starts(searching, base))
-        yield from (problem.under(word) for problem in wrong_starts or _least_trials(searching, base))
-        if base.legs and isinstance(searching.scheduler, PopulationBased):
-            yield Problem((word, "scheduler"), "a population makes legs of its own: the base must have none")
-
-
-def _own_ranges(sweep: Sweep, scale_name: str, tune: Tune, base: TrainSpec) -> Iterator[Problem]:
-    """What is wrong with the ranges that single variants have instead of the space's."""
-    specs = {sweep.baseline: base}
-    for change in sweep.changes(scale_name):
-        if change.compared:
-            specs[change.variant], _ = override(base, change.overrides)
-    for name, own in tune.variants.items():
-        if name not in specs:
-            yield unknown_key((name,), specs)
+    for word, searching in (("search", sweep.search), ("tune", sweep.tune)):
+        replaced = getattr(scale, word)
+        if searching is None:
+            if replaced:
+                yield Problem(("scales", scale_name, word), f"the sweep has no {word!r} to replace values of")
             continue
-        merged = tune.model_copy(update={"space": tune.space | own})
-        for key in own:
-            yield from (problem.under(name, key) for problem in _dimension(merged, key, specs[name]))
+        try:
+            problems = list(_problems(sweep, scale_name))
+        except ValidationError as error:
+            problems = problems_of(error, type(searching))
+        for problem in problems:
+            key, *inside = problem.place
+            is_replaced = key in replaced and (key != "space" or not inside or inside[0] in replaced["space"])
+            yield problem.under(*(("scales", scale_name) if is_replaced else ()), word)
 
 
-def _dimension(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
-    """What is wrong with what is searched at one place, found by giving it its ends, or each of its options."""
+def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    scale, searching = sweep.scale(scale_name), sweep.searching(scale_name)
+    assert searching is not None
+    if searching.training_seed in planned_seeds(scale.seeds or sweep.seeds):
+        text = f"should not be among 'seeds', on which the result is judged, got {searching.training_seed}"
+        yield Problem(("training_seed",), text)
+    base, _ = override(sweep.base, scale.base)
+    for key in searching.space:
+        yield from (problem.under("space", key) for problem in _dimension_problems(searching, key, base))
+    if isinstance(searching, Tune):
+        specs = {change.variant: override(base, change.overrides)[0] for change in sweep.changes(scale_name)}
+        specs[sweep.baseline] = base
+        for name, space in searching.variants.items():
+            if name not in specs:
+                yield unknown_key(("variants", name), specs)
+                continue
+            merged = searching.model_copy(update={"space": searching.space | space})
+            for key in space:
+                problems = _dimension_problems(merged, key, specs[name])
+                yield from (problem.under("variants", name, key) for problem in problems)
+    wrong_starts = list(_start_problems(searching, base))
+    yield from wrong_starts or _least_trials(searching, base)
+    if base.legs and isinstance(searching.scheduler, PopulationBased):
+        yield Problem(("scheduler",), "a population makes legs: the base must have none")
+
+
+def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
+    """What is wrong at one place of the space when it gets both ends of each range, or each option."""
     place = searching.space[key]
-    if isinstance(searching.scheduler, PopulationBased):
-        part, _, name = key.partition(".")
-        if part not in _CHANGING or not name or key == "dropout.shared_mask":
-            text = f"a population changes values in mid-training, where only those of {', '.join(_CHANGING)} can change"
-            yield Problem((), text)
-            return
-    for path in {path for one in dimensions_of(place) for changes in _examples(key, one).values() for path in changes}:
-        if (top := path.partition(".")[0]) in _NEVER:
-            yield Problem((), _NEVER[top])
-            return
-        if isinstance(searching, Tune) and path in _BUDGET:
-            yield Problem((), "tuning gives every trial the same budget: epochs are not tuned")
-            return
+    is_population = isinstance(searching.scheduler, PopulationBased)
+    if is_population and (not key.startswith(_CHANGING) or key == "dropout.shared_mask"):
+        yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
+        return
     for number, dimension in enumerate(dimensions_of(place)):
-        at = (number,) if isinstance(place, tuple) else ()
-        yield from (problem.under(*at) for problem in _one_dimension(searching, key, dimension, base))
+        paths = {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
+        rules = {rule for path in paths if (rule := _NEVER.get(path.partition(".")[0])) is not None}
+        if isinstance(searching, Tune) and not paths.isdisjoint(_BUDGET):
+            rules.add("tuning gives every trial the same budget: epochs are not tuned")
+        problems = [Problem((), rule) for rule in rules] or _point_problems(searching.space, key, dimension, base)
+        yield from (problem.under(*((number,) if isinstance(place, tuple) else ())) for problem in problems)
 
 
-def _one_dimension(searching: Searching, key: str, dimension: Dimension, base: TrainSpec) -> Iterator[Problem]:
+def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSpec) -> Iterator[Problem]:
     spec = base
     for path, value in dimension.when.items():
-        found = _where(searching, key, path, value, spec)
-        if found is None:
-            yield Problem(
-                ("when", path), f"never holds: nothing before {key!r} gives {path!r} the value {shown(value)}"
-            )
+        if (fitting := _spec_where(space, key, path, value, spec)) is None:
+            text = f"never holds: nothing before {key!r} gives {path!r} the value {shown(value)}"
+            yield Problem(("when", path), text)
             return
-        spec = found
-    for place, changes in _examples(key, dimension).items():
-        _, wrong = override(spec, changes)
-        if wrong and wrong[0].path == (key,) and not has(spec, key):
-            yield Problem((), wrong[0].text)
+        spec = fitting
+    for place, point in _points(dimension).items():
+        _, problems = override(spec, changes_of(key, dimension, point))
+        if problems and problems[0].place == (key,) and not has(spec, key):
+            yield Problem((), problems[0].text)
             return
         depth = 0 if isinstance(dimension, Change) else 1
-        yield from (Problem((*place, *problem.path[depth:]), problem.text) for problem in wrong)
+        yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
 
 
-def _examples(key: str, dimension: Dimension) -> dict[Path, dict[str, Any]]:
-    """What a searched value can change at its ends, or with each option, by the place in the file."""
-    match dimension:
-        case Change():
-            return {("among", name): changes for name, changes in dimension.among.items()}
-        case Choice(among=dict() as among):
-            return {("among", name): {key: value} for name, value in among.items()}
-        case Choice():
-            return {("among", i): {key: value} for i, value in enumerate(dimension.among)}
-        case _:
-            return {("low",): {key: dimension.low}, ("high",): {key: dimension.high}}
+def _points(dimension: Dimension) -> dict[Place, Any]:
+    """Both ends of a range, or the names of all options, by their place in the file."""
+    if not isinstance(dimension, Choice | Change):
+        return {("low",): dimension.low, ("high",): dimension.high}
+    places: Iterable[str | int] = dimension.among if isinstance(dimension.among, dict) else itertools.count()
+    return {("among", place): option for place, option in zip(places, dimension.options, strict=False)}
 
 
-def _where(searching: Searching, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
-    """A spec at whose path the value stands: this one, or with an option of a choice that comes before the key.
+def _spec_where(space: Places, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
+    """A spec in which a condition holds: this one, or with a point of a dimension that comes before the key.
 
-    Where the path is that of a choice, the value may be the name of one of its options.
+    If the path is the key of a choice, the value may be the name of one of its options.
     """
-    before = list(itertools.takewhile(lambda other: other != key, searching.space))
-    choice = searching.space.get(path)
-    if isinstance(choice, Choice | Change) and path in before and isinstance(value, str) and value in choice.options:
-        changed, wrong = override(spec, changes_of(path, choice, value))
-        return None if wrong else changed
-    if _holds(spec, path, value):
+    if has(spec, path) and value_at(spec, path) == value:
         return spec
-    for other in before:
-        examples = (_examples(other, one) for one in dimensions_of(searching.space[other]))
-        for changes in itertools.chain.from_iterable(example.values() for example in examples):
-            changed, wrong = override(spec, changes)
-            if not wrong and _holds(changed, path, value):
-                return changed
+    for other in itertools.takewhile(lambda other: other != key, space):
+        for dimension in dimensions_of(space[other]):
+            for point in _points(dimension).values():
+                changed, problems = override(spec, changes_of(other, dimension, point))
+                holds = (other, point) == (path, value) or (has(changed, path) and value_at(changed, path) == value)
+                if holds and not problems:
+                    return changed
     return None
 
 
-def _holds(spec: TrainSpec, path: str, value: object) -> bool:
-    return has(spec, path) and value_at(spec, path) == value
+def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
+    """Values of a start that are not searched, or lie outside of the range that holds for this start."""
+    space = searching.space
+    for number, start in enumerate(searching.start):
+        dimensions = {key: list(dimensions_of(space[key])) for key in start if key in space}
 
+        def draw(key: str, dimension: Dimension, _: TrainSpec, start: dict[str, Any] = start) -> Any:
+            return as_drawn(dimension, start[key]) if key in start else LEFT_OUT
 
-def _starts(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
-    for i, start in enumerate(searching.start):
-        problems = []
+        if all(any(_fits(d, value) for d in dimensions.get(key, ())) for key, value in start.items()):
+            holding = walk(base, space, draw).drawn
+            dimensions |= {key: [dimension] for key, dimension in holding.items()}
         for key, value in start.items():
-            if key not in searching.space:
-                problems.append(unknown_key((key,), searching.space))
-            elif (text := _outside(searching, key, value)) is not None:
-                problems.append(Problem((key,), text))
-        yield from (problem.under("start", i) for problem in problems or _of_another_range(searching, start, base))
+            if key not in space:
+                yield unknown_key((key,), space).under("start", number)
+            elif not any(_fits(dimension, value) for dimension in dimensions[key]):
+                rules = " or ".join(map(_rule, dimensions_of(space[key])))
+                near = nearest(value, first.options) if isinstance(first := dimensions[key][0], Choice | Change) else ""
+                yield Problem(("start", number, key), f"should be {rules}, got {shown(value)}{near}")
 
 
-def _of_another_range(searching: Searching, start: Mapping[str, Any], base: TrainSpec) -> Iterator[Problem]:
-    """Values that lie in a range of their path, but not in the one that holds for this start."""
-
-    def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
-        return as_drawn(dimension, start[key]) if key in start else LEFT_OUT
-
-    for key, dimension in walk(base, searching.space, draw).drawn.items():
-        if not fits(dimension, as_drawn(dimension, start[key])):
-            where = " and ".join(f"{path} is {shown(value)}" for path, value in dimension.when.items())
-            yield Problem((key,), f"{_rule([dimension])} where {where}, got {shown(start[key])}")
+def _fits(dimension: Dimension, value: Any) -> bool:
+    """Whether a dimension can give a value as a sweep file writes it."""
+    return fits(dimension, as_drawn(dimension, value) if isinstance(dimension, Choice | Change) else value)
 
 
-def _outside(searching: Searching, key: str, value: Any) -> str | None:
-    """Why a value is none of those that are searched; of a choice its name stands for it."""
-    dimensions = dimensions_of(searching.space[key])
-    choice = dimensions[0]
-    if isinstance(choice, Choice | Change):
-        names: Mapping[str, Any] = choice.options
-        name = "null" if value is None else str(value)
-        return (
-            None if name in names else f"should be one of {', '.join(names)}, got {shown(value)}{nearest(name, names)}"
-        )
-    if any(fits(dimension, value) for dimension in dimensions):
-        return None
-    whole = [dimension for dimension in dimensions if isinstance(dimension, Integer)]
-    if isinstance(value, float) and any(dimension.low <= value <= dimension.high for dimension in whole):
-        return f"should be a whole number, got {shown(value)}"
-    return f"{_rule(dimensions)}, got {shown(value)}"
-
-
-def _rule(dimensions: Sequence[Dimension]) -> str:
-    ranges = [f"from {one.low:g} to {one.high:g}" for one in dimensions if not isinstance(one, Choice | Change)]
-    return f"should be a number {' or '.join(ranges)}"
+def _rule(dimension: Dimension) -> str:
+    """What a dimension can give, in words."""
+    if isinstance(dimension, Choice | Change):
+        return f"one of {', '.join(dimension.options)}"
+    kind = "a whole number" if dimension.kind == "integer" else "a number"
+    conditions = " and ".join(f"{path} is {shown(value)}" for path, value in dimension.when.items())
+    return f"{kind} from {dimension.low:g} to {dimension.high:g}{conditions and f' if {conditions}'}"
 
 
 def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     """What is wrong with the least numbers of trials: no choice, an option that nothing leads to, too few trials."""
-    least, space = searching.min_trials_per_option, searching.space
-    choices = {key: place for key, place in space.items() if isinstance(place, Choice | Change)}
-    place = "min_trials_per_option"
-    if wrong := [key for key in least if key not in choices]:
-        yield from (
-            Problem((place, key), f"should name a choice or change of the space, got {key!r}{nearest(key, choices)}")
-            for key in wrong
-        )
+    least, space, place = searching.min_trials_per_option, searching.space, "min_trials_per_option"
+    choices = {key: dimension for key, dimension in space.items() if isinstance(dimension, Choice | Change)}
+    if not least:
         return
-    size = math.prod(len(choices[key].options) for key in least)
-    if size > _MOST_COMBINATIONS:
+    if unknown := [key for key in least if key not in choices]:
+        for key in unknown:
+            text = f"should name a choice or change of the space, got {key!r}{nearest(key, choices)}"
+            yield Problem((place, key), text)
+        return
+    if (size := math.prod(len(choices[key].options) for key in least)) > _MOST_COMBINATIONS:
         yield Problem((place,), f"should name choices of at most {_MOST_COMBINATIONS} combinations, got {size}")
         return
     combined = combinations(base, space, least)
-    for key in least:
-        for option in choices[key].options:
-            if not any(options.get(key) == option for options in combined):
-                text = f"no trial has the option {option!r} while all else is as the base has it: name the choice that"
-                yield Problem((place, key), f"{text} leads to it, too")
-    rest_of_base = searching.start_rest == "base"
-    starts = [start_values(base, space, start, rest_of_base=rest_of_base) for start in searching.start]
-    needed = trials_needed(combined, least, starts) if least else 0
+    for key, option in ((name, option) for name in least for option in choices[name].options):
+        if not any(options.get(key) == option for options in combined):
+            text = f"no trial has the option {option!r} if all else is as in the base"
+            yield Problem((place, key), f"{text}: name the choice that leads to it, too")
+    starts = [start_values(base, space, s, rest_of_base=searching.start_rest == "base") for s in searching.start]
+    needed = trials_needed(combined, least, starts)
     if searching.trials is not None and searching.trials < needed:
         text = f"should be at least {needed}, for the starts and the least number of trials of every option"
         yield Problem(("trials",), f"{text}, got {searching.trials}")

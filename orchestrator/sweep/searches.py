@@ -1,4 +1,4 @@
-"""What a sweep file says of searching: a space, a sampler, a scheduler, a budget."""
+"""How a sweep file describes a search: a space, a sampler, a scheduler, a budget."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from lm.spec import Part
+from orchestrator.sweep.designs import distinct
 from orchestrator.sweep.space import Name, Space
 
 Objective = Literal["validation", "parameters", "decoder_parameters", "seconds"]
@@ -26,7 +27,7 @@ class TpeSampler(Part):
 
 
 class GaussianProcessSampler(Part):
-    """Gaussian process with expected improvement; learns from trials that were not stopped early alone."""
+    """Gaussian process with expected improvement; learns only from trials that were not stopped early."""
 
     kind: Literal["gaussian_process"]
     startup_trials: int = Field(default=10, ge=1)
@@ -40,7 +41,7 @@ class CmaEsSampler(Part):
 
 
 class GridSampler(Part):
-    """Every combination: all choices and whole numbers, and so many points of every other number, ends included."""
+    """Every combination of all choices, all whole numbers, and `points` values of every other number, ends included."""
 
     kind: Literal["grid"]
     points: int = Field(default=3, ge=2)
@@ -75,7 +76,7 @@ class Hyperband(Part):
 
 
 class MedianStopping(Part):
-    """Stops a trial whose best so far is worse than the median of the others' at the same epoch (Golovin 2017)."""
+    """Stops a trial whose best loss is above the median of the other trials' at the same epoch (Golovin 2017)."""
 
     kind: Literal["median"]
     grace_epochs: int = Field(default=1, ge=1)
@@ -86,8 +87,8 @@ class PopulationBased(Part):
     """Population-based training (Jaderberg et al. 2017): values change in mid-training.
 
     A generation of `population` trials trains `interval_epochs` each. Then each of the worst `share` goes on from the
-    best weights of one of the best `share`, its values drawn anew with `resample_probability` each, else times 0.8 or
-    1.2 (section 4.1); all others go on as they are. A generation waits for its last trial.
+    best weights of one of the best `share`. Each of its values is drawn again with `resample_probability`, otherwise
+    multiplied by 0.8 or 1.2 (section 4.1). The others go on as they are. A generation waits for its last trial.
     """
 
     kind: Literal["population"]
@@ -105,26 +106,21 @@ class Searching(Part):
 
     space: Space
     sampler: Sampler = Field(default=TpeSampler(kind="tpe"))
-    scheduler: Scheduler | None = Field(
-        default=None, description="what stops trials early; null trains each to its end, so that none is merely slow"
-    )
-    trials: int | None = Field(default=None, ge=1, description="so many, however they end")
+    scheduler: Scheduler | None = Field(default=None, description="stops trials early; null trains each to its end")
+    trials: int | None = Field(default=None, ge=1, description="the number of trials, however they end")
     sampler_seed: int = Field(default=0, ge=0)
     training_seed: int = Field(default=0, ge=0, lt=2**63, description="of every trial; none of `seeds`")
-    start: tuple[dict[str, Any], ...] = Field(
-        default=(), description="values by dotted path to try first, such as a sensible point for each output layer"
-    )
+    start: tuple[dict[str, Any], ...] = Field(default=(), description="values by dotted path that are tried first")
     start_rest: Literal["sampled", "base"] = Field(
-        default="sampled", description="what a start leaves out: sampled, or as the base has it where its range allows"
+        default="sampled", description="what a start leaves out: sampled, or as in the base if its range allows that"
     )
     min_trials_per_option: dict[str, Annotated[int, Field(ge=1)]] = Field(
         default={},
-        description="for a choice or change of the space, how many trials each of its options gets at least, however "
-        "they end: these come after the starts, before the sampler chooses freely",
+        description="of a choice or change: each option gets at least this many trials, right after the starts",
     )
 
     @model_validator(mode="after")
-    def _options_are_drawn(self) -> Self:
+    def _check_options(self) -> Self:
         if self.min_trials_per_option and self.sampler.kind == "grid":
             raise ValueError("min_trials_per_option does not go with sampler grid, which tries every combination once")
         if self.min_trials_per_option and isinstance(self.scheduler, PopulationBased):
@@ -132,25 +128,18 @@ class Searching(Part):
         return self
 
 
-def _objectives(names: tuple[Objective, ...]) -> tuple[Objective, ...]:
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"objectives must be distinct, got {twice} twice")
-    return names
-
-
 class Search(Searching):
-    """Finds values for the base. What it finds is compared with the base as written, on seeds it never saw."""
+    """Finds values for the base, which are then compared with the base as written, on seeds the search never saw."""
 
-    objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(_objectives)] = Field(
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(distinct)] = Field(
         default=("validation",), description="all made small; several give a Pareto front, and stop nothing early"
     )
     training_hours: float | None = Field(
-        default=None, gt=0.0, allow_inf_nan=False, description="no trial starts when so many were trained in all"
+        default=None, gt=0.0, allow_inf_nan=False, description="no trial starts after this much training in all"
     )
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_end(self) -> Self:
         if isinstance(self.scheduler, PopulationBased):
             if self.trials is not None or self.training_hours is not None:
                 raise ValueError("trials and training_hours do not go with a population, which ends with the epochs")
@@ -161,24 +150,23 @@ class Search(Searching):
         if len(self.objectives) > 1 and self.sampler.kind == "cma_es":
             raise ValueError("sampler cma_es searches for one objective alone: several need another, such as tpe")
         if len(self.objectives) > 1 and self.scheduler is not None:
-            raise ValueError(
-                "scheduler must be null for several objectives: what is stopped early has no place on a front"
-            )
+            raise ValueError("scheduler must be null for several objectives: a stopped trial has no place on a front")
         return self
 
 
 class Tune(Searching):
     """Searches nuisance values for every variant alike; each variant's best are then run on seeds it never saw.
 
-    What a variant sets otherwise than the base is not searched for it, unless it has a range of its own in `variants`.
+    A value that a variant sets is not searched for this variant, unless `variants` has a range for it.
     """
 
     variants: dict[Name, Space] = Field(
-        default={}, description="ranges that a variant has instead: another optimizer's rate, by dotted path"
+        default={},
+        description="ranges that replace the space's for one variant: another optimizer's rate, by dotted path",
     )
 
     @model_validator(mode="after")
-    def _equal(self) -> Self:
+    def _check_budget(self) -> Self:
         if isinstance(self.scheduler, PopulationBased):
             raise ValueError("scheduler population finds schedules, not values: it goes with 'search', not with 'tune'")
         if self.trials is None:

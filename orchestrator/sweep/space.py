@@ -6,36 +6,20 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Discriminator,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    Tag,
-    model_validator,
-)
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
-from orchestrator.sweep.problems import NAME
+from lm.validation import NAME
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Scalar = StrictBool | StrictInt | StrictFloat | StrictStr | None
-
-
-def _ordered(low: float, high: float) -> None:
-    if not low < high:
-        raise ValueError(f"low must be below high, got {low:g} and {high:g}")
+Scalar = bool | int | float | str | None
 
 
 class _Dimension(Part):
-    """One searched value. `when` names what a trial must have for it to be searched.
+    """One searched value; `when` says for which trials.
 
-    That is a value by its dotted path, or the option of a choice or change that comes before it in the space, such as
-    {output layer: codes}.
+    It names values by their dotted paths, or options of choices and changes that come earlier in the space.
     """
 
     when: dict[str, Scalar] = Field(
@@ -43,34 +27,35 @@ class _Dimension(Part):
     )
 
 
-class Uniform(_Dimension):
-    """A number between two ends, all alike likely."""
+class _Range(_Dimension):
+    """A number between two ends."""
 
-    kind: Literal["uniform"]
+    kind: str
     low: Finite
     high: Finite
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        _ordered(self.low, self.high)
+    def _check_ends(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}")
         return self
 
 
-class LogUniform(_Dimension):
-    """A positive number between two ends, its logarithm alike likely everywhere."""
+class Uniform(_Range):
+    """A number between two ends, uniformly distributed."""
+
+    kind: Literal["uniform"]
+
+
+class LogUniform(_Range):
+    """A positive number between two ends, its logarithm uniformly distributed."""
 
     kind: Literal["log_uniform"]
     low: Annotated[Finite, Field(gt=0.0)]
-    high: Finite
-
-    @model_validator(mode="after")
-    def _ends(self) -> Self:
-        _ordered(self.low, self.high)
-        return self
 
 
-class Integer(_Dimension):
-    """A whole number between two ends, both included; `log` makes its logarithm alike likely everywhere."""
+class Integer(_Range):
+    """A whole number between two ends, both included; with `log` its logarithm is uniformly distributed."""
 
     kind: Literal["integer"]
     low: int
@@ -78,8 +63,7 @@ class Integer(_Dimension):
     log: bool = Field(default=False)
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        _ordered(self.low, self.high)
+    def _check_log(self) -> Self:
         if self.log and self.low < 1:
             raise ValueError(f"low must be at least 1 on a log scale, got {self.low}")
         return self
@@ -99,7 +83,7 @@ class Choice(_Dimension):
         return {"null" if value is None else str(value): value for value in self.among}
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def _check_distinct(self) -> Self:
         if len(self.options) < len(self.among):
             raise ValueError(f"among must hold distinct values, got {list(self.among)}")
         return self
@@ -117,40 +101,34 @@ class Change(_Dimension):
         return self.among
 
 
-Dimension = Uniform | LogUniform | Integer | Choice | Change
 Range = Uniform | LogUniform | Integer
+Dimension = Range | Choice | Change
 
 
-def _apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """No two of these ranges of one path may hold in the same trial, as can be read off their conditions alone."""
-    for number, searched in enumerate(ranges, 1):
-        if not searched.when:
-            raise ValueError(f"range {number} needs a 'when': each of several ranges says for which trials it holds")
+def _check_apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """No two of these ranges of one path may hold in the same trial, judged by their conditions alone."""
     for (first, a), (second, b) in itertools.combinations(enumerate(ranges, 1), 2):
         if not any(a.when[path] != b.when[path] for path in a.when.keys() & b.when.keys()):
             raise ValueError(
                 f"ranges {first} and {second} may hold for the same trial: their 'when' must give one path two values"
             )
-    if len({isinstance(searched, Integer) for searched in ranges}) > 1:
+    if len({isinstance(dimension, Integer) for dimension in ranges}) > 1:
         raise ValueError("ranges of one path must be all of whole numbers (kind integer), or none of them")
     return ranges
 
 
-def _form(value: object) -> str:
-    return "ranges" if isinstance(value, list | tuple) else "one value"
-
-
 Ranges = Annotated[
-    tuple[Annotated[Range, Field(discriminator="kind")], ...], Field(min_length=2), AfterValidator(_apart)
+    tuple[Annotated[Range, Field(discriminator="kind")], ...], Field(min_length=2), AfterValidator(_check_apart)
 ]
 """Ranges of one path for different trials, such as a learning rate for each output layer."""
-Dimensions = (
-    Annotated[Annotated[Dimension, Field(discriminator="kind")], Tag("one value")] | Annotated[Ranges, Tag("ranges")]
-)
-Space = Annotated[dict[str, Annotated[Dimensions, Discriminator(_form)]], Field(min_length=1)]
+Dimensions = Annotated[
+    Annotated[Annotated[Dimension, Field(discriminator="kind")], Tag("one value")] | Annotated[Ranges, Tag("ranges")],
+    Discriminator(lambda value: "ranges" if isinstance(value, list | tuple) else "one value"),
+]
+Space = Annotated[dict[str, Dimensions], Field(min_length=1)]
 """Dotted paths into the base and what may stand there, applied in the file's order: a part before what is in it.
 
-Where none of a path's conditions holds, the path keeps the value that the trial has there without it.
+If none of a path's conditions holds, the path keeps the value that the trial has there anyway.
 """
 
 
@@ -160,7 +138,7 @@ def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:
 
 
 def fits(dimension: Dimension, value: object) -> bool:
-    """Whether a value, of a choice the name of an option, is one that the dimension can give."""
+    """Whether a dimension can give a value; the value of a choice or change is the name of an option."""
     if isinstance(dimension, Choice | Change):
         return isinstance(value, str) and value in dimension.options
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -2,53 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.spec import Part, TrainSpec
-from orchestrator.errors import nearest
-from orchestrator.sweep.designs import Ablation, Design, Factors
+from lm.validation import SLUG, nearest
+from lm.yaml_text import Place
+from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, UntilDecided, planned_seeds
 from orchestrator.sweep.override import override
-from orchestrator.sweep.problems import SLUG, Path, SweepError
 from orchestrator.sweep.searches import Search, Tune
-from orchestrator.sweep.seeds import SomeSeeds, UntilDecided
 from orchestrator.sweep.space import Name
 
 PUBLISHED_SCALE = "paper"
 
 
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+class SweepError(ValueError):
+    """Everything that is wrong with one sweep file, a line each, in the file's order."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
 
 
-def _whole_or_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
+def _check_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
     if gpus != "auto" and gpus > 1 and gpus != int(gpus):
         raise ValueError(f"a share of one GPU or a whole number of them, got {gpus:g}")
     return gpus
 
 
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
-References = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
+References = Annotated[
+    tuple[str, ...],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | tuple[str, ...]
+    ),
+]
 
 
 class Resources(Part):
-    """What one trial is granted: CPU cores and GPUs, fractions allowed; and for how long it may write nothing.
+    """The CPU cores and GPUs of one trial, fractions allowed, and for how long it may write nothing.
 
-    `gpus: auto` is a quarter of a GPU where there is one, and none elsewhere.
+    `gpus: auto` is a quarter of a GPU on a machine that has one, and none elsewhere.
     """
 
     cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
     gpus: Annotated[
-        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_whole_or_share)
+        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_check_share)
     ] = Field(default=0.0)
     stall_minutes: float | None = Field(
         default=60.0,
         gt=0.0,
         allow_inf_nan=False,
-        description="a trial that writes neither evaluation nor checkpoint for so long is ended as failed; null: never",
+        description="a trial that writes neither evaluation nor checkpoint for this long ends as failed; null: never",
     )
 
     @property
@@ -73,47 +82,41 @@ class Scale(Part):
     components: dict[Name, Component] = Field(default={})
     variants: dict[Name, dict[str, Any]] = Field(default={})
     seeds: SomeSeeds | None = Field(default=None)
-    search: dict[str, Any] = Field(
-        default={}, description="what the search has otherwise: {trials: 12}; single dimensions of its space"
-    )
-    tune: dict[str, Any] = Field(
-        default={}, description="what tuning has otherwise: {trials: 12}; single dimensions of its space"
-    )
+    search: dict[str, Any] = Field(default={}, description="values like {trials: 12}; single dimensions of its space")
+    tune: dict[str, Any] = Field(default={}, description="values such as {trials: 12}; single dimensions of its space")
     resources: Resources | None = Field(default=None)
 
 
 @dataclass(frozen=True)
-class Change:
-    """A variant's dotted changes at one scale, and the place in the file where they stand.
+class VariantOverrides:
+    """A variant's dotted changes at one scale, and their place in the file.
 
-    One that is not `compared` is a component that the design never takes away alone; it is checked all the same.
+    If components are taken away, `removed` has the changes of each, and the place is that of the last.
     """
 
     variant: str
     overrides: Mapping[str, Any]
-    place: Path
-    is_component: bool
-    is_joint: bool = False
-    compared: bool = True
+    place: Place
+    removed: tuple[VariantOverrides, ...] = ()
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: a name and the whole spec, its seed left at the default; and where the file says it."""
+    """What is compared: a name, its whole spec with the default seed, and its place in the file."""
 
     name: str
     spec: TrainSpec
     is_component: bool
-    place: Path
+    place: Place
 
 
 @dataclass(frozen=True)
 class ScaledSweep:
     """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
 
-    At a scale that is not the papers' own, their numbers for `published_corpus`, the base's, may stand in. `looks`
-    are the numbers of seeds at which it is decided who gets more of `seeds`, never for more than `most_trials`.
-    `scales_without_gpu` are the file's scales whose trials can do without one.
+    At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
+    the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all.
+    `scales_without_gpu` are the file's scales whose trials need no GPU.
     """
 
     name: str
@@ -160,14 +163,23 @@ class Sweep(Part):
     tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
     seeds: SomeSeeds
     margin: float = Field(
-        default=0.005, gt=0, lt=1, description="a share of perplexity: an effect that is surely smaller is told as none"
+        default=0.005,
+        gt=0,
+        lt=1,
+        description="a share of perplexity: an effect that is certainly smaller is reported as none",
     )
     scales: dict[Slug, Scale] = Field(default={})
     resources: Resources = Field(default=Resources())
 
+    @model_validator(mode="after")
+    def _check_design(self) -> Self:
+        if (problem := self.ablation.problem) is not None:
+            raise ValueError(problem)
+        return self
+
     @property
     def scale_names(self) -> tuple[str, ...]:
-        """Every scale, the published one first; where the file does not give that one, it is the base as written."""
+        """Every scale, the published one first; if the file does not give that one, it is the base as written."""
         return (PUBLISHED_SCALE, *(name for name in self.scales if name != PUBLISHED_SCALE))
 
     def scale(self, name: str) -> Scale:
@@ -176,75 +188,61 @@ class Sweep(Part):
             raise SweepError([f"--scale: unknown scale {name!r}{nearest(name, self.scale_names)}"])
         return self.scales.get(name, Scale())
 
-    def _resources(self, scale_name: str) -> Resources:
-        return self.scale(scale_name).resources or self.resources
-
     @property
     def ablation(self) -> Ablation:
         """The design over its factors; a group stands where the first of its components does."""
         group_of = {member: group for group, members in self.groups.items() for member in members}
         return Ablation(self.design, tuple(dict.fromkeys(group_of.get(name, name) for name in self.components)))
 
-    @model_validator(mode="after")
-    def _check_design(self) -> Self:
-        if (problem := self.ablation.problem) is not None:
-            raise ValueError(problem)
-        return self
-
-    def together(self, away: Factors) -> list[str]:
-        """The components of these factors, in the file's order."""
-        members = {member for factor in away for member in self.groups.get(factor, (factor,))}
-        return [name for name in self.components if name in members]
-
-    def changes(self, scale_name: str) -> Iterator[Change]:
-        """Every component's and variant's change at a scale: single components, then what is taken away together.
-
-        A joint removal is told at the last of its components.
-        """
-        scale, ablation = self.scale(scale_name), self.ablation
+    def changes(self, scale_name: str) -> Iterator[VariantOverrides]:
+        """What every variant but the baseline changes at a scale: what the design takes away, then the others."""
+        scale = self.scale(scale_name)
+        above: Place = ("scales", scale_name)
         alone = {}
         for name, component in self.components.items():
-            own = scale.components.get(name)
-            above: Path = ("scales", scale_name) if own is not None else ()
-            place = (*above, "components", name, "off")
-            alone[name] = Change(f"no {name}", (own or component).off, place, True, compared=False)
-        removals = []
-        for away in ablation.removals:
-            parts = [alone[name] for name in self.together(away)]
-            overrides = {key: value for part in parts for key, value in part.overrides.items()}
-            removals.append(Change(ablation.variant(away), overrides, parts[-1].place, True, len(parts) > 1))
-        single = {removal.place for removal in removals if not removal.is_joint}
-        yield from (change for change in alone.values() if change.place not in single)
-        yield from removals
+            place = (*(above if name in scale.components else ()), "components", name, "off")
+            off = scale.components.get(name, component).off
+            alone[name] = VariantOverrides(name, off, place)
+        for away in self.ablation.removals:
+            members = {member for factor in away for member in self.groups.get(factor, (factor,))}
+            removed = tuple(alone[name] for name in self.components if name in members)
+            overrides = {key: value for component in removed for key, value in component.overrides.items()}
+            yield VariantOverrides(self.ablation.variant(away), overrides, removed[-1].place, removed)
         for name, overrides in self.variants.items():
-            replaced = scale.variants.get(name)
-            above = ("scales", scale_name) if replaced is not None else ()
-            yield Change(name, overrides if replaced is None else replaced, (*above, "variants", name), False)
+            place = (*(above if name in scale.variants else ()), "variants", name)
+            yield VariantOverrides(name, scale.variants.get(name, overrides), place)
 
     def searching(self, scale_name: str) -> Search | Tune | None:
-        """What is searched at a scale, None where nothing is; pydantic's ValidationError for what does not fit.
+        """What is searched at a scale, None if nothing is; pydantic's ValidationError for what does not fit.
 
         A scale replaces whole values of the search, but of its space single dimensions.
         """
         scale = self.scale(scale_name)
-        searching, own = (self.search, scale.search) if self.search is not None else (self.tune, scale.tune)
+        searching, replaced = (self.search, scale.search) if self.search is not None else (self.tune, scale.tune)
         if searching is None:
             return None
-        merged = dict(searching) | own
-        if isinstance(own.get("space"), dict):
-            merged["space"] = searching.space | own["space"]
+        merged = dict(searching) | replaced
+        if isinstance(replaced.get("space"), dict):
+            merged["space"] = searching.space | replaced["space"]
         return type(searching).model_validate(merged)
 
     def at(self, scale_name: str) -> ScaledSweep:
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""
+
+        def changed(spec: TrainSpec, overrides: Mapping[str, Any]) -> TrainSpec:
+            changed, problems = override(spec, overrides)
+            if problems:
+                raise SweepError(f"{problem.place[0]}: {problem.text}" for problem in problems)
+            return changed
+
         scale = self.scale(scale_name)
-        base = _changed(self.base, scale.base)
-        variants = [Variant(self.baseline, base, False, ("base",))]
-        for change in self.changes(scale_name):
-            if change.compared:
-                spec = _changed(base, change.overrides)
-                variants.append(Variant(change.variant, spec, change.is_component, change.place))
+        base = changed(self.base, scale.base)
+        variants = [
+            Variant(change.variant, changed(base, change.overrides), bool(change.removed), change.place)
+            for change in self.changes(scale_name)
+        ]
         seeds = scale.seeds or self.seeds
+        resources = {name: self.scale(name).resources or self.resources for name in self.scale_names}
         return ScaledSweep(
             name=self.name,
             question=self.question,
@@ -252,20 +250,21 @@ class Sweep(Part):
             scale=scale_name,
             published_scale=scale.published is not False or scale_name == PUBLISHED_SCALE,
             published_corpus=self.base.corpus.name,
-            variants=tuple(variants),
+            variants=(Variant(self.baseline, base, False, ("base",)), *variants),
             ablation=self.ablation,
-            seeds=tuple(range(1, seeds.max + 1)) if isinstance(seeds, UntilDecided) else seeds,
+            seeds=planned_seeds(seeds),
             looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(seeds),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
             margin=self.margin,
             searching=self.searching(scale_name),
-            resources=self._resources(scale_name),
-            scales_without_gpu=tuple(name for name in self.scale_names if self._resources(name).gpus in (0, "auto")),
+            resources=resources[scale_name],
+            scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
         )
 
 
-def _changed(spec: TrainSpec, changes: Mapping[str, Any]) -> TrainSpec:
-    changed, problems = override(spec, changes)
-    if problems:
-        raise SweepError(f"{problem.path[0]}: {problem.text}" for problem in problems)
-    return changed
+def schema_text() -> str:
+    """The JSON Schema of sweep files, by which editors complete and check them: what `sweeps/schema.json` holds."""
+    schema = Sweep.model_json_schema()
+    del schema["$defs"]["TrainSpec"]["properties"]["seed"]
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -44,9 +44,8 @@ DIALECT = {
 
 @pytest.mark.parametrize("text", DIALECT)
 def test_scalars_are_those_of_yaml_1_2(text: str) -> None:
-    document = read_yaml(f"a: {text}\n")
-    value = document.data["a"]
-    assert (value, type(value), document.faults) == (DIALECT[text], type(DIALECT[text]), ())
+    value = read_yaml(f"a: {text}\n").data["a"]
+    assert (value, type(value)) == (DIALECT[text], type(DIALECT[text]))
 
 
 def test_a_spec_and_a_sweep_file_read_a_value_alike(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_a_spec_and_a_sweep_file_read_a_value_alike(tmp_path: Path) -> None:
     spec_file.write_text(f"{SPEC}batch_size: 012\n".replace("1.0", "1e-3"))
     base = "".join(f"  {line}\n" for line in spec_file.read_text().splitlines())
     sweep_file.write_text(f"name: a\nquestion: b\nbase:\n{base}seeds: [1]\nvariants: {{c: {{epochs: 3}}}}\n")
-    spec = read_spec_file(spec_file, TrainSpec.model_validate)
+    spec = read_spec_file(spec_file, TrainSpec.model_validate, TrainSpec)
     swept = read_sweep(sweep_file).base
     assert (spec.batch_size, spec.optimizer.learning_rate) == (12, 0.001)
     assert spec == swept.model_copy(update={"seed": spec.seed})
@@ -70,32 +69,42 @@ def as_written(data: Any) -> Any:
 @pytest.mark.parametrize("file", sorted(SWEEPS.rglob("*.yaml")), ids=lambda file: file.name)
 def test_every_shipped_file_has_the_values_that_pyyaml_reads(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    assert read_yaml(text).faults == ()
     assert repr(read_yaml_file(file)) == repr(as_written(yaml.safe_load(text)))
+
+
+def test_what_is_wrong_with_a_spec_is_told_at_its_line_in_the_files_order(tmp_path: Path) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text("epochs: 0\ncorpus: {name: ptb}\noptimizer:\n  kind: sgd\n  learning_rat: 1.0\n")
+    with pytest.raises(ValueError) as refused:
+        read_spec_file(file, TrainSpec.model_validate, TrainSpec)
+    assert str(refused.value).splitlines() == [
+        f"{file}:1: epochs: should be greater than or equal to 1, got 0",
+        f"{file}:5: optimizer.learning_rat: unknown key 'learning_rat' (did you mean 'learning_rate'?)",
+    ]
 
 
 def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(f"{SPEC}epochs: 3\n")
     with pytest.raises(ValueError) as refused:
-        read_spec_file(file, TrainSpec.model_validate)
+        read_spec_file(file, TrainSpec.model_validate, TrainSpec)
     assert str(refused.value) == f"{file}:4: epochs: duplicate key 'epochs' (first at line 2)"
     with pytest.raises(SweepError) as wrong:
         read_sweep(file)
-    assert str(refused.value) in wrong.value.lines
+    assert wrong.value.lines == (str(refused.value),)
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("a: &b [1]\nc: *b", "2: c: no aliases here: write the value out"),
+        ("a: &b [1]\nc: *b", "2: c: aliases are not allowed: write the value out"),
         ("[" * 50 + "]" * 50, "1: not YAML: nested more than 30 levels deep"),
         ("[" + "1," * 20_000 + "]", "1: not YAML: more than 20,000 values"),
-        ("a: !!bool maybe", "1: a: the tag '!!bool' is unknown, or the value is none of its kind"),
-        ("a: !!timestamp x", "1: a: the tag '!!timestamp' is unknown, or the value is none of its kind"),
+        ("a: !!bool maybe", "1: a: the tag '!!bool' is unknown, or the value is not of its kind"),
+        ("a: !!timestamp x", "1: a: the tag '!!timestamp' is unknown, or the value is not of its kind"),
         (
             "a: !!python/object/apply:os.system [x]",
-            "1: a: the tag '!!python/object/apply:os.system' is unknown, or the value is none of its kind",
+            "1: a: the tag '!!python/object/apply:os.system' is unknown, or the value is not of its kind",
         ),
         (f"a: {'9' * 5000}", "1: a: a whole number of more than 100 digits"),
         ("a: b\u202e", "1: a: character U+202E is not allowed in text"),

@@ -13,7 +13,7 @@ from orchestrator.agenda.expand import trials_by_look
 from orchestrator.analysis.comparison import compare_variants
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.seeds import UntilDecided
+from orchestrator.sweep.designs import UntilDecided
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.factories import CORPUS, settle

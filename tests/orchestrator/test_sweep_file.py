@@ -110,8 +110,8 @@ def test_components_of_a_group_may_write_the_same_value_but_no_other(tmp_path: P
     same = text.replace("{dropout.input: 0.0}", "{dropout.input: 0.0, dropout.weight: 0.0}")
     # At the scale 'tiny' one of them writes another value, so the same text is only right without that.
     assert errors_of(tmp_path, same) == [
-        "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' otherwise, "
-        "and both are taken away together (at scale tiny)"
+        "22: scales.tiny.components.weight-dropping.off.dropout.weight: "
+        "writes 0.1, but another component that is taken away together with it writes 0.0"
     ]
     same = same.replace("    components:\n      weight-dropping: {off: {dropout.weight: 0.1}}\n", "")
     assert read_text(tmp_path, same).at("tiny").variants[2].name == "no dropouts"
@@ -123,7 +123,7 @@ def test_a_component_that_is_never_taken_away_alone_leaves_its_name_free(tmp_pat
     assert names == ["full", "stripped", "only fine-tuning", "only weight-dropping", "no fine-tuning", "neural cache"]
     taken = text.replace("  no fine-tuning: {epochs: 9}", "  stripped: {epochs: 9}")
     assert errors_of(tmp_path, taken) == [
-        "15: variants.stripped: the name 'stripped' is taken: it is components taken away together"
+        "15: variants.stripped: the name 'stripped' is taken by the removal of 'fine-tuning' and 'weight-dropping'"
     ]
 
 
@@ -131,9 +131,9 @@ def test_a_component_that_is_never_taken_away_alone_leaves_its_name_free(tmp_pat
     ("old", "new", "error"),
     [
         ("{dropout.input: 0.0}", "{dropout.weight: 0.1}",
-         "13: components.input dropout.off.dropout.weight: component 'weight-dropping' writes 'dropout.weight' otherwise, and both are taken away together"),
+         "12: components.weight-dropping.off.dropout.weight: writes 0.0, but another component that is taken away together with it writes 0.1"),
         ("{dropout.input: 0.0}", "{dropout: {weight: 0.1}}",
-         "13: components.input dropout.off.dropout: component 'weight-dropping' writes 'dropout.weight' otherwise, and both are taken away together"),
+         "12: components.weight-dropping.off.dropout.weight: 'dropout' is replaced as a whole at the same time: write this value into it"),
         ("{dropout.weight: 0.0}", "{dropout.weight: 2.0}",
          "12: components.weight-dropping.off.dropout.weight: should be less than 1, got 2.0"),
         ("{dropout.weight: 0.0}", "{dropout.weight: 0.5}",
@@ -151,7 +151,7 @@ def test_the_name_of_a_joint_removal_is_taken(tmp_path: Path) -> None:
         "  no fine-tuning + no input dropout: {epochs: 9}\n  neural cache: {cache: {window: 10",
     )
     assert errors_of(tmp_path, text) == [
-        "16: variants.no fine-tuning + no input dropout: the name 'no fine-tuning + no input dropout' is taken: it is components taken away together"
+        "16: variants.no fine-tuning + no input dropout: the name 'no fine-tuning + no input dropout' is taken by the removal of 'fine-tuning' and 'input dropout'"
     ]
     text = FACTORIAL.replace(
         "  input dropout:", "  weight-dropping + no fine-tuning: {off: {epochs: 9}}\n  input dropout:"
@@ -161,7 +161,7 @@ def test_the_name_of_a_joint_removal_is_taken(tmp_path: Path) -> None:
         "  weight-dropping: {off: {dropout.weight: 0.0}}\n  fine-tuning: {off: {finetune: null}}",
     )
     assert errors_of(tmp_path, text)[0].endswith(
-        "the joint removal 'no weight-dropping + no fine-tuning' is also component 'weight-dropping + no fine-tuning' taken away"
+        "the name 'no weight-dropping + no fine-tuning' is taken by the removal of 'weight-dropping + no fine-tuning'"
     )
 
 

@@ -61,16 +61,16 @@ WRONG_SEARCHES = {
     "a start of no option": ("head: mixture,", "head: mixtur,", "23: search.start.0.head: should be one of softmax, mixture, got 'mixtur' (did you mean 'mixture'?)"),
     "a start of nothing": ("size: small}]", "sise: small}]", "23: search.start.0.sise: unknown key 'sise' (did you mean 'size'?)"),
     "no end": ("  trials: 4\n", "", "8: search.trials: trials or training_hours must say when the search ends"),
-    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n  scheduler: {kind: asha}\n", "11: search.scheduler: scheduler must be null for several objectives: what is stopped early has no place on a front"),
+    "several objectives stopped early": ("  trials: 4\n", "  trials: 4\n  objectives: [validation, seconds]\n  scheduler: {kind: asha}\n", "11: search.scheduler: scheduler must be null for several objectives: a stopped trial has no place on a front"),
     "an objective": ("  trials: 4\n", "  trials: 4\n  objectives: [test]\n", "10: search.objectives.0: should be"),
-    "a training seed that judges": ("  trials: 4\n", "  trials: 4\n  training_seed: 2\n", "10: search.training_seed: should be none of 'seeds', on which what was found is judged, got 2"),
+    "a training seed that judges": ("  trials: 4\n", "  trials: 4\n  training_seed: 2\n", "10: search.training_seed: should not be among 'seeds', on which the result is judged, got 2"),
     "a scale": ("{trials: 2}", "{trials: 0}", "26: scales.tiny.search.trials: should be greater than or equal to 1, got 0"),
     "a scale's unknown key": ("{trials: 2}", "{trails: 2}", "26: scales.tiny.search.trails: unknown key 'trails' (did you mean 'trials'?)"),
     "a scale's dimension": ("{trials: 2}", "{space: {head.dropout: {kind: uniform, low: 0.0, high: 2.0}}}", "26: scales.tiny.search.space.head.dropout: unknown key 'dropout'"),
     "a scale's other word": ("tiny: {search:", "tiny: {tune:", "26: scales.tiny.tune: the sweep has no 'tune' to replace values of"),
     "variants of a search": ("seeds: [1, 2]", "variants: {wide: {batch_size: 9}}\nseeds: [1, 2]", "8: search: a search is for the base alone; to search for every variant alike, write 'tune'"),
     "a population with a number of trials": ("  trials: 4\n", "  trials: 4\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.trials: trials and training_hours do not go with a population, which ends with the epochs"),
-    "a population of heads": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "12: search.space.head: a population changes values in mid-training, where only those of optimizer, dropout, penalties can change"),
+    "a population of heads": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "12: search.space.head: a population changes values in mid-training: only those of optimizer, dropout and penalties"),
     "a small population": ("  trials: 4\n", "  scheduler: {kind: population, population: 3, interval_epochs: 1}\n", "9: search.scheduler.population: should be greater than or equal to 4, got 3"),
     "a population on a grid": ("  trials: 4\n", "  sampler: {kind: grid}\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.sampler: sampler grid does not go with a population: it draws a first generation, not all"),
     "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
@@ -94,7 +94,7 @@ RANGED = SEARCH.replace(
 WRONG_RANGES = {
     "the same condition": ("when: {head.kind: softmax}", "when: {head.kind: mixture}", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
     "conditions on other paths": ("when: {head.kind: softmax}", "when: {model.tied: true}", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
-    "no condition": (", when: {head.kind: softmax}", "", "13: search.space.optimizer.learning_rate: range 2 needs a 'when': each of several ranges says for which trials it holds"),
+    "no condition": (", when: {head.kind: softmax}", "", "13: search.space.optimizer.learning_rate: ranges 1 and 2 may hold for the same trial: their 'when' must give one path two values"),
     "a condition that never holds": ("when: {head.kind: softmax}", "when: {head.kind: ecoc}", "15: search.space.optimizer.learning_rate.1.when.head.kind: never holds: nothing before 'optimizer.learning_rate' gives 'head.kind' the value 'ecoc'"),
     "an option that the change does not have": ("when: {head.kind: softmax}", "when: {head.kind: softmax, size: small}", "15: search.space.optimizer.learning_rate.1.when.size: never holds: nothing before 'optimizer.learning_rate' gives 'size' the value 'small'"),
     "ends": ("low: 5.0, high: 50.0", "low: 50.0, high: 5.0", "15: search.space.optimizer.learning_rate.1.low: low must be below high, got 50 and 5"),
@@ -103,8 +103,8 @@ WRONG_RANGES = {
     "a kind that is no range": ("kind: log_uniform, low: 5.0, high: 50.0", "kind: choice, among: [1.0, 2.0]", "15: search.space.optimizer.learning_rate.1.kind: unknown kind 'choice'"),
     "one range alone": ("      - {kind: log_uniform, low: 5.0, high: 50.0, when: {head.kind: softmax}}\n", "", "13: search.space.optimizer.learning_rate: should have at least 2 items"),
     "whole numbers beside others": ("log_uniform, low: 5.0, high: 50.0", "integer, low: 5, high: 50", "13: search.space.optimizer.learning_rate: ranges of one path must be all of whole numbers (kind integer), or none of them"),
-    "a start in no range": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 3.0,", "22: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 2 or from 5 to 50, got 3.0"),
-    "a start in another's range": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 7.0,", "22: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 2 where head.kind is 'mixture', got 7.0"),
+    "a start in no range": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 3.0,", "22: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 2 if head.kind is 'mixture' or a number from 5 to 50 if head.kind is 'softmax', got 3.0"),
+    "a start in another's range": ("{optimizer.learning_rate: 1.0,", "{optimizer.learning_rate: 7.0,", "22: search.start.0.optimizer.learning_rate: should be a number from 0.1 to 2 if head.kind is 'mixture' or a number from 5 to 50 if head.kind is 'softmax', got 7.0"),
     "a least number of a range": ("{head: 1}", "{head.dropout: 1}", "10: search.min_trials_per_option.head.dropout: should name a choice or change of the space, got 'head.dropout'"),
     "a least number of nothing": ("{head: 1}", "{sise: 1}", "10: search.min_trials_per_option.sise: should name a choice or change of the space, got 'sise' (did you mean 'size'?)"),
     "a least number of none": ("{head: 1}", "{head: 0}", "10: search.min_trials_per_option.head: should be greater than or equal to 1, got 0"),
@@ -189,7 +189,7 @@ def test_a_choice_that_only_another_leads_to_needs_that_one_named_too(tmp_path: 
         .replace("{head: 1}", "{head.mask: 2}")
     )
     (first, second) = errors_of(tmp_path, text)
-    assert "no trial has the option 'shared' while all else is as the base has it: name the choice that leads" in first
+    assert "no trial has the option 'shared' if all else is as in the base: name the choice that leads" in first
     assert "'independent'" in second
     assert read_text(tmp_path, text.replace("{head.mask: 2}", "{head: 1, head.mask: 2}")).search is not None
 
@@ -198,3 +198,9 @@ def test_no_trial_is_stopped_early_unless_the_file_asks_for_it(tmp_path: Path) -
     search, tune = read_text(tmp_path, SEARCH).search, read_text(tmp_path, TUNE).tune
     assert search is not None and search.scheduler is None
     assert tune is not None and tune.scheduler is None
+
+
+def test_a_misspelt_option_does_not_make_the_rest_of_its_start_look_wrong(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, RANGED.replace("head: mixture, size", "head: mixtur, size")) == [
+        "22: search.start.0.head: should be one of softmax, mixture, got 'mixtur' (did you mean 'mixture'?)"
+    ]

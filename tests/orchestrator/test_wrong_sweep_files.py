@@ -18,11 +18,11 @@ WRONG = {
     "too few components for a design": ("seeds: [1, 2]", "seeds: [1, 2]\ndesign: quarter", "16: design: design quarter needs 5 to 9 components (a group counts as one), got 2"),
     "components that a group hides from a design": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {all: [fine-tuning, weight-dropping]}\ndesign: pairs", "17: design: design pairs needs 2 or more components (a group counts as one), got 1"),
     "unknown member of a group": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: [fine-tuning, weight-droping]}", "16: groups.g.1: unknown component 'weight-droping' (did you mean 'weight-dropping'?)"),
-    "member of two groups": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups:\n  g: [fine-tuning]\n  h: [fine-tuning, weight-dropping]", "18: groups.h.0: component 'fine-tuning' is in group 'g' too"),
-    "member twice": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: [fine-tuning, fine-tuning]}", "16: groups.g.1: component 'fine-tuning' is twice in this group"),
-    "group called like a component": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {fine-tuning: [weight-dropping]}", "16: groups.fine-tuning: the name 'fine-tuning' is taken: it is a component"),
+    "member of two groups": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups:\n  g: [fine-tuning]\n  h: [fine-tuning, weight-dropping]", "18: groups.h.0: component 'fine-tuning' is already in group 'g'"),
+    "member twice": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: [fine-tuning, fine-tuning]}", "16: groups.g.1: component 'fine-tuning' is already in group 'g'"),
+    "group called like a component": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {fine-tuning: [weight-dropping]}", "16: groups.fine-tuning: the name 'fine-tuning' is taken by a component"),
     "empty group": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: []}", "16: groups.g: should not be empty, got []"),
-    "seed twice": ("seeds: [1, 2]", "seeds: [1, 2, 1]", "15: seeds: seeds must be distinct, got 1 twice"),
+    "seed twice": ("seeds: [1, 2]", "seeds: [1, 2, 1]", "15: seeds: should be distinct, got 1 twice"),
     "no seeds": ("seeds: [1, 2]", "seeds: []", "15: seeds: should not be empty, got []"),
     "seed no integer": ("seeds: [1, 2]", "seeds:\n  - 1\n  - two", "17: seeds.1: should be a valid integer, got 'two'"),
     "seeds no list": ("seeds: [1, 2]", "seeds: 3", "15: seeds: should be a list such as [1, 2, 3], or {min, max, until: decided}, got 3"),
@@ -47,13 +47,13 @@ WRONG = {
     "spans that a code has not": (CHANGE, "{model.tied: false, head: {kind: ecoc, codebook: {kind: random, bits: 20}, loss: {kind: span_sum}}}", "14: variants.neural cache.head.loss: loss span_sum needs a codebook with spans, random has none"),
     "no part": ("{weight: 0.5, input: 0.4}", "0.5", "6: base.dropout: should be a mapping, got 0.5"),
     "seed in the base": ("  epochs: 4", "  epochs: 4\n  seed: 1", "9: base.seed: no seed in the base: replicates are listed under 'seeds'"),
-    "seed in a component": ("{finetune: null}", "{seed: 3}", "11: components.fine-tuning.off.seed: the seed is no part of a change: replicates are listed under 'seeds'"),
-    "seed in a scale": ("{epochs: 1,", "{seed: 1,", "18: scales.tiny.base.seed: the seed is no part of a change: replicates are listed under 'seeds'"),
+    "seed in a component": ("{finetune: null}", "{seed: 3}", "11: components.fine-tuning.off.seed: the seed is not part of a change: replicates are listed under 'seeds'"),
+    "seed in a scale": ("{epochs: 1,", "{seed: 1,", "18: scales.tiny.base.seed: the seed is not part of a change: replicates are listed under 'seeds'"),
     "unknown path": ("{dropout.weight: 0.0}", "{dropout.wieght: 0.0}", "12: components.weight-dropping.off.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
     "unknown top of a path": ("{dropout.weight: 0.0}", "{dropuot.weight: 0.0}", "12: components.weight-dropping.off.dropuot.weight: unknown key 'dropuot' (did you mean 'dropout'?)"),
     "path into null": ("{dropout.weight: 0.0}", "{penalties.activation: 0.0}", "12: components.weight-dropping.off.penalties.activation: 'penalties' is null in the base: give the whole part, penalties: {...}"),
     "path into a value": ("{dropout.weight: 0.0}", "{epochs.last: 1}", "12: components.weight-dropping.off.epochs.last: 'epochs' is a value, not a part: it has no 'last'"),
-    "path and its whole": ("{dropout.weight: 0.0}", "{dropout: {}, dropout.weight: 0.0}", "12: components.weight-dropping.off.dropout.weight: 'dropout' is replaced as a whole beside it: write this value into it"),
+    "path and its whole": ("{dropout.weight: 0.0}", "{dropout: {}, dropout.weight: 0.0}", "12: components.weight-dropping.off.dropout.weight: 'dropout' is replaced as a whole at the same time: write this value into it"),
     "kind alone": ("{dropout.weight: 0.0}", "{optimizer.kind: sgd}", "12: components.weight-dropping.off.optimizer.kind: a kind changes with its whole part: write optimizer: {kind: ..., ...}"),
     "overridden value": ("{dropout.weight: 0.0}", "{dropout.weight: -1}", "12: components.weight-dropping.off.dropout.weight: should be greater than or equal to 0, got -1"),
     "inside a replaced part": ("window: 10,", "windw: 10,", "14: variants.neural cache.cache.windw: unknown key 'windw' (did you mean 'window'?)"),
@@ -68,10 +68,10 @@ WRONG = {
     "zero penalties are none": ("{dropout.weight: 0.0}", "{penalties: {}}", "12: components.weight-dropping.off: changes nothing: the base already has penalties = null"),
     "variant without change": ("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", "{}", "14: variants.neural cache: changes nothing: it has no overrides"),
     "variants alike": ("  neural cache: {cache: {window: 10", "  other: {finetune: null}\n  neural cache: {cache: {window: 10", "14: variants.other: 'other' is the same spec as 'no fine-tuning'"),
-    "variant called full": ("  neural cache: {cache: {window: 10", "  full: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.full: the name 'full' is taken: it is the base itself"),
-    "variant called like the baseline": ("name: toy", "name: toy\nbaseline: neural cache", "15: variants.neural cache: the name 'neural cache' is taken: it is the base itself"),
-    "baseline called like a removal": ("name: toy", "name: toy\nbaseline: no fine-tuning", "2: baseline: the name 'no fine-tuning' is taken: it is component 'fine-tuning' taken away"),
-    "variant called like a removal": ("  neural cache: {cache: {window: 10", "  no fine-tuning: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.no fine-tuning: the name 'no fine-tuning' is taken: it is component 'fine-tuning' taken away"),
+    "variant called full": ("  neural cache: {cache: {window: 10", "  full: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.full: the name 'full' is taken by the base"),
+    "variant called like the baseline": ("name: toy", "name: toy\nbaseline: neural cache", "15: variants.neural cache: the name 'neural cache' is taken by the base"),
+    "baseline called like a removal": ("name: toy", "name: toy\nbaseline: no fine-tuning", "12: components.fine-tuning.off: the name 'no fine-tuning' is taken by the base"),
+    "variant called like a removal": ("  neural cache: {cache: {window: 10", "  no fine-tuning: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.no fine-tuning: the name 'no fine-tuning' is taken by the removal of 'fine-tuning'"),
     "blank at a name's end": ("  fine-tuning: {", "  ' fine-tuning': {", "11: components. fine-tuning: should be one line without blanks at its ends, got ' fine-tuning'"),
     "scale's unknown component": ("      weight-dropping: {", "      weight-droping: {", "20: scales.tiny.components.weight-droping: unknown key 'weight-droping' (did you mean 'weight-dropping'?)"),
     "scale's unknown variant": ("      neural cache: {", "      neural cash: {", "22: scales.tiny.variants.neural cash: unknown key 'neural cash' (did you mean 'neural cache'?)"),
@@ -84,7 +84,7 @@ WRONG = {
     "published table": ("seeds: [1, 2]", "seeds: [1, 2]\npublished: [awd.table4, awd.tble4]", "16: published.1: published/awd.yaml has no 'tble4' (did you mean 'table4'?)"),
     "published table of several parts": ("seeds: [1, 2]", "seeds: [1, 2]\npublished: awd.table1", "16: published: published/awd.yaml has no 'table1' (did you mean 'table1 large' or 'table1 small'?)"),
     "duplicate key": ("seeds: [1, 2]", "seeds: [1, 2]\nname: other", "16: name: duplicate key 'name' (first at line 1)"),
-    "alias": ("seeds: [1, 2]", "seeds: &s [1, 2]\nvariant: *s", "16: variant: no aliases here: write the value out"),
+    "alias": ("seeds: [1, 2]", "seeds: &s [1, 2]\nvariant: *s", "16: variant: aliases are not allowed: write the value out"),
 }  # fmt: skip
 
 
@@ -134,12 +134,14 @@ def test_a_typo_in_the_base_does_not_make_a_change_look_like_none(
     assert errors_of(tmp_path, text) == [line]
 
 
-def test_a_typo_in_the_base_does_not_hide_a_change_without_overrides(tmp_path: Path) -> None:
-    text = edited("{weight: 0.5,", "{wieght: 0.5,").replace(CHANGE, "{}")
-    assert [line.split(": ")[1] for line in errors_of(tmp_path, text)] == [
-        "base.dropout.wieght",
-        "variants.neural cache",
+def test_a_list_with_a_wrong_item_is_not_called_too_short_as_well(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [-1]")) == [
+        "15: seeds.0: should be greater than or equal to 0, got -1"
     ]
+
+
+def test_each_missing_key_is_an_error_of_its_own(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, "name: toy\n") == [f"1: missing key {key!r}" for key in ("question", "base", "seeds")]
 
 
 def test_text_that_is_no_yaml_is_one_error_at_its_line(tmp_path: Path) -> None:
@@ -150,9 +152,9 @@ def test_text_that_is_no_yaml_is_one_error_at_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "1: empty: a sweep file needs name, question, base and seeds"),
-        ("# nothing\n", "1: empty: a sweep file needs name, question, base and seeds"),
-        ("- a\n", "1: a sweep file is a mapping: name, question, base, ..."),
+        ("", "1: should be a mapping with name, question, base, seeds, got null"),
+        ("# nothing\n", "1: should be a mapping with name, question, base, seeds, got null"),
+        ("- a\n", "1: should be a mapping with name, question, base, seeds, got ['a']"),
         ("[" * 5000, "1: not YAML: nested more than 30 levels deep"),
         ("a: 1\nname: \x07\n", "2: not YAML: character U+0007 is not allowed"),
         ("--- {}\n--- {}\n", "2: not YAML: expected a single document in the stream but found another document"),
@@ -197,30 +199,33 @@ def test_a_published_table_without_its_folder_is_told_with_the_whole_path(tmp_pa
     assert line == f"16: published: no file 'x': there is no folder {tmp_path / 'published'}"
 
 
-def test_all_errors_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    text = GOOD
-    for old, new in (
-        ("name: toy", "name: to/y"),
-        ("{weight: 0.5,", "{weight: 1.5,"),
-        ("clip: 0.25", "clip: -1"),
-        ("{dropout.weight: 0.0}", "{dropout.wieght: 0.0}"),
-        ("{cache: {window: 10, ", "{cache: {window: 0, "),
-        ("{epochs: 1,", "{epochs: none,"),
-        ("      neural cache:", "      neural cash:"),
-        ("gpus: 0.25", "gpu: 0.25"),
-    ):
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    assert [line.split(": ")[:2] for line in errors_of(tmp_path, text)] == [
-        ["1", "name"],
-        ["6", "base.dropout.weight"],
-        ["7", "base.optimizer.clip"],
-        ["12", "components.weight-dropping.off.dropout.wieght"],
-        ["14", "variants.neural cache.cache.window"],
-        ["18", "scales.tiny.base.epochs"],
-        ["22", "scales.tiny.variants.neural cash"],
-        ["25", "resources.gpu"],
-    ]
+SHAPE = {
+    ("name: toy", "name: to/y"): ["1", "name"],
+    ("{weight: 0.5,", "{weight: 1.5,"): ["6", "base.dropout.weight"],
+    ("clip: 0.25", "clip: -1"): ["7", "base.optimizer.clip"],
+    ("    seeds: [7]", "    sedes: [7]"): ["23", "scales.tiny.sedes"],
+    ("gpus: 0.25", "gpu: 0.25"): ["25", "resources.gpu"],
+}
+MEANING = {
+    ("{dropout.weight: 0.0}", "{dropout.wieght: 0.0}"): ["12", "components.weight-dropping.off.dropout.wieght"],
+    ("{cache: {window: 10, ", "{cache: {window: 0, "): ["14", "variants.neural cache.cache.window"],
+    ("{epochs: 1,", "{epochs: none,"): ["18", "scales.tiny.base.epochs"],
+    ("      neural cache:", "      neural cash:"): ["22", "scales.tiny.variants.neural cash"],
+    ("\nresources:", "\npublished: [x.y]\nresources:"): ["25", "published"],
+}
+
+
+def test_all_that_is_wrong_with_the_shape_comes_at_once_in_the_files_order_and_then_the_meaning(tmp_path: Path) -> None:
+    meaning = GOOD
+    for old, new in MEANING:
+        assert meaning.count(old) == 1
+        meaning = meaning.replace(old, new)
+    assert [line.split(": ")[:2] for line in errors_of(tmp_path, meaning)] == [*MEANING.values()]
+    both = meaning.replace("published: [x.y]\n", "")
+    for old, new in SHAPE:
+        assert both.count(old) == 1
+        both = both.replace(old, new)
+    assert [line.split(": ")[:2] for line in errors_of(tmp_path, both)] == [*SHAPE.values()]
 
 
 def test_a_wrong_base_does_not_make_right_components_look_wrong(tmp_path: Path) -> None:
@@ -232,13 +237,8 @@ def test_a_wrong_base_does_not_make_right_components_look_wrong(tmp_path: Path) 
     ]
 
 
-def test_a_base_whose_parts_do_not_fit_each_other_does_not_hide_the_rest(tmp_path: Path) -> None:
+def test_a_base_whose_parts_do_not_fit_each_other_does_not_hide_the_rest_of_the_shape(tmp_path: Path) -> None:
     text = edited("kind: nt_asgd, learning_rate: 30.0", "kind: adam, learning_rate: 0.1").replace("gpus:", "gpu:")
-    text = text.replace("      neural cache:", "      neural cash:").replace("{window: 10,", "{window: 0,")
     base, *others = errors_of(tmp_path, text)
     assert base.startswith("9: base.finetune: finetune.learning_rate: averaged SGD cannot take over Adam's rate")
-    assert [line.split(": ")[1] for line in others] == [
-        "variants.neural cache.cache.window",
-        "scales.tiny.variants.neural cash",
-        "resources.gpu",
-    ]
+    assert [line.split(": ")[1] for line in others] == ["resources.gpu"]

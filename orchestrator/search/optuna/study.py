@@ -29,8 +29,8 @@ from orchestrator.search.events import Asked, Ended, Evaluated, Event
 from orchestrator.search.optuna.terms import STATES, parameters, pruner, quiet, sampler_for, suggesting
 from orchestrator.search.task import SearchTask, value_of
 from orchestrator.sweep import searches
-from orchestrator.sweep.options import combinations, lacking
 from orchestrator.sweep.space import Dimension, fits
+from orchestrator.sweep.walk import combinations, lacking
 
 
 class Study:

@@ -83,13 +83,16 @@ def test_what_is_refused_in_one_line(corpus_folder: Path, tmp_path: Path) -> Non
     file = {"kind": "file", "path": str(vectors), "sha256": "0" * 64}
     for asked, said in (
         (question(corpus_folder, kind="random", bits=4), "bits 4 cannot name 24 words: at least 5 are needed"),
-        (question(corpus_folder, kind="random", bit=40), "codebook.bit: unknown key (did you mean 'bits'?)"),
-        (question(corpus_folder, kind="random"), "codebook.bits: missing key"),
-        (question(corpus_folder, kind="randon", bits=40), "codebook: unknown kind 'randon' (did you mean 'random'?)"),
+        (question(corpus_folder, kind="random", bit=40), "codebook.bit: unknown key 'bit' (did you mean 'bits'?)"),
+        (question(corpus_folder, kind="random"), "codebook: missing key 'bits'"),
+        (
+            question(corpus_folder, kind="randon", bits=40),
+            "codebook.kind: unknown kind 'randon' (did you mean 'random'?)",
+        ),
         (question(corpus_folder, kind="simhash", bits=40, embeddings=file), "the spec says 0000"),
         (question(Path("nowhere"), kind="identity"), "nowhere"),
         (training(corpus_folder, {"kind": "softmax"}), "head: kind ecoc has a codebook, got kind softmax"),
-        ("codebook", "a spec is a mapping: corpus, optimizer, epochs, ..., got 'codebook'"),
+        ("codebook", "should be a mapping with corpus, optimizer, epochs, got 'codebook'"),
         ("codebook: 1\ncodebook: 2", "spec.yaml:2: codebook: duplicate key 'codebook' (first at line 1)"),
         ("codebook: {", "while parsing"),
     ):
