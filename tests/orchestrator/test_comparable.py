@@ -15,7 +15,7 @@ from orchestrator.analysis.comparable import Obstacle, obstacles
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.analysis.statistics import ONE_SEED
-from orchestrator.execute.cost.reckoning import _detectable
+from orchestrator.execute.cost.totals import detectable
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures import Forest, Overview
 from orchestrator.report.sections.interaction_tables import interaction_table
@@ -197,7 +197,7 @@ def test_the_smallest_detectable_effect_rests_on_those_that_may_be_compared_once
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1, 2, 3)).at("paper")
     outcomes = read_outcomes(make(tmp_path), Records(tmp_path))
     without = {name: group for name, group in outcomes.items() if name != "no A"}
-    found, less = (_detectable(sweep, some) for some in (outcomes, without))
+    found, less = (detectable(sweep, some) for some in (outcomes, without))
     assert found is not None and less is not None
     assert (found != less) == counts
 

@@ -9,9 +9,12 @@ from unittest import mock
 
 import pytest
 
-from orchestrator.execute import inline, run
+from orchestrator.agenda.expand import SweepState
+from orchestrator.execute import run, run_trial
 from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.prepare import Options, Prepared
 from orchestrator.execute.run_trial import Allotment
+from orchestrator.trials.records import Records
 from tests.orchestrator.sweep_texts import GOOD, read_text
 
 
@@ -24,8 +27,8 @@ def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with mock.patch.object(inline, "work", trained), pytest.raises(KeyboardInterrupt):
-        inline.run_inline(source, Allotment(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
+    with mock.patch.object(run_trial, "run_trial", trained), pytest.raises(KeyboardInterrupt), interrupt.handled():
+        run_trial.run_inline(source, Allotment(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
     assert interrupt.insisted and not source.settled.called and not listener.settled.called
 
 
@@ -34,7 +37,9 @@ def test_a_second_interrupt_that_something_makes_another_error_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: type[BaseException]
 ) -> None:
     sweep = read_text(tmp_path, GOOD).at("tiny")
-    prepared = mock.Mock(sweep=sweep, options=run.Options(file=tmp_path / "toy.yaml"))
+    allotment = Allotment(tmp_path, 1.0, 0.0, 600.0)
+    options, state = Options(file=tmp_path / "toy.yaml"), SweepState((), [])
+    prepared = Prepared(sweep, sweep, options, state, Records(tmp_path), allotment)
 
     def interrupted(*_: object) -> int:
         for _ in range(2):

@@ -88,7 +88,7 @@ def test_a_stalled_trial_is_recorded_and_not_tried_again_until_the_next_command(
     run_trial(trial("a"), allotment, lambda evaluation: pytest.fail("it was tried again"))
     record = read_record(folder)
     assert record is not None and record.status == "failed"
-    assert record.reason == "stalled: nothing written for 1 minutes, in train.py:73 (train)"
+    assert record.reason == "stalled: nothing written for 1 minutes; failure.txt has its threads' tracebacks"
     assert (folder / "failure.txt").read_text() == f"{record.reason}\n\n{TRACES}"
     assert recorded_stall(folder, 60.0) is None
 
