@@ -90,8 +90,8 @@ def list_gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
     rows = [row.rpartition(",") for row in listed.splitlines() if "," in row]
-    found = [Gpu(name.strip(), int(MiB) * 2**20 if MiB.strip().isdigit() else None) for name, _, MiB in rows]
-    return found if visible is None else found[: len(visible.split(","))]
+    gpus = [Gpu(name.strip(), int(MiB) * 2**20 if MiB.strip().isdigit() else None) for name, _, MiB in rows]
+    return gpus if visible is None else gpus[: len(visible.split(","))]
 
 
 def has_gpu() -> bool:

@@ -42,18 +42,6 @@ class Options:
     cpus: float | None = None
     gpus: float | str | None = None
 
-    def on_command_line(self, names: Collection[str] | None = None) -> str:
-        """The options, or those with these `names`, that differ from their defaults: ` --jobs 2 --verbose`."""
-        words = [""]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "file" or value == field.default or (names is not None and field.name not in names):
-                continue
-            option = f"--{field.name.replace('_', '-')}"
-            for item in value if isinstance(value, tuple) else (value,):
-                words.append(option if item is True else f"{option} {shlex.quote(str(item))}")
-        return " ".join(words)
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -69,10 +57,15 @@ class Prepared:
     records: Records
     allotment: Allotment
 
-    @property
-    def command(self) -> str:
-        """The line that runs this sweep, without its options."""
-        return sweep_command(self.sweep, self.options.file)
+    def line(self, command: str = "sweep", options: Collection[str] | None = None) -> str:
+        """The command line for this sweep, with the `options` that differ from their defaults (None: all of them)."""
+        words = [sweep_command(self.sweep, self.options.file).replace(" sweep ", f" {command} ", 1)]
+        for field in fields(Options)[1:]:
+            value, option = getattr(self.options, field.name), f"--{field.name.replace('_', '-')}"
+            if value != field.default and (options is None or field.name in options):
+                for item in value if isinstance(value, tuple) else (value,):
+                    words.append(option if item is True else f"{option} {shlex.quote(str(item))}")
+        return " ".join(words)
 
 
 def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:

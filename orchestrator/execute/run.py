@@ -23,7 +23,8 @@ from orchestrator.execute.run_trial import run_inline
 from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep
-from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.plan import state_of
+from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.words import seconds_in
@@ -63,30 +64,15 @@ def outcome(state: SweepState, records: Records) -> Outcome:
 
     A search without any complete trial counts as failed too: what it was to find is not in the table.
     """
-    ended = [(trial, records.find(trial)) for trial in state.trials]
-    if state.searching or any(
-        not is_settled(trial, record) and (record is None or record.status != "failed") for trial, record in ended
-    ):
+    states = {state_of(trial, records) for trial in state.trials}
+    if state.searching or states - {"done", "diverged", "failed"}:
         return "stopped"
-    complete = all(record is not None and record.status == "complete" for _, record in ended)
-    return "complete" if complete and all(search.best is not None for search in state.searches) else "failed"
+    return "complete" if states <= {"done"} and all(search.best is not None for search in state.searches) else "failed"
 
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
-    state, records, options = prepared.state, prepared.records, prepared.options
-    missing = {trial.key for trial in unsettled(state.table, records)}
-    done = {trial.key for trial in state.table if trial.reads_from is None} - missing
-    train = bool(missing) or state.searching
-    folder = options.reports / prepared.sweep.name / prepared.sweep.scale
-    last = LastMade(prepared.whole, options.file, folder, records)
-    report = None if train or options.only else last.report(state)
-    if train and prepared.whole.resources.gpus and not prepared.allotment.gpus:
-        print(_without_gpu(prepared), file=sys.stderr)
-    with Progress(state.table, done=done, records=records if train else None) as progress:
-        if report is not None and last.is_mirrored:
-            end = _End(state, report, budget_spent=False)
-        else:
-            end = _make(prepared, progress, interrupt, last, report, train=train)
+    options, records = prepared.options, prepared.records
+    end = _train_and_report(prepared, interrupt)
     records.note_checked()
     report, how = end.report, outcome(end.state, records)
     out_of_budget = end.budget_spent and how == "stopped" and interrupt.exit_code is None
@@ -100,46 +86,51 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report.page
 
 
-def _make(
-    prepared: Prepared,
-    progress: Progress,
-    interrupt: Interrupt,
-    last: LastMade,
-    report: Report | None,
-    *,
-    train: bool,
-) -> _End:
-    """Train, write the report unless it stands, and mirror."""
-    sweep, whole, records, options = prepared.sweep, prepared.whole, prepared.records, prepared.options
+def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
+    """Train what is missing, write the report unless it stands, and mirror unless that stands too."""
+    sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, budget_spent = prepared.state, False
+    missing = {trial.key for trial in unsettled(state.table, records)}
+    done = {trial.key for trial in state.table if trial.reads_from is None} - missing
+    train = bool(missing) or state.searching
+    last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
+    report = None if train or options.only else last.report(state)
+    if train and whole.resources.gpus and not prepared.allotment.gpus:
+        print(_without_gpu(prepared), file=sys.stderr)
 
     def write(state: SweepState) -> Report:
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
 
-    tracker = Tracker(
-        sweep=sweep.name,
-        question=sweep.question,
-        scale=sweep.scale,
-        trials=state.table,
-        records=records,
-        commit=commit(),
-    )
-    try:
-        if train:
-            interim = Interim(lambda: expand(whole, records), write, records, progress.say)
-            budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt)
-        state = expand(sweep, records)
-        reported = expand(whole, records) if options.only else state
-        if report is None:
-            report = write(reported)
-    except BaseException:
-        tracker.finish(None, outcome(state, records))
-        raise
-    mirrored = tracker.finish(
-        report.page.parent, outcome(state, records), report.answer, report.verdicts, _planned(reported)
-    )
-    if not options.only:
-        last.write(state, report, mirrored=mirrored)
+    with Progress(state.table, done=done, records=records if train else None) as progress:
+        if report is not None and last.is_mirrored:
+            return _End(state, report, budget_spent)
+        tracker = Tracker(
+            sweep=sweep.name,
+            question=sweep.question,
+            scale=sweep.scale,
+            trials=state.table,
+            records=records,
+            commit=commit(),
+        )
+        try:
+            if train:
+                interim = Interim(lambda: expand(whole, records), write, records, progress.say)
+                budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt)
+            state = expand(sweep, records)
+            reported = expand(whole, records) if options.only else state
+            if report is None:
+                report = write(reported)
+        except BaseException:
+            tracker.finish(None, outcome(state, records))
+            raise
+        searches = reported.searches
+        searched = [(trial.key, search.task.variant) for search in searches for trial in search.trials if trial.key]
+        undecided = [search.task.variant for search in searches if not search.ended]
+        planned = Planned.of(reported.trials, searched, undecided)
+        how = outcome(state, records)
+        mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
+        if not options.only:
+            last.write(state, report, mirrored=mirrored)
     return _End(state, report, budget_spent)
 
 
@@ -164,29 +155,22 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> boo
     return time.monotonic() >= deadline
 
 
-def _planned(state: SweepState) -> Planned:
-    searched = [(trial.key, search.task.variant) for search in state.searches for trial in search.trials if trial.key]
-    return Planned.of(state.trials, searched, [search.task.variant for search in state.searches if not search.ended])
-
-
 def _to_go_on(prepared: Prepared, why: str) -> str:
-    """What a command that ended early prints: the line that goes on, with all of its options."""
-    line = prepared.command + prepared.options.on_command_line()
-    return f"{why}; nothing finished is lost. To go on:\n  {line}"
+    """What a command that ended early prints: the line that goes on."""
+    return f"{why}; nothing finished is lost. To go on:\n  {prepared.line()}"
 
 
 def _without_gpu(prepared: Prepared) -> str:
     """What is printed before trials that could use a GPU train on CPUs: the core-hours, and the line of a part."""
-    sweep, options = prepared.sweep, prepared.options
+    sweep = prepared.sweep
     hours = core_hours(sweep, prepared.state, prepared.records, Measuring.granted(sweep.resources))
     if hours is None:
-        line = prepared.command.replace(" sweep ", " plan ", 1)
-        asked = options.on_command_line(("runs", "cpus", "gpus"))
-        text = f"no GPU: trials train on CPUs; to see how many core-hours they take:\n  {line} --estimate{asked}"
+        line = f"{prepared.line('plan', ('runs', 'cpus', 'gpus'))} --estimate"
+        text = f"no GPU: trials train on CPUs; to see how many core-hours they take:\n  {line}"
     else:
         text = f"no GPU: trials train on CPUs and take at most {hours:,.1f} core-hours"
-    if not options.only and len(sweep.variants) > 1:
-        line = prepared.command + options.on_command_line()
+    if not prepared.options.only and len(sweep.variants) > 1:
         variant = sweep.variants[1].name
-        text += f"\na part of it, {variant} and the baseline:\n  {line} {shlex.join(['--only', variant])}"
+        line = f"{prepared.line()} {shlex.join(['--only', variant])}"
+        text += f"\na part of it, {variant} and the baseline:\n  {line}"
     return text

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from lm.checkout import commit
 from lm.data import load
-from lm.files import DamagedError
+from lm.files import DamagedError, write_text
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import redacted
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.watchdog import forget_failure, recorded_stall, stall_limit, write_reason
+from orchestrator.execute.watchdog import recorded_stall, stall_limit
 from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, borrowed
@@ -136,7 +136,7 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: Report) -> None:
         if (stall := recorded_stall(folder, allotment.stall_seconds)) is not None:
             write_failure(trial, allotment, *stall)
             return
-        forget_failure(folder)
+        (folder / "failure.txt").unlink(missing_ok=True)
         try:
             _train(trial, allotment, report)
         except DamagedError:  # in a file that is rarely read, like the weights of a trial that is only scored on test
@@ -191,7 +191,8 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
     """
     folder = allotment.runs / trial.key
     try:
-        write_reason(folder, f"{reason}\n\n{details}")
+        write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")
+        (folder / "stalled.txt").unlink(missing_ok=True)
         record = Record(
             key=trial.key,
             status="failed",

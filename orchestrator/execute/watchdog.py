@@ -1,7 +1,6 @@
 """A stall limit: a trial that writes nothing for a while is ended, with the tracebacks of its threads.
 
     stalled.txt    in the trial's folder: empty while it runs, the tracebacks after it was ended
-    failure.txt    why its last attempt failed
 
 A thread of Python could not end a trial that holds the interpreter's lock. The standard library's faulthandler can,
 with a thread of its own below the interpreter; it ends the whole process.
@@ -16,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lm.files import write_text
 from orchestrator.trials.disk import set_aside
 
 _LOOKS = 20  # a trial may overrun its limit by a twentieth
@@ -83,25 +81,14 @@ def recorded_stall(folder: Path, seconds: float | None) -> tuple[str, str] | Non
     return f"stalled: nothing written for {seconds / 60:.3g} minutes; failure.txt has its threads' tracebacks", traces
 
 
-def write_reason(folder: Path, text: str) -> None:
-    """Keep why an attempt failed, in place of an earlier reason."""
-    write_text(folder / "failure.txt", text.rstrip() + "\n")
-    (folder / "stalled.txt").unlink(missing_ok=True)
-
-
-def forget_failure(folder: Path) -> None:
-    """Remove the reason of an earlier failure, because a new attempt starts."""
-    (folder / "failure.txt").unlink(missing_ok=True)
-
-
 def _written(folder: Path) -> set[tuple[str, int]]:
     """The files of a trial and the times at which they were last written."""
-    found = set()
+    written = set()
     for above, _, names in os.walk(folder):
         for name in set(names) - _NOT_PROGRESS:
             path = Path(above, name)
             try:
-                found.add((str(path), path.stat().st_mtime_ns))
+                written.add((str(path), path.stat().st_mtime_ns))
             except OSError:
                 continue  # a temporary file that has been renamed
-    return found
+    return written

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.record import read_record
-from orchestrator.execute.run_trial import Allotment, run_trial
-from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit, write_reason
+from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
+from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
 from tests.orchestrator.test_schedule import trial
 
 LIMITED = """
@@ -103,9 +103,10 @@ def test_what_nobody_recorded_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_later_reason_replaces_an_earlier_one(tmp_path: Path) -> None:
-    write_reason(tmp_path, "first\n")
-    write_reason(tmp_path, "second")
-    assert (tmp_path / "failure.txt").read_text() == "second\n"
+    allotment = Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0)
+    write_failure(trial("a"), allotment, "first", "details\n")
+    write_failure(trial("a"), allotment, "second")
+    assert (tmp_path / "a" / "failure.txt").read_text() == "second\n"
 
 
 def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path) -> None:

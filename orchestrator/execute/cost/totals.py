@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lm.data import load
@@ -32,11 +32,9 @@ from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 from orchestrator.words import byte_size, in_words
 
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
-_CUDA_CONTEXT_BYTES = 600 * 2**20
-_HEADROOM = 1.15
+_CUDA_CONTEXT_BYTES, _HEADROOM = 600 * 2**20, 1.15
 _TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 6, 120, 30_000
 _TO_TRAIN: tuple[TrialStatus, ...] = ("new", "to resume", "failed", "damaged")
-_PLAIN_WIDTH = 160
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,14 @@ class VariantCost:
     seconds: float
     peak_memory_bytes: int
 
+    @classmethod
+    def of(cls, variant: str, jobs: Iterable[Job]) -> VariantCost:
+        """Of those of the jobs that are this variant's."""
+        chosen = [job for job in jobs if job.trial.variant == variant]
+        slowest = min((job.measured.train_tokens_per_second for job in chosen), default=math.nan)
+        peak = max((job.measured.peak_memory_bytes for job in chosen), default=0)
+        return cls(variant, len(chosen), slowest, sum(job.seconds for job in chosen), peak)
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -102,8 +108,7 @@ class Packing:
 class Detectable:
     """The smallest true difference that gets a verdict with a probability of 80%, from the noise of records on disk.
 
-    `deviation_nats` is that between seeds, `text_error_nats` the standard error of a difference by the text, None if it
-    is not known.
+    `deviation_nats` is between seeds, `text_error_nats` a difference's standard error by the text, None if unknown.
     """
 
     nats: float
@@ -115,10 +120,9 @@ class Detectable:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is left of a sweep. Early stops count in full: an upper estimate. The neural cache's search is not in it.
+    """What is left of a sweep, at most: early stops count in full. The neural cache's search is not in it.
 
-    `seconds` is the time on the clock with `jobs` trials at once; the core-hours are those of all trials, times the
-    CPUs of a trial.
+    `seconds` is the time on the clock with `jobs` trials at once; core-hours count every CPU of every trial.
     """
 
     states: Mapping[TrialStatus, int]
@@ -135,27 +139,23 @@ class Estimate:
 def estimate(
     sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring, at_once: int | None = None
 ) -> Estimate:
-    """Measure what has to train, and sum it up. Without `at_once` as many as fit.
+    """Measure what has to train, and sum it up, for `at_once` trials or as many as fit.
 
-    What a search asks for is not known before: each of its trials counts as the base trained to its end.
+    Each trial that a search may still ask for counts as the base trained to its end.
     """
     trials = most_trials(sweep, state)
     jobs = _jobs(trials, records, measuring)
     packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
     lanes = int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
     seconds = [job.seconds for job in jobs]
-    checkpoints = sorted((job.checkpoint_bytes for job in jobs), reverse=True)
     return Estimate(
         states=dict(Counter(state_of(trial, records) for trial in trials)),
-        variants=tuple(
-            _variant_cost(name, [job for job in jobs if job.trial.variant == name])
-            for name in dict.fromkeys(trial.variant for trial in trials)
-        ),
+        variants=tuple(VariantCost.of(name, jobs) for name in dict.fromkeys(trial.variant for trial in trials)),
         jobs=lanes,
         seconds=makespan(seconds, lanes),
         core_hours=sum(seconds) * sweep.resources.cpus / 3600,
         disk_bytes=sum(job.disk_bytes for job in jobs),
-        checkpoint_bytes=sum(checkpoints[:lanes]),
+        checkpoint_bytes=sum(heapq.nlargest(lanes, (job.checkpoint_bytes for job in jobs))),
         packing=packing,
         detectable=detectable(sweep, read_outcomes(trials, records)),
     )
@@ -189,22 +189,17 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
     """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
     if not state.searching:
         return state.trials
-    waiting = state.waiting
     # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
     trials = [
-        replace(trial, key=f"{trial.title}, tuned", reads_from=None, starts_from=None)
-        if trial.variant in waiting
-        else trial
-        for trial in plan(sweep)
+        replace(t, key=f"{t.title}, tuned", reads_from=None, starts_from=None) if t.variant in state.waiting else t
+        for t in plan(sweep)
     ]
     for search in state.searches:
         task = search.task
         example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
         spec = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
-        trials += [
-            replace(example, variant=f"search for {task.variant}", spec=spec, key=f"{task.variant} {n}")
-            for n in range(search_trials_left(search) or 0)
-        ]
+        each = replace(example, variant=f"search for {task.variant}", spec=spec)
+        trials += [replace(each, key=f"{task.variant} {n}") for n in range(search_trials_left(search) or 0)]
         if task.variant == BEST_FOUND:
             trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {seed}") for seed in sweep.seeds]
     return trials
@@ -219,10 +214,7 @@ def makespan(seconds: Iterable[float], jobs: int) -> float:
 
 
 def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
-    """How many trials fit at once, by the model that needs the most memory, with headroom.
-
-    In main memory the driver needs its share, on a GPU each trial a context; at least one fits on a GPU.
-    """
+    """How many trials fit at once, by the model that needs the most memory; on a GPU at least one."""
     peak, gpus_each = max(each.peak_memory_bytes for each in measured), gpus_of(sweep.resources)
     by_cpus = int(cpu_count() / sweep.resources.cpus)
     if not gpus_each:
@@ -236,21 +228,11 @@ def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
     return Packing(by_cpus, None, by_gpus)
 
 
-def _variant_cost(variant: str, jobs: Sequence[Job]) -> VariantCost:
-    return VariantCost(
-        variant,
-        len(jobs),
-        min((job.measured.train_tokens_per_second for job in jobs), default=math.nan),
-        sum(job.seconds for job in jobs),
-        max((job.measured.peak_memory_bytes for job in jobs), default=0),
-    )
-
-
 def detectable(sweep: ScaledSweep, outcomes: Mapping[str, tuple[Outcome, ...]]) -> Detectable | None:
     """From the noise of seeds and text in this sweep's own finished trials; None if no variant's seeds differ.
 
     Of the variants that may be compared once they are complete, at the level of the last look. The text's noise is the
-    mean one of their differences to the baseline, None if there are no losses by token.
+    mean over their differences to the baseline.
     """
     passing = {"not complete", "another budget"}  # what is still to come, and what has an interval too
     compared = {
@@ -280,44 +262,36 @@ def detectable(sweep: ScaledSweep, outcomes: Mapping[str, tuple[Outcome, ...]]) 
 def print_estimate(cost: Estimate) -> None:
     """Print a line for each variant that has to train, and what all of it takes."""
     console = Console()
-    console = console if console.is_terminal else Console(width=_PLAIN_WIDTH)
-    table = Table("variant", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("trials to train", "tokens/s", "time", "peak memory"):
-        table.add_column(heading, justify="right")
+    console = console if console.is_terminal else Console(width=160)
+    headings = [Column(name, justify="right") for name in ("trials to train", "tokens/s", "time", "peak memory")]
+    table = Table("variant", *headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in cost.variants:
         if row.trials:
             cells = (str(row.trials), f"{row.tokens_per_second:,.0f}", in_words(row.seconds))
             table.add_row(*map(Text, (row.variant, *cells, byte_size(row.peak_memory_bytes))))
     if table.row_count:
         console.print(table)
-    for line in _lines(cost):
-        console.print(Text(line))
-
-
-def _lines(cost: Estimate) -> Iterator[str]:
     count = Counter(cost.states)
     cached = count["done"] + count["diverged"] + count["read"]
     new = count["new"] + count["failed"] + count["damaged"]
-    yield f"trials: {new} new, {cached} cached, {count['to resume']} to resume"
+    lines = [f"trials: {new} new, {cached} cached, {count['to resume']} to resume"]
     if cost.packing is not None:
-        yield (
-            f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, "
-            f"{cost.core_hours:,.1f} core-hours; early stops count in full, the neural cache's search is not counted, "
-            "and trials beside each other may slow each other down"
-        )
-        yield f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile"
         named = {"CPUs": cost.packing.by_cpus, "memory": cost.packing.by_memory, "GPUs": cost.packing.by_gpus}
         limits = ", ".join(f"{limit} by {name}" for name, limit in named.items() if limit is not None)
-        yield f"room for {cost.packing.at_once} at once: {limits}"
-    smallest = cost.detectable
-    if smallest is None:
-        yield "smallest detectable difference: unknown until two finished seeds of a variant differ"
-        return
-    text = "the text's noise is not known"
-    if smallest.text_error_nats is not None:
-        text = f"the text adds {smallest.text_error_nats:.2g} to a difference"
-    yield (
-        f"smallest detectable difference: {smallest.perplexity:.2g} perplexity ({smallest.nats:.2g} nats) with "
-        f"{smallest.seeds} seeds, at 80% power and the report's level; seeds spread by "
-        f"{smallest.deviation_nats:.2g} nats, {text}"
-    )
+        lines += [
+            f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, {cost.core_hours:,.1f} core-hours; "
+            "early stops count in full, the neural cache's search is not counted, and trials that run at the same time "
+            "may slow each other down",
+            f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile",
+            f"room for {cost.packing.at_once} at once: {limits}",
+        ]
+    if (smallest := cost.detectable) is None:
+        lines.append("smallest detectable difference: unknown until two finished seeds of a variant differ")
+    else:
+        text_error = "unknown" if smallest.text_error_nats is None else f"{smallest.text_error_nats:.2g} nats"
+        lines.append(
+            f"smallest detectable difference: {smallest.perplexity:.2g} perplexity ({smallest.nats:.2g} nats) with "
+            f"{smallest.seeds} seeds, at 80% power and the report's level; standard deviation between seeds "
+            f"{smallest.deviation_nats:.2g} nats, standard error by the text {text_error}"
+        )
+    console.print(Text("\n".join(lines)))

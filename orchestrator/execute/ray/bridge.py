@@ -39,7 +39,6 @@ def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: P
             storage_path=str(session / "tune"),
             verbose=0,
             callbacks=[Events(queue)],
-            failure_config=tune.FailureConfig(max_failures=MOST_WORKER_DEATHS),
         ),
     )
     tuner.fit()
@@ -57,9 +56,9 @@ def train_in_worker(config: dict[str, Any]) -> None:
 class Queue(Searcher):
     """Hands Tune the source's trials, and the source what became of them.
 
-    Tune gives a trial up at once, whatever its retries, if the idle worker it reuses turns out dead: such a trial is
-    handed out again, as often as a worker may die. One that ran out of memory while others ran, or whose workers died
-    too often then, which may have been for want of memory, is kept until nothing else can run, and runs alone, once.
+    A trial whose worker died is handed out again, `MOST_WORKER_DEATHS` times. One that ran out of memory while others
+    ran, or whose workers died too often then, which may have been for want of memory, is kept until nothing else can
+    run, and runs alone, once.
     """
 
     def __init__(self, source: TrialSource, allotment: Allotment, listener: Listener) -> None:
@@ -109,9 +108,10 @@ class Queue(Searcher):
             self._held.append(trial)
             return
         if error and record is None:
-            self._died[trial.key] += max(1, deaths.count("Failure # "))
-            if self._died[trial.key] <= MOST_WORKER_DEATHS or may_hold:
-                (self._again if self._died[trial.key] <= MOST_WORKER_DEATHS else self._held).append(trial)
+            self._died[trial.key] += 1
+            again = self._died[trial.key] <= MOST_WORKER_DEATHS
+            if again or may_hold:
+                (self._again if again else self._held).append(trial)
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
             write_failure(trial, self.allotment, reason, deaths)

@@ -101,13 +101,13 @@ def dead_process() -> str | None:
 
 def slots(allotment: Allotment) -> list[tuple[dict[str, Any], int]]:
     """The nodes that can hold a trial, and how many each."""
-    found = []
+    holders = []
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         have: dict[str, float] = node["Resources"] if node["Alive"] else {}
         room = [have.get(kind, 0.0) / need for kind, need in (("CPU", allotment.cpus), ("GPU", allotment.gpus)) if need]
         if fit := int(min(room) + 1e-9):
-            found.append((node, fit))
-    return found
+            holders.append((node, fit))
+    return holders
 
 
 def fitting(order: Order) -> int:
@@ -174,27 +174,27 @@ def facts(order: Order, marker: Path | None = None) -> dict[str, str]:
 
     A node that shares the driver's `runs` sees the `marker` in it; with a storage that does not matter.
     """
-    found = {
+    answers = {
         "code": code_digest()[:12],
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: ".".join(version(name).split(".")[:2]) for name in ("torch", "numpy", "ray")},
     }
     for corpus in order.corpora:
         try:
-            found[f"corpus {corpus.name}"] = fingerprint_of(corpus)[:12]
+            answers[f"corpus {corpus.name}"] = fingerprint_of(corpus)[:12]
         except (CorpusError, OSError) as error:
-            found[f"corpus {corpus.name}"] = str(error)
+            answers[f"corpus {corpus.name}"] = str(error)
     if order.allotment.storage is not None:
         try:
             Storage(order.allotment.storage).keys()
         except (OSError, ValueError) as error:
-            found["folder"] = str(error)
+            answers["folder"] = str(error)
     elif marker is not None and not marker.exists():
-        found["folder"] = (
+        answers["folder"] = (
             f"{marker.parent} is another folder there: give --storage (s3://, gs://), or --runs on a disk that all "
             "nodes share"
         )
-    return found
+    return answers
 
 
 def compared(driver: Mapping[str, str], node: Mapping[str, str]) -> str | None:

@@ -51,7 +51,7 @@ def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listen
     KeyboardInterrupt. Raises CannotStartError if no node could ever hold a trial, or a node of a cluster differs from
     this machine, in the order's corpora too.
     """
-    begun = _Begun(listener)
+    started = _Started(listener)
     first_loss: str | None = None
 
     def error(reason: str) -> RayLostError:
@@ -60,7 +60,7 @@ def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listen
 
     try:
         with interrupt.stopping():
-            while (loss := _attempt(order, source(), begun, interrupt)) is not None and interrupt.signal is None:
+            while (loss := _attempt(order, source(), started, interrupt)) is not None and interrupt.signal is None:
                 if first_loss is not None or order.address is not None:
                     raise error(loss)
                 _log.warning("Ray was lost (%s); it is started again, and trials go on from their checkpoints", loss)
@@ -71,11 +71,11 @@ def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listen
         raise error(f"{first_loss}; it could not be started again: {refusal}") from refusal
     finally:
         if not interrupt.insisted:
-            begun.stop(order.allotment)
+            started.stop(order.allotment)
 
 
 def ray_environment() -> dict[str, str]:
-    """The environment that Ray reads when it loads: what the user has set goes first, but others never get in."""
+    """The environment that Ray reads when it loads: the user's variables go first, but Ray always asks for a token."""
     return _ENVIRONMENT | os.environ | {"RAY_AUTH_MODE": "token"}
 
 
@@ -142,18 +142,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _alive_in_session(session: int) -> list[int]:
     """The processes of a session that are not dead; none if there is no /proc to list them."""
-    found = []
+    alive = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, _, number = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:4]
         except (OSError, ValueError):
             continue  # it has just ended
         if int(number) == session and state not in "ZX":
-            found.append(int(stat.parent.name))
-    return found
+            alive.append(int(stat.parent.name))
+    return alive
 
 
-class _Begun:
+class _Started:
     """A listener that remembers which trials have started and not settled."""
 
     def __init__(self, listener: Listener) -> None:
