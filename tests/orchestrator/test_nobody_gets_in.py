@@ -60,11 +60,11 @@ def test_a_sessions_folder_is_private_and_removed(tmp_path: Path, monkeypatch: p
         ({}, None),
         ({"torch": "2.12"}, "torch is 2.12, on the driver 2.13"),
         ({"code": "other"}, "code is other, on the driver same"),
-        ({"folder": "no such folder"}, "no such folder"),
+        ({"/runs": "another folder"}, "/runs is another folder, on the driver shared"),
     ],
 )
 def test_a_node_that_differs_is_told_with_both_sides(changed: dict[str, str], said: str | None) -> None:
-    here = {"code": "same", "torch": "2.13", "corpus ptb": "123"}
+    here = {"code": "same", "torch": "2.13", "corpus ptb": "123", "/runs": "shared"}
     assert compared(here, here | changed) == said
 
 

@@ -1,4 +1,4 @@
-"""What stands between Tune and the driver: the trial source as a searcher, Tune's callbacks as events."""
+"""What stands between Tune and the driver: the trial source as a searcher, its wishes as a scheduler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: P
         tune.with_resources(trainable, {"cpu": allotment.cpus, "gpu": allotment.gpus}),
         tune_config=tune.TuneConfig(
             search_alg=queue,
-            scheduler=EarlyStop(queue),
+            scheduler=Scheduler(queue),
             num_samples=-1,
             max_concurrent_trials=at_once,
             reuse_actors=True,
@@ -38,7 +38,7 @@ def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: P
             name="sweep",
             storage_path=str(session / "tune"),
             verbose=0,
-            callbacks=[Events(queue)],
+            callbacks=[Starts(queue)],
         ),
     )
     tuner.fit()
@@ -133,8 +133,8 @@ class Queue(Searcher):
         """Never called, because nothing is saved."""
 
 
-class EarlyStop(FIFOScheduler):
-    """Stops the trials that the source wants no more of."""
+class Scheduler(FIFOScheduler):
+    """Passes what Tune says of running trials on, and stops those that the source wants no more of."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -144,21 +144,24 @@ class EarlyStop(FIFOScheduler):
         return {}
 
     def on_trial_result(self, tune_controller: object, trial: Any, result: dict[str, Any]) -> str:
-        """Whether it goes on."""
+        """Whether it goes on after this point of its curve; Tune also sends a result without one."""
         running, evaluation = self.queue.running.get(trial.trial_id), result.get("evaluation")
-        if running is None or evaluation is None or self.queue.source.goes_on(running, evaluation):
+        if running is None or evaluation is None:
+            return str(TrialScheduler.CONTINUE)
+        self.queue.listener.evaluated(running, evaluation)
+        if self.queue.source.goes_on(running, evaluation):
             return str(TrialScheduler.CONTINUE)
         self.queue.stopped_early.add(trial.trial_id)
         return str(TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: object, trial: Any) -> None:
-        """Keep what Ray knows of how its workers died, just before Tune calls the queue."""
+        """Keep what Ray knows of how its worker died, just before Tune calls the queue."""
         if trial.error_file is not None:
             self.queue.deaths[trial.trial_id] = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
 
 
-class Events(tune.Callback):
-    """Passes what Tune reports on to the listener."""
+class Starts(tune.Callback):
+    """Passes on which trials a worker has taken up."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()
@@ -171,11 +174,3 @@ class Events(tune.Callback):
         """A worker took it up."""
         if (running := self.queue.running.get(trial.trial_id)) is not None:
             self.queue.listener.started(running)
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: object
-    ) -> None:
-        """A new point of its curve; Tune also sends a result without one when a trial returns."""
-        running, evaluation = self.queue.running.get(trial.trial_id), result.get("evaluation")
-        if running is not None and evaluation is not None:
-            self.queue.listener.evaluated(running, evaluation)

@@ -152,12 +152,13 @@ def check_nodes(order: Order, nodes: Sequence[Mapping[str, Any]]) -> None:
 
     Tolerated are other patch versions, and other builds of torch (for another CUDA).
     """
-    expected = facts(order)
-    with tempfile.NamedTemporaryFile(prefix=".reach-", dir=order.allotment.runs) as marker:
+    with tempfile.NamedTemporaryFile(prefix=".reach-", dir=order.allotment.runs) as file:
+        marker = Path(file.name)
+        expected = facts(order, marker)
         answers = {
             node["NodeManagerHostname"]: _facts.options(
                 num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote(order, Path(marker.name))
+            ).remote(order, marker)
             for node in nodes
         }
         for name, answer in answers.items():
@@ -169,40 +170,37 @@ def check_nodes(order: Order, nodes: Sequence[Mapping[str, Any]]) -> None:
                 raise CannotStartError(f"node {name}: {problem}")
 
 
-def facts(order: Order, marker: Path | None = None) -> dict[str, str]:
-    """What decides a trial's numbers on this machine; under `folder` what keeps its records from the driver, if any.
+def facts(order: Order, marker: Path) -> dict[str, str]:
+    """What decides a trial's numbers on this machine, and whether the driver will see its record.
 
-    A node that shares the driver's `runs` sees the `marker` in it; with a storage that does not matter.
+    The driver has put the `marker` into `runs`, which every node has to share unless there is a storage.
     """
-    answers = {
+    answer = {
         "code": code_digest()[:12],
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: ".".join(version(name).split(".")[:2]) for name in ("torch", "numpy", "ray")},
     }
     for corpus in order.corpora:
         try:
-            answers[f"corpus {corpus.name}"] = fingerprint_of(corpus)[:12]
+            answer[f"corpus {corpus.name}"] = fingerprint_of(corpus)[:12]
         except (CorpusError, OSError) as error:
-            answers[f"corpus {corpus.name}"] = str(error)
-    if order.allotment.storage is not None:
-        try:
-            Storage(order.allotment.storage).keys()
-        except (OSError, ValueError) as error:
-            answers["folder"] = str(error)
-    elif marker is not None and not marker.exists():
-        answers["folder"] = (
-            f"{marker.parent} is another folder there: give --storage (s3://, gs://), or --runs on a disk that all "
-            "nodes share"
-        )
-    return answers
+            answer[f"corpus {corpus.name}"] = str(error)
+    if order.allotment.storage is None:
+        other = "another folder (give --storage, or --runs on a disk that all nodes share)"
+        answer[str(marker.parent)] = "shared" if marker.exists() else other
+        return answer
+    try:
+        Storage(order.allotment.storage).keys()
+        answer["storage"] = "reachable"
+    except (OSError, ValueError) as error:
+        answer["storage"] = str(error)
+    return answer
 
 
 def compared(driver: Mapping[str, str], node: Mapping[str, str]) -> str | None:
     """What is wrong with a node, None if nothing."""
-    for name, expected in driver.items():
-        if name != "folder" and node.get(name) != expected:
-            return f"{name} is {node.get(name)}, on the driver {expected}"
-    return node.get("folder")
+    differing = (name for name in driver if node.get(name) != driver[name])
+    return next((f"{name} is {node.get(name)}, on the driver {driver[name]}" for name in differing), None)
 
 
 @ray.remote
