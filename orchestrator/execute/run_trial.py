@@ -28,7 +28,7 @@ from orchestrator.trials.trial import Listener, Trial
 
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
-Report = Callable[[Evaluation], None]
+OnEvaluation = Callable[[Evaluation], None]
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +54,7 @@ class Allotment:
         return max(1, int(self.cpus))
 
 
-def run_trial(trial: Trial, allotment: Allotment, report: Report) -> str | None:
+def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> str | None:
     """Train a trial to its record; an exception becomes a record with status `failed`, so that other trials go on.
 
     A settled trial returns at once. Only what is no Exception, like the SystemExit that stops a worker, leaves this
@@ -125,7 +125,7 @@ def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
         return None
 
 
-def _train_or_fail(trial: Trial, allotment: Allotment, report: Report) -> None:
+def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
     """Train to a record, that of a failure if an exception ended it. A trial that stalled before is not tried again.
 
     Damaged files are set aside with the trial's folder, and it is trained from its beginning.
@@ -154,7 +154,7 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: Report) -> None:
             sys.modules["torch"].cuda.empty_cache()
 
 
-def _train(trial: Trial, allotment: Allotment, report: Report) -> None:
+def _train(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
     # The worker imports torch, which takes seconds; the driver imports this module without it.
     from lm.train import train
 

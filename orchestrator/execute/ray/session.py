@@ -53,29 +53,20 @@ def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
     """
     runtime = {**(shipped or {})}
     runtime["env_vars"] = _WORKER_ENVIRONMENT | runtime.get("env_vars", {})
+    place: dict[str, Any] = {"address": order.address}
+    if order.address is None:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        place = {"address": "local", "num_cpus": cpu_count(), "include_dashboard": False}
+        place |= {"object_store_memory": _OBJECT_STORE_BYTES, "_temp_dir": str(order.session)}
     level = logging.INFO if order.verbose else logging.ERROR
-    if order.address is not None:
-        try:
-            ray.init(address=order.address, log_to_driver=order.verbose, logging_level=level, runtime_env=runtime)
-        except Exception as error:
-            message = last_line(error)
-            hint = f"; {_TOKEN_HELP}" if "token" in message.lower() else ""
-            raise CannotStartError(f"--address {order.address}: {message}{hint}") from error
-        return
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     try:
-        ray.init(
-            address="local",
-            num_cpus=cpu_count(),
-            include_dashboard=False,
-            log_to_driver=order.verbose,
-            logging_level=level,
-            runtime_env=runtime,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=str(order.session),
-        )
+        ray.init(**place, log_to_driver=order.verbose, logging_level=level, runtime_env=runtime)
     except Exception as error:  # of any type, if one of its processes dies meanwhile
-        raise RayLostError(f"it did not start: {last_line(error)}") from error
+        message = last_line(error)
+        if order.address is None:
+            raise RayLostError(f"it did not start: {message}") from error
+        hint = f"; {_TOKEN_HELP}" if "token" in message.lower() else ""
+        raise CannotStartError(f"--address {order.address}: {message}{hint}") from error
 
 
 def last_line(error: Exception) -> str:
@@ -156,9 +147,9 @@ def check_nodes(order: Order, nodes: Sequence[Mapping[str, Any]]) -> None:
         marker = Path(file.name)
         expected = facts(order, marker)
         answers = {
-            node["NodeManagerHostname"]: _facts.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote(order, marker)
+            node["NodeManagerHostname"]: ray.remote(facts)
+            .options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+            .remote(order, marker)
             for node in nodes
         }
         for name, answer in answers.items():
@@ -201,8 +192,3 @@ def compared(driver: Mapping[str, str], node: Mapping[str, str]) -> str | None:
     """What is wrong with a node, None if nothing."""
     differing = (name for name in driver if node.get(name) != driver[name])
     return next((f"{name} is {node.get(name)}, on the driver {driver[name]}" for name in differing), None)
-
-
-@ray.remote
-def _facts(order: Order, marker: Path) -> dict[str, str]:
-    return facts(order, marker)
