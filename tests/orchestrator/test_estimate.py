@@ -10,19 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lm.data import load
 from lm.measured import Measured
+from lm.record import write_curve
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
 from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import smallest_detectable
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost import Measuring, estimate, print_estimate
+from orchestrator.execute.cost import Measuring, core_hours, estimate, print_estimate
 from orchestrator.execute.cost.measuring import measured_spec
 from orchestrator.execute.cost.totals import Job, detectable, makespan, most_trials, packing_of
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from tests.factories import CORPUS, FULL, make_trial, settle, write_tokens
+from orchestrator.trials.trial import Trial
+from tests.factories import CORPUS, FULL, make_curve, make_trial, settle, write_tokens
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_rounds import SEARCH, at_paper
 
@@ -77,6 +80,36 @@ def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
     epoch, valid, test = 100_000 / 1000, 10_000 / 2000, 12_000 / 500
     job = Job(make_trial(), MEASURED, CORPUS, epochs=10, stages=2)
     assert job.seconds == 3.0 + 10 * (epoch + valid) + 2 * (valid + test)
+
+
+class Stub(Measuring):
+    """Has measured everything before."""
+
+    def of(self, spec: TrainSpec) -> Measured:
+        return MEASURED
+
+    def has(self, spec: TrainSpec) -> bool:
+        return True
+
+
+def test_epochs_on_disk_and_the_stages_of_another_trial_are_not_counted(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus")
+    base = tiny_spec(tmp_path / "corpus", epochs=4)
+    sweep = Sweep(name="toy", question="?", base=base, seeds=(1,)).at("paper")
+    [trial], facts, runs = plan(sweep), load(base.corpus).facts, tmp_path / "runs"
+    tuned = changed(base, finetune=Finetune(epochs=3, learning_rate=1.0))
+    longer = replace(trial, spec=tuned, key="longer", starts_from=trial.key)
+    write_curve(runs / trial.key, make_curve(base, 100.0, epochs=1))
+
+    def seconds(*trials: Trial) -> float:
+        hours = core_hours(sweep, SweepState((), list(trials)), Records(runs), Stub("cpu", 1))
+        assert hours is not None
+        return 3600 * hours
+
+    first = Job(trial, MEASURED, facts, epochs=3, stages=1).seconds
+    assert seconds(trial) == pytest.approx(first)
+    assert seconds(trial, longer) == pytest.approx(first + Job(longer, MEASURED, facts, epochs=3, stages=1).seconds)
+    assert seconds(longer) == pytest.approx(Job(longer, MEASURED, facts, epochs=7, stages=2).seconds)
 
 
 def test_bytes_on_disk() -> None:

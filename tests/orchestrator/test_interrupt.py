@@ -18,6 +18,31 @@ from orchestrator.trials.records import Records
 from tests.orchestrator.sweep_texts import GOOD, read_text
 
 
+def interrupt_now() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_the_first_signal_in_training_stops_it_and_the_second_ends_the_command(stops: bool) -> None:
+    interrupt, stop = Interrupt(), mock.Mock()
+    with interrupt.handled():
+        with interrupt.stopping(stop if stops else None):
+            interrupt_now()
+            assert stops, "without a way to stop, the block ends at once"
+        assert stop.called == stops and interrupt.exit_code == 130 and not interrupt.insisted
+        with pytest.raises(KeyboardInterrupt), interrupt.stopping(stop):
+            interrupt_now()
+    assert interrupt.insisted and stop.call_count == stops
+
+
+def test_outside_of_training_the_first_signal_ends_the_command() -> None:
+    interrupt = Interrupt()
+    with pytest.raises(KeyboardInterrupt), interrupt.handled():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert interrupt.exit_code == 143 and not interrupt.insisted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
     source, listener, interrupt = mock.Mock(), mock.Mock(), Interrupt()
 
