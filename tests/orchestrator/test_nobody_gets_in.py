@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -42,6 +44,29 @@ def test_ray_asks_for_a_token_whatever_the_user_has_set(monkeypatch: pytest.Monk
     monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "1")
     assert ray_environment()["RAY_AUTH_MODE"] == "token"
     assert ray_environment()["RAY_CHDIR_TO_TRIAL_DIR"] == "1"
+
+
+# In a process of its own: Ray reads its environment once, when it loads.
+JOIN = """
+from pathlib import Path
+from orchestrator.execute.ray import Order
+from orchestrator.execute.ray.session import start_ray
+from orchestrator.execute.run_trial import Allotment
+start_ray(Order(Allotment(Path(), 1.0, 0.0, 600.0), address="127.0.0.1:1"))
+"""
+
+
+def test_a_cluster_is_not_joined_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    ended = subprocess.run(
+        [sys.executable, "-c", JOIN], env=ray_environment(), cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    refusal = "CannotStartError: --address 127.0.0.1:1: Token authentication is enabled but no authentication token was"
+    assert refusal in ended.stderr and "RAY_AUTH_TOKEN" in ended.stderr
+    assert not (tmp_path / ".ray").exists()
 
 
 def test_a_sessions_folder_is_private_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
