@@ -17,9 +17,8 @@ from lm.spec import trial_key
 from lm.validation import nearest
 from orchestrator.agenda.expand import BEST_FOUND, expand, unsettled
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.opening import load_sweep
-from orchestrator.execute.options import Executor, Options
-from orchestrator.execute.run import Prepared, prepare
+from orchestrator.execute.machine import load_sweep
+from orchestrator.execute.prepare import Executor, Options, Prepared, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
@@ -60,7 +59,6 @@ def run_sweep(
     verbose: bool = False,
     checkpoint_seconds: float = 600.0,
     budget: str | None = None,
-    mps: bool = False,
     cpus: float | None = None,
     gpus: float | Literal["auto"] | None = None,
 ) -> SweepResult:
@@ -87,10 +85,9 @@ def run_sweep(
         address=address,
         storage=None if storage is None else str(storage),
         verbose=verbose,
-        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_minutes=checkpoint_seconds / 60,
         only=tuple(only),
         budget=budget,
-        mps=mps,
         cpus=cpus,
         gpus=gpus,
     )

@@ -39,7 +39,7 @@ def plan(
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.agenda.expand import expand
     from orchestrator.commands.plan_table import plan_data, print_plan
-    from orchestrator.execute.packing import granted
+    from orchestrator.execute.machine import granted
     from orchestrator.trials.plan import write_specs as write
     from orchestrator.trials.records import Records
 

@@ -81,7 +81,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as mu
 def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSweep:
     """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, where it is wrong."""
     from lm.data import CorpusError
-    from orchestrator.execute.opening import open_sweep
+    from orchestrator.execute.machine import open_sweep
     from orchestrator.sweep import SweepError
 
     with refused(SweepError, CorpusError):

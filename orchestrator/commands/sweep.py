@@ -53,12 +53,11 @@ def sweep(
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
     budget: Annotated[str | None, typer.Option(help="start no trial after so long: 8h, 90m, 30s, 1d")] = None,
-    mps: Annotated[bool, typer.Option("--mps", help="share GPUs through CUDA's multi-process service")] = False,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
     from orchestrator.errors import CannotStartError, RayLostError
-    from orchestrator.execute.packing import granted
+    from orchestrator.execute.machine import granted
 
     _check(executor, budget)
     scaled = opened(file, scale)
@@ -82,7 +81,6 @@ def sweep(
             verbose=verbose,
             checkpoint_seconds=60.0 * checkpoint_minutes,
             budget=budget,
-            mps=mps,
             cpus=None if cpus is None else own.cpus,
             gpus=None if gpus is None else own.gpus,
         )

@@ -1,4 +1,13 @@
-"""Ctrl-C and SIGTERM: once stops cleanly, twice at once."""
+"""Ctrl-C and SIGTERM, from the start of a command to its end: once stops cleanly, twice at once.
+
+While a sweep is planned, reported or mirrored, the first signal raises KeyboardInterrupt: there is nothing to save.
+While trials train, it has the executor stop them (`stopping`), and the report of what there is gets written. A second
+signal raises KeyboardInterrupt wherever it lands. In each case the command prints the line that goes on, and its exit
+code is 128 plus the signal: 130 after Ctrl-C, 143 after SIGTERM.
+
+In a terminal Ctrl-C reaches the process that speaks to Ray too, which ignores it (`leave_to_driver`): the driver sends
+it SIGUSR1, at which Tune stops.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +17,84 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 @dataclass
 class Interrupt:
-    """The first signal that asked to stop, None while none did; `insisted` once a second one came."""
+    """The first signal that asked to stop, None until one does; `insisted` after a second one."""
 
     signal: int | None = None
     insisted: bool = False
+    _stop: Callable[[], None] | None = None
+    _postponed: list[int] | None = None
 
     @property
     def exit_code(self) -> int | None:
         """130 after Ctrl-C, 143 after SIGTERM, None if nothing asked to stop."""
         return None if self.signal is None else 128 + self.signal
 
+    def caused(self, error: BaseException) -> bool:
+        """Whether an error ended the command because of a signal.
 
-@contextmanager
-def on_interrupt(interrupt: Interrupt, stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block the first SIGINT or SIGTERM calls `stop`; a second one raises KeyboardInterrupt."""
+        A second Ctrl-C may hit an import of compiled code, which raises another error then.
+        """
+        return self.insisted or isinstance(error, KeyboardInterrupt)
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        if interrupt.signal is not None:
-            interrupt.insisted = True
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Answer both signals within the block."""
+        before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def stopping(self, stop: Callable[[], None] | None = None) -> Iterator[None]:
+        """Within the block the first signal calls `stop`, or else ends the block without an error."""
+        before, self._stop = self._stop, stop
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.insisted:
+                raise
+        finally:
+            self._stop = before
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """A signal that arrives within the block takes effect at its end.
+
+        A mask would not do: another thread receives the signal then, and Python still calls the handler in this one.
+        """
+        received: list[int] = []
+        self._postponed = received
+        try:
+            yield
+        finally:
+            self._postponed = None
+            for number in received:
+                self._handle(number, None)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._postponed is not None:
+            self._postponed.append(number)
+            return
+        if self.signal is not None:
+            self.insisted = True
             raise KeyboardInterrupt
-        interrupt.signal = number
-        stop()
+        self.signal = number
+        if self._stop is None:
+            raise KeyboardInterrupt
+        self._stop()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+def leave_to_driver() -> None:
+    """Ignore both signals in this process.
+
+    By a function, because Ray's processes would inherit SIG_IGN, and Ray ends them with SIGTERM.
+    """
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: None)

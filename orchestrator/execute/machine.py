@@ -1,24 +1,58 @@
-"""What this machine has, asked without torch, and the scale that fits it."""
+"""What this machine has, asked without torch, and what fits it: a sweep's scale, a trial's resources."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import CannotStartError
-from orchestrator.sweep import PUBLISHED_SCALE, Resources, Sweep
+from pydantic import ValidationError
 
+import lm
+import orchestrator
+from orchestrator.errors import CannotStartError
+from orchestrator.sweep import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, check_vocabularies, read_sweep
+
+PACKAGES = tuple(Path(str(package.__file__)).parent for package in (lm, orchestrator))
+"""The folders of the code that runs."""
 SMALL_SCALE = "laptop"
 CPU_FLAGS = Path("/proc/cpuinfo")
 GPU_SHARE = 0.25
-"""What a trial gets of a GPU where the sweep says `gpus: auto`."""
+"""What a trial gets of a GPU if the sweep says `gpus: auto`."""
+_SOURCES = (".py", ".jinja", ".css", ".js")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU; `memory_bytes` is None if the driver does not say."""
+
+    name: str
+    memory_bytes: int | None
+
+
+def load_sweep(path: Path | str, scale: str | None = None) -> ScaledSweep:
+    """Read and check a sweep file, at a scale, or else at the one that fits this machine.
+
+    Raises SweepError, with a line for everything that is wrong, and CorpusError if a text is missing.
+    """
+    return open_sweep(Path(path), scale)[0]
+
+
+def open_sweep(path: Path, scale: str | None) -> tuple[ScaledSweep, str]:
+    """The sweep as `load_sweep` returns it, and why it is at this scale."""
+    sweep = read_sweep(path)
+    name, why = (scale, "as asked") if scale is not None else default_scale(sweep)
+    scaled = sweep.at(name)
+    check_vocabularies(scaled, path)
+    return scaled, why
 
 
 def default_scale(sweep: Sweep) -> tuple[str, str]:
-    """The scale to take when none is asked for, and why."""
+    """The scale to take if none is asked for, and why."""
     if has_gpu():
         return PUBLISHED_SCALE, "this machine has an NVIDIA GPU"
     if SMALL_SCALE not in sweep.scale_names:
@@ -26,27 +60,47 @@ def default_scale(sweep: Sweep) -> tuple[str, str]:
     return SMALL_SCALE, "no NVIDIA GPU was found"
 
 
-def has_gpu() -> bool:
-    """Whether there is a GPU to use."""
-    return gpu_count() > 0
+def granted(resources: Resources, cpus: float | None = None, gpus: float | str | None = None) -> Resources:
+    """The file's resources with these in place of its own; CannotStartError if they are not valid.
+
+    `gpus` may be text, as on a command line: a number or `auto`.
+    """
+    given = {name: value for name, value in (("cpus", cpus), ("gpus", gpus)) if value is not None}
+    try:
+        return Resources.model_validate(dict(resources) | given) if given else resources
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name, rule = str(wrong["loc"][0]), wrong["msg"].replace("Input should", "should")
+        if wrong["type"] == "value_error":  # its message has the value already
+            raise CannotStartError(f"--{name}: {rule.removeprefix('Value error, ')}") from None
+        if wrong["type"] == "float_parsing":
+            rule = "expected a number or auto"
+        raise CannotStartError(f"--{name}: {rule}, got {given[name]}") from None
 
 
-def gpu_count() -> int:
-    """How many GPUs `nvidia-smi` lists, none if `CUDA_VISIBLE_DEVICES` hides them all."""
+def list_gpus() -> list[Gpu]:
+    """The GPUs that `nvidia-smi` lists, none if `CUDA_VISIBLE_DEVICES` hides them all."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     smi = shutil.which("nvidia-smi")
     if smi is None or (visible is not None and visible.strip() in ("", "-1")):
-        return 0
+        return []
+    line = [smi, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
-        listed = subprocess.run([smi, "-L"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    found = sum(line.startswith("GPU") for line in listed.stdout.splitlines()) if listed.returncode == 0 else 0
-    return found if visible is None else min(found, len(visible.split(",")))
+        listed = subprocess.run(line, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [row.rpartition(",") for row in listed.splitlines() if "," in row]
+    gpus = [Gpu(name.strip(), int(MiB) * 2**20 if MiB.strip().isdigit() else None) for name, _, MiB in rows]
+    return gpus if visible is None else gpus[: len(visible.split(","))]
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU to use."""
+    return bool(list_gpus())
 
 
 def gpus_of(resources: Resources) -> float:
-    """What a trial gets of a GPU on this machine: as written, or of `auto` a quarter where there is one."""
+    """What a trial gets of a GPU on this machine: as written, or for `auto` a quarter if there is a GPU."""
     if resources.gpus == "auto":
         return GPU_SHARE if has_gpu() else 0.0
     return resources.gpus
@@ -58,7 +112,7 @@ def cpu_count() -> int:
 
 
 def multiplies_in_bfloat16() -> bool | None:
-    """Whether the CPU has instructions for products in bfloat16; None where that cannot be read."""
+    """Whether the CPU has instructions for products in bfloat16; None if that cannot be read."""
     try:
         words = set(CPU_FLAGS.read_text(encoding="utf-8").split())
     except OSError:
@@ -66,46 +120,8 @@ def multiplies_in_bfloat16() -> bool | None:
     return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
-def check_machine(cpus: float, gpus: float, scales_without_gpu: Sequence[str]) -> None:
-    """CannotStartError if this machine has no room for even one trial that asks for so much.
-
-    The sweep file has these scales that can do without a GPU.
-    """
-    if cpus > cpu_count():
-        raise CannotStartError(
-            f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}; --cpus takes fewer"
-        )
-    if gpus and gpus > gpu_count():
-        others = " or ".join(f"--scale {name}" for name in scales_without_gpu)
-        without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
-        raise CannotStartError(
-            f"resources.gpus: a trial asks for {gpus:g} GPU, this machine has {gpu_count() or 'none'}; "
-            f"{without}, or --address of a cluster that has some"
-        )
-
-
-def check_utf8(*paths: Path) -> None:
-    """CannotStartError for a path that is not UTF-8: pyarrow, MLflow and Ray take no other."""
-    for path in paths:
-        try:
-            str(path).encode()
-        except UnicodeEncodeError:
-            raise CannotStartError(f"expected a path in UTF-8, got {str(path)!r}") from None
-
-
-def gpu_names() -> tuple[str, ...]:
-    """What the GPUs are called."""
-    return tuple(line.split(",")[0].strip() for line in _query_gpus())
-
-
-def gpu_memory_bytes() -> int | None:
-    """The memory of the smallest GPU; None without one."""
-    sizes = [int(line.split(",")[1]) * 2**20 for line in _query_gpus()]
-    return min(sizes, default=None)
-
-
 def memory_bytes() -> int | None:
-    """The memory of this machine, or what its control group may use; None where it cannot be told."""
+    """The memory of this machine, or what its control group may use; None if neither can be read."""
     sizes = []
     for path, scale in (("/sys/fs/cgroup/memory.max", 1), ("/proc/meminfo", 1024)):
         try:
@@ -116,12 +132,28 @@ def memory_bytes() -> int | None:
     return min(sizes, default=None)
 
 
-def _query_gpus() -> list[str]:
-    if not has_gpu():
-        return []
-    line = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        asked = subprocess.run(line, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [] if asked.returncode else asked.stdout.strip().splitlines()
+def check_machine(cpus: float, gpus_each: float, scales_without_gpu: Sequence[str]) -> None:
+    """CannotStartError if this machine has no room for one trial with these CPUs and GPUs.
+
+    The sweep file has these scales that can do without a GPU.
+    """
+    if cpus > cpu_count():
+        raise CannotStartError(
+            f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}; --cpus takes fewer"
+        )
+    if gpus_each and gpus_each > len(list_gpus()):
+        others = " or ".join(f"--scale {name}" for name in scales_without_gpu)
+        without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
+        raise CannotStartError(
+            f"resources.gpus: a trial asks for {gpus_each:g} GPU, this machine has {len(list_gpus()) or 'none'}; "
+            f"{without}, or --address of a cluster that has some"
+        )
+
+
+def code_digest() -> str:
+    """The SHA-256 of the sources of `lm` and `orchestrator` that this process runs."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted(path for path in package.rglob("*") if path.suffix in _SOURCES):
+            digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -28,7 +28,7 @@ from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
 from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep
-from orchestrator.execute.finished import LastMade
+from orchestrator.execute.pages import LastMade
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from lm.record import Evaluation, Record, write_curve, write_record
+from orchestrator.agenda.expand import unsettled
 from orchestrator.agenda.trial_source import FixedOrder
-from orchestrator.execute.ray.folder import session_folder
-from orchestrator.execute.ray.supervise import ENVIRONMENT
-from orchestrator.execute.run import unsettled
+from orchestrator.execute.ray import Order
+from orchestrator.execute.ray.supervise import ray_environment, session_folder
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.sweep import Sweep
 from orchestrator.trials.plan import plan
@@ -48,14 +48,12 @@ def stub(at_once: int) -> Callable[[dict[str, Any]], None]:
     def train(config: dict[str, Any]) -> None:
         from ray import tune
 
-        from orchestrator.execute.ray.bridge import as_result, unpack
-
-        trial, allotment = unpack(config["trial"]), Allotment(**config["allotment"])
+        trial, allotment = config["trial"], config["allotment"]
         curve = make_curve(trial.spec, 100.0, epochs=2)
         if trial.seed < at_once:
             time.sleep(SECONDS_TO_START)
         for evaluation in curve:
-            tune.report(as_result(evaluation))
+            tune.report({"evaluation": evaluation})
         write_curve(allotment.runs / trial.key, curve)
         write_record(allotment.runs / trial.key, make_record(trial, 100.0))
 
@@ -97,11 +95,10 @@ def peak_bytes() -> int:
 
 def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[str, float]:
     """The driver's own cost of so many trials, whose records are left in `folder`."""
-    os.environ.update(ENVIRONMENT | os.environ)  # Ray reads it when it loads
+    os.environ.update(ray_environment())  # Ray reads it when it loads
     import ray
 
-    from orchestrator.execute.ray.bridge import Queue
-    from orchestrator.execute.ray.execute import fit
+    from orchestrator.execute.ray.bridge import Queue, fit
     from orchestrator.execute.ray.session import start_ray
 
     processor, clock = time.process_time, time.perf_counter
@@ -114,7 +111,7 @@ def measure(trials: int, folder: Path, at_once: int, every: int = 500) -> dict[s
     # A small share of a CPU, so that `at_once` workers fit any machine.
     allotment = Allotment(folder, cpus=0.01, gpus=0.0, checkpoint_seconds=600.0)
     with Progress(planned) as progress, session_folder() as session:
-        start_ray(session, None, False)
+        start_ray(Order(allotment, session=session))
         queue = Queue(FixedOrder(missing), allotment, Listeners(progress, Meter(every)))
         fit(queue, stub(at_once), session=session, at_once=at_once)
         ray.shutdown()

@@ -22,9 +22,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lm.record import Evaluation, Record, perplexity
-from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.run_trial import Allotment
+from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask

@@ -173,7 +173,12 @@ def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 
 @pytest.mark.parametrize(
     ("script", "there"),
-    [("echo 'GPU 0: H200'", True), ("exit 9", False), ("true", False), ("echo oops; exit 1", False)],
+    [
+        ("echo 'NVIDIA H200, 143771'", True),
+        ("exit 9", False),
+        ("echo No devices were found", False),
+        ("echo A, 1; exit 1", False),
+    ],
 )
 def test_a_gpu_is_what_nvidia_smi_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, there: bool

@@ -14,7 +14,7 @@ from lm.record import CorpusFacts, write_record
 from orchestrator.analysis.comparison import compare_variants, losses_on_test, obstacles
 from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost.reckoning import _detectable
+from orchestrator.execute.cost.totals import detectable
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures import Forest, Overview
 from orchestrator.report.sections.interactions import interaction_section
@@ -206,7 +206,7 @@ def test_the_smallest_detectable_effect_rests_on_those_that_may_be_compared_once
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1, 2, 3)).at("paper")
     outcomes = read_outcomes(make(tmp_path), Records(tmp_path), "full")
     without = {name: group for name, group in outcomes.items() if name != "no A"}
-    found, less = (_detectable(sweep, some) for some in (outcomes, without))
+    found, less = (detectable(sweep, some) for some in (outcomes, without))
     assert found is not None and less is not None
     assert (found != less) == counts
 

@@ -18,9 +18,8 @@ from lm.rescore import rescore
 from orchestrator.agenda.expand import unsettled
 from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.api import load_records
-from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, run_trial
+from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, run_inline, run_trial
 from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.plan import TrialStatus, state_of
 from orchestrator.trials.records import Records

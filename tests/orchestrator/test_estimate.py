@@ -10,27 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lm.data import load
 from lm.measured import Measured
+from lm.record import write_curve
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
 from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import smallest_detectable
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost import Measuring, estimate, print_estimate
-from orchestrator.execute.cost.projection import measured_spec
-from orchestrator.execute.cost.reckoning import (
-    _detectable,
-    _most_trials,
-    checkpoint_bytes,
-    disk_bytes,
-    makespan,
-    packing_of,
-    trial_seconds,
-)
+from orchestrator.execute.cost import Measuring, core_hours, estimate, print_estimate
+from orchestrator.execute.cost.measuring import measured_spec
+from orchestrator.execute.cost.totals import Job, detectable, makespan, most_trials, packing_of
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from tests.factories import CORPUS, FULL, make_trial, settle, write_tokens
+from orchestrator.trials.trial import Trial
+from tests.factories import CORPUS, FULL, make_curve, make_trial, settle, write_tokens
 from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_rounds import SEARCH, at_paper
 
@@ -83,16 +78,46 @@ def test_what_changes_a_step_is_measured_by_itself(other: TrainSpec) -> None:
 
 def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
     epoch, valid, test = 100_000 / 1000, 10_000 / 2000, 12_000 / 500
-    trial = make_trial()
-    assert trial_seconds(trial, MEASURED, CORPUS, {}) == 3.0 + 16 * (epoch + valid) + 2 * (valid + test)
-    assert trial_seconds(trial, MEASURED, CORPUS, {}, epochs_done=6) == 3.0 + 10 * (epoch + valid) + 2 * (valid + test)
+    job = Job(make_trial(), MEASURED, CORPUS, epochs=10, stages=2)
+    assert job.seconds == 3.0 + 10 * (epoch + valid) + 2 * (valid + test)
+
+
+class Stub(Measuring):
+    """Has measured everything before."""
+
+    def of(self, spec: TrainSpec) -> Measured:
+        return MEASURED
+
+    def has(self, spec: TrainSpec) -> bool:
+        return True
+
+
+def test_epochs_on_disk_and_the_stages_of_another_trial_are_not_counted(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus")
+    base = tiny_spec(tmp_path / "corpus", epochs=4)
+    sweep = Sweep(name="toy", question="?", base=base, seeds=(1,)).at("paper")
+    [trial], facts, runs = plan(sweep), load(base.corpus).facts, tmp_path / "runs"
+    tuned = changed(base, finetune=Finetune(epochs=3, learning_rate=1.0))
+    longer = replace(trial, spec=tuned, key="longer", starts_from=trial.key)
+    write_curve(runs / trial.key, make_curve(base, 100.0, epochs=1))
+
+    def seconds(*trials: Trial) -> float:
+        hours = core_hours(sweep, SweepState((), list(trials)), Records(runs), Stub("cpu", 1))
+        assert hours is not None
+        return 3600 * hours
+
+    first = Job(trial, MEASURED, facts, epochs=3, stages=1).seconds
+    assert seconds(trial) == pytest.approx(first)
+    assert seconds(trial, longer) == pytest.approx(first + Job(longer, MEASURED, facts, epochs=3, stages=1).seconds)
+    assert seconds(longer) == pytest.approx(Job(longer, MEASURED, facts, epochs=7, stages=2).seconds)
 
 
 def test_bytes_on_disk() -> None:
-    assert disk_bytes(FULL, MEASURED, CORPUS) == 2 * 4_000_000 + 2 * 22_000 * 6 + 16 * 120 + 30_000
-    assert checkpoint_bytes(FULL, MEASURED) == 2 * 3 * 4_000_000
-    adam = changed(optimizer=Adam(kind="adam", learning_rate=1e-3), finetune=None)
-    assert checkpoint_bytes(adam, MEASURED) == 2 * 4 * 4_000_000
+    job = Job(make_trial(), MEASURED, CORPUS, epochs=16, stages=2)
+    assert job.disk_bytes == 2 * 4_000_000 + 2 * 22_000 * 6 + 16 * 120 + 30_000
+    assert job.checkpoint_bytes == 2 * 3 * 4_000_000
+    adam = make_trial(optimizer=Adam(kind="adam", learning_rate=1e-3), finetune=None)
+    assert replace(job, trial=adam).checkpoint_bytes == 2 * 4 * 4_000_000
 
 
 @pytest.mark.parametrize(("memory", "fit"), [(8.0, 4), (5.7, 3), (5.6, 2), (2.6, 1), (2.5, 0), (0.5, 0)])
@@ -100,9 +125,9 @@ def test_the_memory_of_a_machine_is_shared_after_the_drivers_share(
     monkeypatch: pytest.MonkeyPatch, memory: float, fit: int
 ) -> None:
     """1.0 GiB for the driver, and 1.15 times the largest peak for each trial."""
-    reckoning = "orchestrator.execute.cost.reckoning"
-    monkeypatch.setattr(f"{reckoning}.memory_bytes", lambda: int(memory * 2**30))
-    monkeypatch.setattr(f"{reckoning}.cpu_count", lambda: 3)
+    module = "orchestrator.execute.cost.totals"
+    monkeypatch.setattr(f"{module}.memory_bytes", lambda: int(memory * 2**30))
+    monkeypatch.setattr(f"{module}.cpu_count", lambda: 3)
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,)).at("paper")
     small, large = (MEASURED.model_copy(update={"peak_memory_bytes": int(size * 2**30)}) for size in (0.2, 1.35))
     packing = packing_of(sweep, [small, large])
@@ -132,7 +157,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
     sweep, records, kept = toy(tmp_path), Records(tmp_path / "runs"), tmp_path / "measured"
     trials = plan(sweep)
-    found = estimate(sweep, SweepState((), trials), records, Measuring("cpu", 1, steps=2, folder=kept), jobs=1)
+    found = estimate(sweep, SweepState((), trials), records, Measuring("cpu", 1, steps=2, folder=kept), at_once=1)
     assert len(list(kept.iterdir())) == 2  # the slow variant takes the base's steps
     assert [cost.trials for cost in found.variants] == [2, 2, 2]
     assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
@@ -147,7 +172,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     print_estimate(found)
     assert json.loads(json.dumps(asdict(found)))["states"] == dict(found.states)  # as plan --json prints it
     said = capsys.readouterr().out
-    assert "trials: 6 new, 0 cached, 0 to resume" in said and "no two finished seeds" in said
+    assert "trials: 6 new, 0 cached, 0 to resume" in said and "unknown until two finished seeds" in said
 
 
 def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> None:
@@ -191,10 +216,10 @@ def test_before_the_baseline_has_losses_the_other_variants_tell_what_can_be_show
     for trial in trials[3:]:
         settle(tmp_path, trial, 110.0 + trial.seed)
         write_tokens(tmp_path, trial)
-    early = _detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
+    early = detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
     for trial in trials[:3]:
         settle(tmp_path, trial, 100.0 + trial.seed)
-    without = _detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
+    without = detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
     assert early is not None and without is not None
     assert early.text_error_nats is None and without.text_error_nats is None
 
@@ -203,7 +228,7 @@ def test_a_member_of_a_population_costs_its_generation_and_what_it_finds_all_epo
     population = "scheduler: {kind: population, population: 4, interval_epochs: 1}"
     sweep = at_paper(tmp_path, SEARCH.replace("trials: 2", population))
     epochs: dict[str, list[int]] = {}
-    for trial in _most_trials(sweep, expand(sweep, Records(tmp_path))):
+    for trial in most_trials(sweep, expand(sweep, Records(tmp_path))):
         epochs.setdefault(trial.variant, []).append(trial.spec.epochs)
     whole = sweep.baseline.spec.epochs
     assert epochs == {"full": [whole] * 2, "search for best found": [1] * 4 * whole, "best found": [whole] * 2}

@@ -221,9 +221,7 @@ def test_a_trial_that_hangs_is_ended_and_tried_again_by_the_next_command(place: 
     assert code == 1, output
     record = read_record(folder)
     assert record is not None and record.status == "failed"
-    assert record.reason is not None and record.reason.startswith(
-        "stalled: nothing written for 1 minutes, in train.py:"
-    )
+    assert record.reason is not None and record.reason.startswith("stalled: nothing written for 1 minutes; ")
     failure = (folder / "failure.txt").read_text()
     assert failure.startswith(record.reason) and "_poll_until_acquired" in failure
     assert sorted(found.status for found in records(place)) == ["complete", "complete", "failed"]

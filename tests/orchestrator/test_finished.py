@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep, run_sweep
-from orchestrator.execute import finished, run
+from orchestrator.execute import pages, run
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
@@ -127,7 +127,7 @@ def test_a_page_that_does_not_stand_is_written_again(made: list[str], change: Ca
 
 
 def test_other_code_writes_the_page_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finished, "_code_digest", lambda: "of another version")
+    monkeypatch.setattr(pages, "code_digest", lambda: "of another version")
     again()
     assert made == ["page", "mirror"]
 
@@ -192,7 +192,7 @@ def test_a_page_that_lacks_a_picture_is_tried_again(made: list[str], monkeypatch
         raise MemoryError
 
     sweep, records = load_sweep("toy.yaml", "paper"), Records("runs")
-    last = finished.LastMade(sweep, Path("toy.yaml"), PAGE.parent, records)
+    last = pages.LastMade(sweep, Path("toy.yaml"), PAGE.parent, records)
     monkeypatch.setitem(page.write_report.__kwdefaults__, "draw", cannot)
     now = expand(sweep, records)
     lacking = report_sweep(sweep, "toy.yaml", now, records, "reports", if_fuller="replace")
@@ -208,7 +208,7 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
     quick = process(whole, "-X", "importtime", *SWEEP)
     assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
     imported = {line.rpartition("|")[2].strip() for line in quick.stderr.splitlines()}
-    assert "orchestrator.execute.finished" in imported and not imported & set(HEAVY)
+    assert "orchestrator.execute.pages" in imported and not imported & set(HEAVY)
     assert (page.stat().st_mtime_ns, database.stat().st_mtime_ns) == before
 
     database.unlink()

@@ -9,10 +9,38 @@ from unittest import mock
 
 import pytest
 
-from orchestrator.execute import inline, run
+from orchestrator.agenda.expand import SweepState
+from orchestrator.execute import run, run_trial
 from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.prepare import Options, Prepared
 from orchestrator.execute.run_trial import Allotment
+from orchestrator.trials.records import Records
 from tests.orchestrator.sweep_texts import GOOD, read_text
+
+
+def interrupt_now() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_the_first_signal_in_training_stops_it_and_the_second_ends_the_command(stops: bool) -> None:
+    interrupt, stop = Interrupt(), mock.Mock()
+    with interrupt.handled():
+        with interrupt.stopping(stop if stops else None):
+            interrupt_now()
+            assert stops, "without a way to stop, the block ends at once"
+        assert stop.called == stops and interrupt.exit_code == 130 and not interrupt.insisted
+        with pytest.raises(KeyboardInterrupt), interrupt.stopping(stop):
+            interrupt_now()
+    assert interrupt.insisted and stop.call_count == stops
+
+
+def test_outside_of_training_the_first_signal_ends_the_command() -> None:
+    interrupt = Interrupt()
+    with pytest.raises(KeyboardInterrupt), interrupt.handled():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert interrupt.exit_code == 143 and not interrupt.insisted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
@@ -24,8 +52,8 @@ def test_a_second_interrupt_in_a_trial_settles_no_more() -> None:
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with mock.patch.object(inline, "work", trained), pytest.raises(KeyboardInterrupt):
-        inline.run_inline(source, Allotment(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
+    with mock.patch.object(run_trial, "run_trial", trained), pytest.raises(KeyboardInterrupt), interrupt.handled():
+        run_trial.run_inline(source, Allotment(Path("runs"), 1.0, 0.0, 600.0), listener, interrupt)
     assert interrupt.insisted and not source.settled.called and not listener.settled.called
 
 
@@ -34,7 +62,9 @@ def test_a_second_interrupt_that_something_makes_another_error_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: type[BaseException]
 ) -> None:
     sweep = read_text(tmp_path, GOOD).at("tiny")
-    prepared = mock.Mock(sweep=sweep, options=run.Options(file=tmp_path / "toy.yaml"))
+    allotment = Allotment(tmp_path, 1.0, 0.0, 600.0)
+    options, state = Options(file=tmp_path / "toy.yaml"), SweepState((), [])
+    prepared = Prepared(sweep, sweep, options, state, Records(tmp_path), allotment)
 
     def interrupted(*_: object) -> int:
         for _ in range(2):

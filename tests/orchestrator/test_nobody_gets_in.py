@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import CannotStartError, redacted
-from orchestrator.execute.ray import folder
-from orchestrator.execute.ray.folder import session_folder
-from orchestrator.execute.ray.nodes import compared
-from orchestrator.execute.ray.token import token_for_cluster, token_for_this_machine
+from orchestrator.errors import redacted
+from orchestrator.execute.ray import supervise
+from orchestrator.execute.ray.session import compared
+from orchestrator.execute.ray.supervise import ray_environment, session_folder
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.words import escape
 
@@ -38,54 +39,43 @@ def problems(tmp_path: Path, text: str | bytes) -> str:
     return str(error.value)
 
 
-@pytest.fixture
-def no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a token would lie, in a home of the test's own."""
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
+def test_ray_asks_for_a_token_whatever_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "1")
+    assert ray_environment()["RAY_AUTH_MODE"] == "token"
+    assert ray_environment()["RAY_CHDIR_TO_TRIAL_DIR"] == "1"
+
+
+# In a process of its own: Ray reads its environment once, when it loads.
+JOIN = """
+from pathlib import Path
+from orchestrator.execute.ray import Order
+from orchestrator.execute.ray.session import start_ray
+from orchestrator.execute.run_trial import Allotment
+start_ray(Order(Allotment(Path(), 1.0, 0.0, 600.0), address="127.0.0.1:1"))
+"""
+
+
+def test_a_cluster_is_not_joined_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path / ".ray" / "auth_token"
-
-
-def test_a_token_made_here_is_its_owners_alone(no_token: Path) -> None:
-    token_for_this_machine()
-    assert stat.S_IMODE(no_token.stat().st_mode) == 0o600
-    text = no_token.read_text()
-    assert len(text) == 64
-    token_for_this_machine()
-    assert no_token.read_text() == text
-    token_for_cluster("host:6379")
-
-
-def test_a_cluster_is_not_joined_without_a_token(no_token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CannotStartError, match=r"--address host:6379: no token .*RAY_AUTH_TOKEN"):
-        token_for_cluster("host:6379")
-    no_token.parent.mkdir()
-    no_token.write_text("\n")
-    with pytest.raises(CannotStartError, match="is empty"):
-        token_for_cluster("host:6379")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
-    token_for_cluster("host:6379")
-
-
-def test_open_ports_are_refused(no_token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    for ask in (token_for_this_machine, lambda: token_for_cluster("host:6379")):
-        with pytest.raises(CannotStartError, match="RAY_AUTH_MODE=disabled"):
-            ask()
-    assert not no_token.exists()
+    ended = subprocess.run(
+        [sys.executable, "-c", JOIN], env=ray_environment(), cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    refusal = "CannotStartError: --address 127.0.0.1:1: Token authentication is enabled but no authentication token was"
+    assert refusal in ended.stderr and "RAY_AUTH_TOKEN" in ended.stderr
+    assert not (tmp_path / ".ray").exists()
 
 
-def test_a_sessions_folder_is_private_and_outlives_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sessions_folder_is_private_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(folder, "_MOST_BYTES", 1000)  # a test's folder may lie too deep for sockets
-    left = tmp_path / "orch-0badcafe"  # of a driver that was killed
-    left.mkdir()
+    monkeypatch.setattr(supervise, "MOST_PATH_BYTES", 1000)  # a test's folder may lie too deep for sockets
     with session_folder() as first, session_folder() as second:
-        assert not left.exists()
         assert first.is_dir() and second.is_dir() and first != second
         assert stat.S_IMODE(first.stat().st_mode) == 0o700
-        assert len(str(first.name)) < 30
+        (first / "file").touch()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,13 +83,13 @@ def test_a_sessions_folder_is_private_and_outlives_no_driver(tmp_path: Path, mon
     ("changed", "said"),
     [
         ({}, None),
-        ({"torch": "2.12"}, "torch is 2.12, here 2.13"),
-        ({"code": "other"}, "code is other, here same"),
-        ({"folder": "no such folder"}, "no such folder"),
+        ({"torch": "2.12"}, "torch is 2.12, on the driver 2.13"),
+        ({"code": "other"}, "code is other, on the driver same"),
+        ({"/runs": "another folder"}, "/runs is another folder, on the driver shared"),
     ],
 )
 def test_a_node_that_differs_is_told_with_both_sides(changed: dict[str, str], said: str | None) -> None:
-    here = {"code": "same", "torch": "2.13", "corpus ptb": "123"}
+    here = {"code": "same", "torch": "2.13", "corpus ptb": "123", "/runs": "shared"}
     assert compared(here, here | changed) == said
 
 

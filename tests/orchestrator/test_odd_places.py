@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,13 +14,12 @@ from torch import nn
 
 from lm.optimizers import build_optimizer
 from lm.spec import Corpus, Sgd
-from orchestrator.api import run_sweep
-from orchestrator.errors import CannotStartError
-from orchestrator.execute.ray import folder, nodes
-from orchestrator.execute.ray.folder import session_folder
+from orchestrator.execute.ray import Order
+from orchestrator.execute.ray import session as ray_session
+from orchestrator.execute.ray.supervise import session_folder
+from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.storage import Storage, borrowed
 from orchestrator.watch.mlflow.store import Store
-from tests.orchestrator.sweep_texts import GOOD, read_text
 
 
 def test_a_long_temporary_directory_is_left_for_a_short_one(
@@ -36,35 +34,6 @@ def test_a_long_temporary_directory_is_left_for_a_short_one(
         assert str(long) in caplog.text and f"Ray's files go to {session.parent}" in caplog.text
         assert len(caplog.text.splitlines()) == 1
     assert not session.exists()
-    monkeypatch.setattr(folder, "_SHORT_PLACES", (str(tmp_path / "absent"),))
-    with pytest.raises(CannotStartError, match=r"^TMPDIR: expected a path of at most \d+ bytes"), session_folder():
-        pytest.fail("there is no place")
-
-
-def test_only_folders_of_this_user_that_nobody_locks_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "file").touch()
-    (tmp_path / "orch-00000001").symlink_to(kept)
-    (tmp_path / "orch-00000002").touch()
-    (tmp_path / "orch-00000003").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(folder, "_MOST_BYTES", 1000)
-    with session_folder(), session_folder():
-        assert not (tmp_path / "orch-00000003").exists()
-        (tmp_path / "orch-00000004").mkdir()
-        with monkeypatch.context() as other:
-            other.setattr(os, "getuid", lambda: -1)
-            folder._remove_left_over(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "kept",
-        "orch-00000001",
-        "orch-00000002",
-        "orch-00000004",
-    ]
-    assert (kept / "file").exists()
 
 
 @pytest.mark.parametrize("taken", ["file", "folder that all may enter", "link"])
@@ -100,35 +69,26 @@ def test_torch_makes_no_folder_that_another_user_can_take(tmp_path: Path, monkey
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache" / "torch")
 
 
-def test_files_whose_names_are_not_utf8_are_not_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, text = tmp_path / "here" / "code", tmp_path / "text"
-    for path in (code, text, code / "__pycache__", tmp_path / "session"):
-        path.mkdir(parents=True)
-    for path, names in ((code, ("__init__.py", "old\udcff.py")), (text, ("train.txt", "old\udcff.txt"))):
-        for name in names:
-            (path / name).write_text("\n")
-    monkeypatch.setattr(nodes, "_PACKAGES", (SimpleNamespace(__file__=str(code / "__init__.py")),))
-    with nodes.shipped([Corpus(name="text")], tmp_path / "session") as environment:
-        (module,) = environment["py_modules"]
-        sent = [path.relative_to(module) for path in Path(module).rglob("*")]
-        texts = [path.name for path in Path(environment["working_dir"]).rglob("*.txt")]
-        assert [str(path) for path in sent] == ["__init__.py"] and texts == ["train.txt"]
-        assert len(nodes._digest()) == 12
-    assert not list((tmp_path / "session").iterdir())
-
-
-def test_a_working_directory_that_is_not_utf8_is_refused_in_a_line(
+def test_texts_below_the_working_directory_are_shipped_and_large_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = read_text(tmp_path, GOOD).at("tiny")
-    odd = tmp_path / "odd\udcff"
-    odd.mkdir()
-    monkeypatch.chdir(odd)
-    with pytest.raises(CannotStartError, match=r"^expected a path in UTF-8, got '.*odd\\udcff'$") as error:
-        run_sweep(sweep)
-    assert str(error.value).isprintable()
-    assert not list(odd.iterdir())
+    monkeypatch.chdir(tmp_path)
+    for name in ("text", "data/other", "large", "session"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "train.txt").write_text("a\n")
+    (tmp_path / "text" / "notes.md").touch()
+    monkeypatch.setattr(ray_session, "MOST_SHIPPED_BYTES", 10)
+    (tmp_path / "large" / "train.txt").write_text("a\n" * 10)
+    session = tmp_path / "session"
+    (session / "train.txt").unlink()
+    corpora = tuple(Corpus(name=name) for name in ("text", "other", "large", str(tmp_path / "text")))
+    order = Order(Allotment(tmp_path, 1.0, 0.0, 600.0), corpora=corpora, session=session)
+    with ray_session.shipped(order) as environment:
+        folder = Path(environment["working_dir"])
+        sent = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert sent == {"text/train.txt", "data/other/train.txt"}
+        assert [Path(module).name for module in environment["py_modules"]] == ["lm", "orchestrator"]
+    assert not list(session.iterdir())
 
 
 def test_mlflow_takes_a_working_directory_with_quotes_and_letters(

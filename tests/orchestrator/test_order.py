@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from pathlib import Path
 
 import pytest
 
-from lm.record import Record
 from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.trial_source import first_compared, in_order
 from orchestrator.api import load_sweep
-from orchestrator.execute.interim import Interim
+from orchestrator.execute.pages import Interim
 from orchestrator.report import Report
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.progress import Listeners
 from tests.factories import CACHE, make_trial, settle
 
 
@@ -81,19 +80,20 @@ class Page:
 
     def __init__(self, runs: Path, trials: list[Trial], changes: dict[str, str]) -> None:
         self.runs, self.trials, self.changes = runs, trials, changes
-        self.written, self.said = threading.Semaphore(0), list[str]()
+        self.written, self.said = 0, list[str]()
         self.interim = Interim(lambda: SweepState((), trials), self.write, Records(runs), self.said.append, rest=0.0)
 
     def write(self, now: SweepState) -> Report:
         assert now.trials == self.trials
-        self.written.release()
+        self.written += 1
         return Report(Path("reports/toy/paper/report.md"), "", {}, changes=self.changes)
 
     def settled(self, trial: Trial, status: str = "complete") -> bool:
         """Whether a page was written for it."""
+        before = self.written
         settle(self.runs, trial, 80.0, status=status)
         self.interim.settled(trial, Records(self.runs).find(trial))
-        return self.written.acquire(timeout=1.0)
+        return self.written > before
 
 
 @pytest.fixture
@@ -107,10 +107,9 @@ def test_the_page_is_written_when_the_first_comparison_stands_and_with_every_oth
     full_2, smaller_2, larger_2 = page.trials[3:]
     assert [page.settled(trial) for trial in (larger, full, smaller, smaller_2)] == [False] * 4
     assert page.settled(full_2)
-    page.interim.close()
     line = "first comparison: smaller batch: test perplexity +2.0% [+1.0%, +3.0%]; reports/toy/paper/report.md"
     assert page.said == [line]
-    assert not page.settled(larger_2), "closed: the page at the end is another's"
+    assert not page.settled(larger_2), "the page at the end comes now"
 
 
 def test_a_failed_trial_makes_no_variant_whole_and_the_last_trial_no_page(page: Page) -> None:
@@ -119,28 +118,40 @@ def test_a_failed_trial_makes_no_variant_whole_and_the_last_trial_no_page(page: 
     assert [page.settled(trial) for trial in others] == [False] * 3
     assert page.settled(first, "diverged"), "nothing more will come of it"
     assert [page.settled(trial) for trial in (page.trials[2], page.trials[5])] == [False] * 2
-    page.interim.close()
 
 
-def test_a_page_that_cannot_be_written_is_told_once_and_costs_nothing_else(
+def test_a_page_that_cannot_be_written_is_reported_once_and_stops_nothing(
     page: Page, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(now: SweepState) -> Report:
+    def fails(state: SweepState) -> Report:
         raise OSError("the disk is full")
 
-    page.interim._write = fails
-    assert [page.settled(trial) for trial in page.trials] == [False] * 6
-    page.interim.close()
-    assert [entry.getMessage() for entry in caplog.records] == [
-        "no page is written before the end: OSError: the disk is full"
-    ]
+    interim = Interim(lambda: SweepState((), page.trials), fails, Records(page.runs), page.said.append, rest=0.0)
+    listeners = Listeners(interim)
+    for trial in page.trials[:5]:
+        settle(page.runs, trial, 80.0)
+        listeners.settled(trial, Records(page.runs).find(trial))
+    assert [entry.getMessage() for entry in caplog.records] == ["Interim: OSError: the disk is full"]
 
 
-def test_search_trials_are_no_news(page: Page) -> None:
-    heard: Record | None = None
-    settle(page.runs, page.trials[0], 80.0)
-    heard = Records(page.runs).find(page.trials[0])
-    page.interim.settled(dataclasses.replace(page.trials[0], number=3), heard)
+@pytest.mark.parametrize("rest", [0.0, 1e6])
+def test_after_a_page_comes_a_rest(page: Page, rest: float) -> None:
+    trials = [*page.trials, make_trial("more epochs", 1, epochs=20)]
+    page.trials = trials
+    page.interim = Interim(lambda: SweepState((), trials), page.write, Records(page.runs), page.said.append, rest=rest)
+    for trial in (trials[0], trials[3], trials[1]):
+        settle(page.runs, trial, 80.0)
+    assert page.settled(trials[4])
+    settle(page.runs, trials[2], 80.0)
+    assert page.settled(trials[5]) is (rest == 0.0)
+
+
+def test_trials_of_a_search_write_no_page(page: Page) -> None:
+    for trial in page.trials[:5]:
+        settle(page.runs, trial, 80.0)
+    record = Records(page.runs).find(page.trials[0])
+    page.interim.settled(dataclasses.replace(page.trials[0], number=3), record)
     page.interim.settled(page.trials[0], None)
-    assert not page.interim._news.is_set()
-    page.interim.close()
+    assert page.written == 0
+    page.interim.settled(page.trials[0], record)
+    assert page.written == 1

@@ -1,4 +1,4 @@
-"""Trials packed on a GPU, with stand-ins for NVIDIA's programs that keep what they were asked: there is no GPU here."""
+"""Trials that share a GPU, with a stand-in for NVIDIA's program: there is no GPU here."""
 
 from __future__ import annotations
 
@@ -7,64 +7,49 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execute.cost.reckoning import gpu_share
-from orchestrator.execute.machine import gpu_memory_bytes
-from orchestrator.execute.packing import multi_process_service
+from orchestrator.execute.cost.totals import packing_of
+from orchestrator.execute.machine import Gpu, list_gpus
+from orchestrator.sweep import Resources, Sweep
+from tests.factories import FULL
+from tests.orchestrator.test_estimate import MEASURED
 
 GIB = 2**30
 
 
-def program(folder: Path, name: str, body: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-    (folder / name).chmod(0o755)
-
-
 @pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that comes first on the path."""
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `nvidia-smi` prints about two GPUs."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\ncat "$(dirname "$0")/rows"\n')
+    program.chmod(0o755)
+    (tmp_path / "rows").write_text("A, 24576\nB, 8192\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return tmp_path
+    return tmp_path / "rows"
 
 
-CONTROL = 'echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> {0}/calls; [ "$1" = -d ] || cat >> {0}/calls'
+def test_gpus_have_a_name_and_the_memory_that_the_driver_knows(smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list_gpus() == [Gpu("A", 24 * GIB), Gpu("B", 8 * GIB)]
+    smi.write_text("Orin (nvgpu), [N/A]\n")
+    assert list_gpus() == [Gpu("Orin (nvgpu)", None)]
+    smi.write_text("A, 24576\nB, 8192\n")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert list_gpus() == [Gpu("A", 24 * GIB)]
 
 
-def test_as_many_as_memory_allows_and_at_least_one() -> None:
-    assert gpu_share(4 * GIB, 24 * GIB) == 4  # 4.6 GiB with headroom and 0.6 of context
-    assert gpu_share(40 * GIB, 24 * GIB) == 1
-
-
-def test_the_smallest_gpu_counts(programs: Path) -> None:
-    program(programs, "nvidia-smi", 'if [ "$1" = -L ]; then echo "GPU 0: A"; else echo "A, 24576"; echo "B, 8192"; fi')
-    assert gpu_memory_bytes() == 8 * GIB
-
-
-def test_the_service_starts_and_stops_in_its_own_folder_also_after_an_error(programs: Path) -> None:
-    program(programs, "nvidia-cuda-mps-control", CONTROL.format(programs))
-    with pytest.raises(KeyboardInterrupt), multi_process_service(True) as runs:
-        assert runs
-        pipes = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
-        raise KeyboardInterrupt
-    assert (programs / "calls").read_text().split() == ["-d", pipes, pipes, "quit"]
-    assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
-    assert not Path(pipes).exists()
-
-
-def test_a_service_that_refuses_is_done_without(programs: Path, caplog: pytest.LogCaptureFixture) -> None:
-    program(programs, "nvidia-cuda-mps-control", "echo not permitted >&2; exit 1")
-    with multi_process_service(True) as runs:
-        assert not runs
-        assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
-    assert "not permitted; trials share the GPU without it" in caplog.text
-
-
-def test_a_missing_service_is_done_without_and_an_unwanted_one_not_asked_for(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("PATH", str(programs))
-    with multi_process_service(False) as runs:
-        assert not runs and not caplog.text
-    with multi_process_service(True) as runs:
-        assert not runs
-    assert "nvidia-cuda-mps-control is not there" in caplog.text
+@pytest.mark.parametrize(
+    ("rows", "share", "peak", "fit"),
+    [
+        ("A, 24576", 0.1, 4, 4),  # 4.6 GiB with headroom and 0.6 of context
+        ("A, 24576", 0.5, 4, 2),
+        ("A, 24576", 0.1, 40, 1),  # at least one
+        ("A, 24576\nB, 8192", 0.1, 4, 2),  # the smallest counts
+        ("A, 24576\nB, 8192", 2.0, 4, 1),
+        ("A, [N/A]", 0.1, 4, 10),
+    ],
+)
+def test_as_many_share_a_gpu_as_its_memory_allows(smi: Path, rows: str, share: float, peak: int, fit: int) -> None:
+    smi.write_text(f"{rows}\n")
+    sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,), resources=Resources(gpus=share)).at("paper")
+    packing = packing_of(sweep, [MEASURED.model_copy(update={"peak_memory_bytes": peak * GIB})])
+    assert (packing.by_memory, packing.by_gpus) == (None, fit)

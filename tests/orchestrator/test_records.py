@@ -11,8 +11,8 @@ import pytest
 from lm.record import write_record
 from lm.spec import Cache
 from lm.spec import trial as lm_spec
+from orchestrator.agenda.expand import unsettled
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.run import unsettled
 from orchestrator.trials.plan import state_of
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial

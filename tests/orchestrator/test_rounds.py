@@ -9,9 +9,9 @@ import pytest
 from orchestrator.agenda.expand import BEST_FOUND, Left, SweepState, expand, search_tasks, trial_source, what_is_left
 from orchestrator.api import _set_aside, select, to_train
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.cost.reckoning import _most_trials
-from orchestrator.execute.options import Options
-from orchestrator.execute.run import _outcome, prepare
+from orchestrator.execute.cost.totals import most_trials
+from orchestrator.execute.prepare import Options, prepare
+from orchestrator.execute.run import outcome
 from orchestrator.search.events import Asked, Ended, SearchEnd
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
@@ -123,7 +123,7 @@ def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records
     find(records, task, ({"optimizer.learning_rate": 5.0}, None), ({"optimizer.learning_rate": 7.0}, None))
     now = expand(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full"}
-    assert _outcome(SweepState(now.searches, []), records) == "failed"
+    assert outcome(SweepState(now.searches, []), records) == "failed"
 
 
 def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_variant_that_is_being_tuned_is_estimated_as_new(tmp_path: Path, recor
     sweep = at_paper(tmp_path, TUNE)
     for trial in plan(sweep):
         settle(records.root, trial, 100.0)
-    trials = _most_trials(sweep, expand(sweep, records))
+    trials = most_trials(sweep, expand(sweep, records))
     assert len(trials) == 8 + 8
     assert {state_of(trial, records) for trial in trials} == {"new"}
 

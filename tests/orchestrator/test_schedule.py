@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,8 @@ from ray.tune.search import Searcher
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
 from orchestrator.agenda.trial_source import FixedOrder
-from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue, pack, unpack
-from orchestrator.execute.ray.supervise import ENVIRONMENT
+from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue
+from orchestrator.execute.ray.supervise import ray_environment
 from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.trial import Trial
 
@@ -48,7 +47,7 @@ class Heard:
 
 def names(queue: Queue, *tune_ids: str) -> list[str | None]:
     handed = [queue.suggest(tune_id) for tune_id in tune_ids]
-    return [config["trial"]["key"] if isinstance(config, dict) else config for config in handed]
+    return [config["trial"].key if isinstance(config, dict) else config for config in handed]
 
 
 def test_tune_gets_the_source_in_order_and_the_end_when_nothing_runs(allotment: Allotment) -> None:
@@ -76,11 +75,6 @@ def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_fai
     assert names(queue, "last") == [Searcher.FINISHED]
 
 
-def test_a_trial_reaches_the_worker_whole(allotment: Allotment) -> None:
-    sent = trial("a", starts_from="b")
-    assert unpack(pack(sent)) == sent
-
-
 # In a process of its own, since Ray reads its environment once, when it loads.
 THROUGH_RAY = """
 import math, sys
@@ -89,10 +83,10 @@ from pathlib import Path
 import ray
 from ray import tune
 from orchestrator.agenda.trial_source import FixedOrder
-from orchestrator.execute.ray.bridge import Queue, as_result
-from orchestrator.execute.ray.execute import fit
-from orchestrator.execute.ray.folder import session_folder
+from orchestrator.execute.ray import Order
+from orchestrator.execute.ray.bridge import Queue, fit
 from orchestrator.execute.ray.session import start_ray
+from orchestrator.execute.ray.supervise import session_folder
 from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.test_schedule import Heard, trial
 from tests.tracking_factories import point
@@ -102,8 +96,11 @@ sent = [replace(point(epoch), terms=found) for epoch, found in enumerate(terms, 
 allotment = Allotment(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
 
 def trainable(config):
+    assert config["trial"] == whole or config["trial"] == cut, config["trial"]
     for evaluation in sent:
-        tune.report(as_result(evaluation))
+        tune.report({"evaluation": evaluation})
+
+whole, cut = trial("whole"), trial("cut")
 
 class Stops(FixedOrder):
     asked = 0
@@ -118,16 +115,16 @@ class Stops(FixedOrder):
 
 heard = Heard()
 with session_folder() as session:
-    start_ray(session, None, False)
-    queue = Queue(Stops([trial("whole"), trial("cut")]), allotment, heard)
+    start_ray(Order(allotment, session=session))
+    queue = Queue(Stops([whole, cut]), allotment, heard)
     fit(queue, trainable, session=session, at_once=1)
     ray.shutdown()
-whole = ["whole started", "whole epoch 1", "whole epoch 2", "whole epoch 3"]
-assert heard.words == [*whole, "cut started", "cut epoch 1", "cut epoch 2", "cut stopped early"], heard.words
+uncut = ["whole started", "whole epoch 1", "whole epoch 2", "whole epoch 3"]
+assert heard.words == [*uncut, "cut started", "cut epoch 1", "cut epoch 2", "cut stopped early"], heard.words
 """
 
 
 def test_evaluations_come_whole_through_ray_until_the_source_stops_the_trial(allotment: Allotment) -> None:
     line = [sys.executable, "-c", THROUGH_RAY, str(allotment.runs)]
-    run = subprocess.run(line, check=False, capture_output=True, text=True, env=ENVIRONMENT | os.environ)
+    run = subprocess.run(line, check=False, capture_output=True, text=True, env=ray_environment())
     assert run.returncode == 0, run.stderr

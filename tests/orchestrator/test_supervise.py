@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from lm.record import Record
 from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.ray import run_on_ray, supervise
+from orchestrator.execute.ray import Order, run_on_ray, supervise
 from orchestrator.execute.run_trial import Allotment
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.test_schedule import Heard, trial
 
 # Takes all trials that it can get, notes their keys, and then does as it is told.
@@ -24,12 +26,11 @@ STAND_IN = """
 import os, sys
 from multiprocessing.connection import Connection
 from pathlib import Path
-from orchestrator.execute.machine import CannotStartError
-from orchestrator.execute.ray.talk import Line, RemoteCourse, RemoteListener
+from orchestrator.errors import CannotStartError
+from orchestrator.execute.ray.talk import Line
 line, notes = Line(Connection(int(sys.argv[1]))), Path(sys.argv[2])
-session = line.order().session
-assert session.is_dir()
-source, listener = RemoteCourse(line), RemoteListener(line)
+assert line.order.session.is_dir()
+source, listener = line.source(), line.listener()
 times = len(notes.read_text().splitlines()) if notes.exists() else 0
 taken = list(iter(source.next, None))
 with notes.open("a") as file:
@@ -61,8 +62,14 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, does: str, address: str |
 
     monkeypatch.setattr(supervise, "_start", start)
     heard, allotment = Heard(), Allotment(folder, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    source = FixedOrder([trial("a"), trial("b"), trial("c")])
-    run_on_ray(source, allotment, heard, Interrupt(), address=address)
+    remaining = [trial("a"), trial("b"), trial("c")]
+
+    class Source(FixedOrder):
+        def settled(self, trial: Trial, record: Record | None) -> None:
+            remaining.remove(trial)
+            super().settled(trial, record)
+
+    run_on_ray(lambda: Source(remaining), Order(allotment, address=address), heard, Interrupt())
     return heard, (folder / "notes").read_text()
 
 
@@ -116,7 +123,8 @@ def test_a_signal_while_processes_are_killed_takes_effect_afterwards() -> None:
     other = threading.Thread(target=time.sleep, args=(1.0,))
     other.start()
     done = False
-    with pytest.raises(KeyboardInterrupt), supervise._undisturbed():
+    interrupt = Interrupt()
+    with pytest.raises(KeyboardInterrupt), interrupt.handled(), interrupt.postponed():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)
         done = True

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.record import read_record
-from orchestrator.execute.run_trial import Allotment, run_trial
-from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit, write_reason
+from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
+from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
 from tests.orchestrator.test_schedule import trial
 
 LIMITED = """
@@ -88,7 +88,7 @@ def test_a_stalled_trial_is_recorded_and_not_tried_again_until_the_next_command(
     run_trial(trial("a"), allotment, lambda evaluation: pytest.fail("it was tried again"))
     record = read_record(folder)
     assert record is not None and record.status == "failed"
-    assert record.reason == "stalled: nothing written for 1 minutes, in train.py:73 (train)"
+    assert record.reason == "stalled: nothing written for 1 minutes; failure.txt has its threads' tracebacks"
     assert (folder / "failure.txt").read_text() == f"{record.reason}\n\n{TRACES}"
     assert recorded_stall(folder, 60.0) is None
 
@@ -103,9 +103,10 @@ def test_what_nobody_recorded_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_later_reason_replaces_an_earlier_one(tmp_path: Path) -> None:
-    write_reason(tmp_path, "first\n")
-    write_reason(tmp_path, "second")
-    assert (tmp_path / "failure.txt").read_text() == "second\n"
+    allotment = Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0)
+    write_failure(trial("a"), allotment, "first", "details\n")
+    write_failure(trial("a"), allotment, "second")
+    assert (tmp_path / "a" / "failure.txt").read_text() == "second\n"
 
 
 def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path) -> None:

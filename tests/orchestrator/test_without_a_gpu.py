@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import load_sweep
-from orchestrator.execute.machine import cpu_count, gpus_of
-from orchestrator.execute.packing import granted
+from orchestrator.execute.machine import cpu_count, gpus_of, granted
 from orchestrator.sweep import Resources
 from tests.orchestrator.places import SWEEP, command, make_place, process
 from tests.orchestrator.sweep_texts import SWEEPS
@@ -31,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_auto_is_a_quarter_of_a_gpu_where_there_is_one_and_none_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "GPU 0: A"\n')
+    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "A, 24576"\n')
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -106,7 +105,7 @@ def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_tr
     before = process(place, *line, "--budget", "0.0001s")
     assert before.returncode == 3, before.stderr
     told = "  python -m orchestrator plan toy.yaml --scale paper --estimate --cpus 1.0"
-    assert f"no GPU: trials train on CPUs; how many core-hours they take is told by\n{told}\n{part}" in before.stderr
+    assert f"no GPU: trials train on CPUs; to see how many core-hours they take:\n{told}\n{part}" in before.stderr
 
     estimated = process(place, *told.split()[1:])
     assert estimated.returncode == 0, estimated.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -17,48 +16,80 @@ import platformdirs
 from lm.data import fingerprint_of
 from lm.files import write_text
 from lm.measured import Measured
-from lm.spec import TrainSpec, trial_key
+from lm.spec import Adam, Dropout, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.cost.projection import measured_spec
-from orchestrator.execute.machine import cpu_count, gpu_names, gpus_of, has_gpu
+from orchestrator.execute.machine import cpu_count, gpus_of, has_gpu, list_gpus
 from orchestrator.sweep import Resources
 
 
+def measured_spec(spec: TrainSpec) -> TrainSpec:
+    """The spec with everything replaced that changes neither the time nor the memory of a step.
+
+    Seed, epochs, fine-tuning, the cache and all rates go. A probability or coefficient counts by whether there is one,
+    because a mask costs the same time whatever share it drops. Adam keeps two moments, NT-ASGD an average; all other
+    optimizers are SGD at some rate.
+    """
+    optimizer = spec.optimizer
+    rate, decay, clip = 1e-3, 1e-6 if optimizer.weight_decay else 0.0, None if optimizer.clip is None else 0.25
+    dropped = {name: 0.5 if value else 0.0 for name, value in spec.dropout if name != "shared_mask"}
+    same_step: dict[str, object] = {
+        "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
+        "penalties": spec.penalties and Penalties(activation=1.0, temporal_activation=1.0),
+        "epochs": 1,
+        "legs": (),
+        "early_stop": None,
+        "finetune": None,
+        "cache": None,
+        "loss_reduction": "mean",
+        "seed": 1,
+    }
+    # An average costs its memory even if only fine-tuning keeps one.
+    if optimizer.kind == "nt_asgd" or (spec.finetune is not None and optimizer.kind != "adam"):
+        same_step["optimizer"] = NtAsgd(kind="nt_asgd", learning_rate=rate, weight_decay=decay, clip=clip)
+    elif optimizer.kind == "adam":
+        same_step["optimizer"] = Adam(kind="adam", learning_rate=rate, weight_decay=decay, clip=clip)
+    else:
+        same_step["optimizer"] = Sgd(kind="sgd", learning_rate=rate, weight_decay=decay, clip=clip)
+    if isinstance(spec.bptt, VariableBptt):
+        same_step["bptt"] = spec.bptt.model_copy(update={"rescale": True})
+    return spec.model_copy(update=same_step)
+
+
 class Measuring:
-    """Measures each distinct model once; `anew` passes over what an earlier command has measured."""
+    """Measures each distinct model once; with `anew` again, even if an earlier command has measured it."""
 
     def __init__(
         self, device: str, threads: int, steps: int = 8, *, anew: bool = False, folder: Path | None = None
     ) -> None:
         self.device, self.threads, self.steps, self.anew = device, threads, steps, anew
         self._folder = folder or platformdirs.user_cache_path("lm") / "measured"
-        self._found: dict[str, Measured] = {}
+        self._measured: dict[str, Measured] = {}
 
     @classmethod
     def granted(cls, resources: Resources, steps: int = 8, *, anew: bool = False) -> Measuring:
-        """As a trial of such resources would run: on a GPU where it asks for one, a thread a whole CPU."""
+        """As a trial with these resources would run: on a GPU if it asks for one, with a thread for each whole CPU."""
         return cls("cuda" if gpus_of(resources) else "cpu", resources.threads, steps, anew=anew)
 
     def of(self, spec: TrainSpec) -> Measured:
-        """What a trial of this spec costs; CannotStartError with the last line of what went wrong."""
+        """What a trial of this spec costs; CannotStartError, with the last line of the error, if it does not run."""
         projected = measured_spec(spec)
         key = self._key(projected)
-        if key not in self._found:
+        if key not in self._measured:
             path = self._folder / f"{key}.json"
             if self.anew or not path.exists():
                 write_text(path, self._measure(projected).model_dump_json() + "\n")
-            self._found[key] = Measured.model_validate_json(path.read_text(encoding="utf-8"))
-        return self._found[key]
+            self._measured[key] = Measured.model_validate_json(path.read_text(encoding="utf-8"))
+        return self._measured[key]
 
-    def knows(self, spec: TrainSpec) -> bool:
-        """Whether a trial of this spec was measured before, so that `of` reads it alone."""
-        key = self._key(measured_spec(spec))
-        return key in self._found or (not self.anew and (self._folder / f"{key}.json").exists())
+    def has(self, spec: TrainSpec) -> bool:
+        """Whether an earlier command has measured a trial of this spec."""
+        return not self.anew and (self._folder / f"{self._key(measured_spec(spec))}.json").exists()
 
     def _key(self, spec: TrainSpec) -> str:
-        """Of all that decides the figures: the model, the text, the machine, the library, what is granted."""
-        machine = (platform.node(), platform.machine(), cpu_count(), gpu_names() if self.device == "cuda" else ())
+        """Of all that decides the figures: the model, the text, the machine, the library, the resources."""
+        names = [gpu.name for gpu in list_gpus()] if self.device == "cuda" else []
+        machine = (platform.node(), platform.machine(), cpu_count(), names)
         model = trial_key(spec, fingerprint_of(spec.corpus))
         decides = [model, *machine, version("torch"), self.device, self.threads, self.steps]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
@@ -74,8 +105,9 @@ class Measuring:
             file.write_text(write_yaml(spec.model_dump(mode="json")), encoding="utf-8")
             line = [sys.executable, "-m", "lm", "measure", str(file), "--json", "--device", self.device]
             line += ["--threads", str(self.threads), "--steps", str(self.steps)]
-            ran = subprocess.run(line, capture_output=True, text=True, check=False, env=dict(os.environ))
-        if ran.returncode:
-            said = (ran.stderr.strip().splitlines() or [f"ended with {ran.returncode} (killed, or out of memory?)"])[-1]
-            raise CannotStartError(f"a model could not be measured: {said}")
-        return Measured.model_validate_json(ran.stdout.splitlines()[-1])
+            ended = subprocess.run(line, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            lines = ended.stderr.strip().splitlines()
+            reason = lines[-1] if lines else f"ended with {ended.returncode} (killed, or out of memory?)"
+            raise CannotStartError(f"a model could not be measured: {reason}")
+        return Measured.model_validate_json(ended.stdout.splitlines()[-1])

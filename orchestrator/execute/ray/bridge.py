@@ -1,56 +1,67 @@
-"""What stands between Tune and us: our source as its searcher and scheduler, its callbacks as our events."""
+"""What stands between Tune and the driver: the trial source as a searcher, its wishes as a scheduler."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ray.tune.progress_reporter import TrialProgressCallback
+from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from lm.record import Evaluation
-from lm.spec import TrainSpec
 from orchestrator.agenda.trial_source import TrialSource
-from orchestrator.execute.ray.memory import filled_by_others
-from orchestrator.execute.run_trial import OUT_OF_MEMORY, Allotment, settled_record, write_failure
+from orchestrator.execute.run_trial import OUT_OF_MEMORY, Allotment, run_trial, settled_record, write_failure
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
 
 MOST_WORKER_DEATHS = 3
-_WAIT_SECONDS = (60, 300, 900)
 _log = logging.getLogger(__name__)
 
 
-def pack(trial: Trial) -> dict[str, Any]:
-    """A trial as plain data."""
-    return dataclasses.asdict(trial) | {"spec": trial.spec.model_dump_json()}
+def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: Path, at_once: int) -> None:
+    """Give every trial of the queue to `trainable` in a worker, at most `at_once` at a time."""
+    allotment = queue.allotment
+    tuner = tune.Tuner(
+        tune.with_resources(trainable, {"cpu": allotment.cpus, "gpu": allotment.gpus}),
+        tune_config=tune.TuneConfig(
+            search_alg=queue,
+            scheduler=Scheduler(queue),
+            num_samples=-1,
+            max_concurrent_trials=at_once,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name="sweep",
+            storage_path=str(session / "tune"),
+            verbose=0,
+            callbacks=[Starts(queue)],
+        ),
+    )
+    tuner.fit()
 
 
-def unpack(packed: dict[str, Any]) -> Trial:
-    """The trial again."""
-    return Trial(**packed | {"spec": TrainSpec.model_validate_json(packed["spec"])})
+def train_in_worker(config: dict[str, Any]) -> None:
+    """Train one trial in a Ray worker."""
+    failure = run_trial(
+        config["trial"], config["allotment"], lambda evaluation: tune.report({"evaluation": evaluation})
+    )
+    if failure is not None:
+        tune.report({"failure": failure})
 
 
 class Queue(Searcher):
-    """Hands Tune the source's trials, and the source what Tune says of them.
+    """Hands Tune the source's trials, and the source what became of them.
 
-    Tune gives a trial up at once, whatever its retries, when the idle worker it reuses turns out dead: such a trial
-    is handed out again, as often as a worker may die. One that ran out of memory beside others, or whose worker died
-    for the last time there, which may have been for want of memory, is kept until nothing else can run, and then runs
-    alone, once. One whose worker Ray killed because other programs fill the memory waits some minutes; if they still do
-    after the last wait, it has no record, and the next command tries it again.
+    A trial whose worker died is handed out again, `MOST_WORKER_DEATHS` times. One that ran out of memory while others
+    ran, or whose workers died too often then, which may have been for want of memory, is kept until nothing else can
+    run, and runs alone, once.
     """
 
-    def __init__(
-        self, source: TrialSource, allotment: Allotment, listener: Listener, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, source: TrialSource, allotment: Allotment, listener: Listener) -> None:
         super().__init__()
         self.source, self.allotment, self.listener = source, allotment, listener
         self.records = Records(allotment.runs)
@@ -58,88 +69,72 @@ class Queue(Searcher):
         self.stopped_early: set[str] = set()
         self.deaths: dict[str, str] = {}
         self._again: list[Trial] = []
-        self._beside: set[str] = set()  # keys of trials that ran at the same time as another
+        self._had_company: set[str] = set()  # keys of trials that ran at the same time as another
         self._held: list[Trial] = []  # wait until they can run alone
         self._alone: str | None = None  # the Tune trial that runs alone
         self._died: Counter[str] = Counter()
-        self._now = now
-        self._later: list[tuple[float, Trial]] = []  # when they may be tried again
-        self._waits: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune pickles its searcher for a restore that is never asked for: the next command plans anew
+        return {}  # Tune pickles its searcher for a restore that is never asked for: the next command plans again
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         """The next trial that can start; None while none can."""
         if self._alone is not None:
             return None
-        if self._later and self._now() >= self._later[0][0]:
-            self._again.append(self._later.pop(0)[1])
         trial, allotment = self._again.pop() if self._again else self.source.next(), self.allotment
         if trial is None and self._held and not self.running:
             trial, self._alone = self._held.pop(0), trial_id
             allotment = dataclasses.replace(allotment, alone=True)
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
-            return finished if self.source.ended() and not self.running and not self._later else None
+            return finished if self.source.ended() and not self.running else None
         self.running[trial_id] = trial
         if len(self.running) > 1:
-            self._beside |= {one.key for one in self.running.values()}
-        source = self.records.source(trial)  # a longer trial's folder, it may be, which a worker elsewhere cannot know
+            self._had_company |= {each.key for each in self.running.values()}
+        source = self.records.source(trial)  # may be a longer trial's folder, which a worker elsewhere cannot find
         sent = dataclasses.replace(trial, starts_from=None if source is None else source.name)
-        return {"trial": pack(sent), "allotment": dataclasses.asdict(allotment)}
+        return {"trial": sent, "allotment": allotment}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """It ended, or was stopped, or its workers died too often: only its record knows."""
         trial, deaths = self.running.pop(trial_id), self.deaths.pop(trial_id, "")
-        if (lost := (result or {}).get("lost")) is not None:
-            write_failure(trial, self.allotment, lost)
+        may_hold = trial.key in self._had_company and self._alone != trial_id
+        self._alone = None
+        if (failure := (result or {}).get("failure")) is not None:
+            write_failure(trial, self.allotment, failure)
         record = settled_record(trial, self.allotment)
-        was_alone, self._alone = self._alone == trial_id, None
-        holds = trial.key in self._beside and not was_alone
-        if holds and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
+        if may_hold and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
             _log.warning("%s ran out of memory beside others; it will be tried again alone", trial.title)
             self._held.append(trial)
             return
-        filled = filled_by_others(deaths) if error and record is None else None
-        if filled is not None and self._waits[trial.key] < len(_WAIT_SECONDS):
-            seconds = _WAIT_SECONDS[self._waits[trial.key]]
-            self._waits[trial.key] += 1
-            _log.warning("%s waits %d minutes for memory: %s", trial.title, seconds // 60, filled)
-            self._later = sorted([*self._later, (self._now() + seconds, trial)], key=lambda waiting: waiting[0])
-            return
-        if filled is not None:
-            _log.warning("%s stops for want of memory, and the same command goes on: %s", trial.title, filled)
-        elif error and record is None:
-            self._died[trial.key] += max(1, deaths.count("Failure # "))
-            if self._died[trial.key] <= MOST_WORKER_DEATHS:
-                self._again.append(trial)
-                return
-            if holds:
-                self._held.append(trial)
+        if error and record is None:
+            self._died[trial.key] += 1
+            again = self._died[trial.key] <= MOST_WORKER_DEATHS
+            if again or may_hold:
+                (self._again if again else self._held).append(trial)
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
             write_failure(trial, self.allotment, reason, deaths)
             record = settled_record(trial, self.allotment)
         self.source.settled(trial, record)
-        if record is not None or trial_id in self.stopped_early or filled is not None:
+        if record is not None or trial_id in self.stopped_early:
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object
     ) -> bool:
-        """What is searched, the source knows."""
+        """Accept whatever Tune says: the source knows what is searched."""
         return True
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing to save: the next command plans anew from the records."""
+        """Save nothing: the next command plans again from the records."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Never asked: see `save`."""
+        """Never called, because nothing is saved."""
 
 
-class EarlyStop(FIFOScheduler):
-    """Stops the trials that the source wants no more of."""
+class Scheduler(FIFOScheduler):
+    """Passes what Tune says of running trials on, and stops those that the source wants no more of."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -149,22 +144,24 @@ class EarlyStop(FIFOScheduler):
         return {}
 
     def on_trial_result(self, tune_controller: object, trial: Any, result: dict[str, Any]) -> str:
-        """Whether it goes on."""
-        ours = self.queue.running.get(trial.trial_id)
-        evaluation = evaluation_in(result)
-        if ours is None or evaluation is None or self.queue.source.goes_on(ours, evaluation):
+        """Whether it goes on after this point of its curve; Tune also sends a result without one."""
+        running, evaluation = self.queue.running.get(trial.trial_id), result.get("evaluation")
+        if running is None or evaluation is None:
+            return str(TrialScheduler.CONTINUE)
+        self.queue.listener.evaluated(running, evaluation)
+        if self.queue.source.goes_on(running, evaluation):
             return str(TrialScheduler.CONTINUE)
         self.queue.stopped_early.add(trial.trial_id)
         return str(TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: object, trial: Any) -> None:
-        """What Ray knows of how its workers died; Tune says it here just before it tells the queue."""
+        """Keep what Ray knows of how its worker died, just before Tune calls the queue."""
         if trial.error_file is not None:
             self.queue.deaths[trial.trial_id] = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
 
 
-class Events(TrialProgressCallback):
-    """Passes what Tune reports on to the listener, in the place of Tune's own progress printer."""
+class Starts(tune.Callback):
+    """Passes on which trials a worker has taken up."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()
@@ -175,29 +172,5 @@ class Events(TrialProgressCallback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """A worker took it up."""
-        if (ours := self.queue.running.get(trial.trial_id)) is not None:
-            self.queue.listener.started(ours)
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: object
-    ) -> None:
-        """A new point of its curve."""
-        ours, evaluation = self.queue.running.get(trial.trial_id), evaluation_in(result)
-        if ours is not None and evaluation is not None:
-            self.queue.listener.evaluated(ours, evaluation)
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
-        """Nothing to print: the queue has told of it."""
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
-        """Nothing to print: the queue has told of it."""
-
-
-def as_result(evaluation: Evaluation) -> dict[str, str]:
-    """An evaluation as Tune takes it, in one piece: Tune flattens what is nested, and splits names at slashes."""
-    return {"evaluation": json.dumps(dataclasses.asdict(evaluation))}
-
-
-def evaluation_in(result: dict[str, Any]) -> Evaluation | None:
-    """The evaluation that a worker reported; None in the result by which Tune says that a trial returned."""
-    return Evaluation(**json.loads(result["evaluation"])) if "evaluation" in result else None
+        if (running := self.queue.running.get(trial.trial_id)) is not None:
+            self.queue.listener.started(running)

@@ -1,18 +1,32 @@
-"""A Ray of our own for the time of a sweep, or a cluster's, and the room it has."""
+"""A Ray for the time of a sweep: its own on this machine, or a cluster's, whose nodes get this code and are checked.
+
+Every node has to train what was planned: with the same libraries and texts, in one folder or storage.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import os
+import platform
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from lm.checkout import COMMIT_VARIABLE, commit
+from lm.data import CorpusError, fingerprint_of
 from orchestrator.errors import CannotStartError, RayLostError
-from orchestrator.execute.machine import cpu_count
-from orchestrator.execute.ray.token import token_for_cluster, token_for_this_machine
+from orchestrator.execute.machine import PACKAGES, code_digest, cpu_count
+from orchestrator.execute.ray.talk import Order
 from orchestrator.execute.run_trial import Allotment
+from orchestrator.trials.storage import Storage
 
 # Ray calls a trial in a thread that is not the process's first, where glibc gives freed memory back to the system at
 # once, and takes it again page by page at the next step: a step with a large softmax was measured 1.6 times slower.
@@ -21,46 +35,40 @@ _WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
 }
-_MOST_SAID = 300
+_LONGEST_MESSAGE = 400
 _OBJECT_STORE_BYTES = 100 * 2**20
+_CHECK_SECONDS = 120.0
+MOST_SHIPPED_BYTES = 200 * 2**20
 
 
-def start_ray(session: Path, address: str | None, verbose: bool, shipped: Mapping[str, Any] | None = None) -> None:
-    """Start Ray on this machine, or join the cluster at `address`, whose workers get `shipped` as runtime environment.
+def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
+    """Start Ray on this machine, or join a cluster, whose workers get `shipped` as runtime environment.
 
-    CannotStartError if there is no token for a cluster, or it cannot be joined; RayLostError if it does not start here.
+    Ray's ports listen on all interfaces, and a token keeps others out: a new one for each Ray on this machine.
+    CannotStartError if a cluster cannot be joined, for want of its token for example; RayLostError if Ray does not
+    start on this machine.
     """
-    level = logging.INFO if verbose else logging.ERROR
-    runtime = {"env_vars": _WORKER_ENVIRONMENT}
-    if address is not None:
-        token_for_cluster(address)
-        more = shipped or {}
-        runtime = {**more, "env_vars": _WORKER_ENVIRONMENT | more.get("env_vars", {})}
-        try:
-            ray.init(address=address, log_to_driver=verbose, logging_level=level, runtime_env=runtime)
-        except Exception as error:
-            raise CannotStartError(f"--address {address}: {last_line(error)}") from error
-        return
-    token_for_this_machine()
+    runtime = {**(shipped or {})}
+    runtime["env_vars"] = _WORKER_ENVIRONMENT | runtime.get("env_vars", {})
+    place: dict[str, Any] = {"address": order.address}
+    if order.address is None:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        place = {"address": "local", "num_cpus": cpu_count(), "include_dashboard": False}
+        place |= {"object_store_memory": _OBJECT_STORE_BYTES, "_temp_dir": str(order.session)}
+    level = logging.INFO if order.verbose else logging.ERROR
     try:
-        ray.init(
-            address="local",
-            num_cpus=cpu_count(),
-            include_dashboard=False,
-            log_to_driver=verbose,
-            logging_level=level,
-            runtime_env=runtime,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=str(session),
-        )
-    except Exception as error:  # of whatever type, when one of its processes dies meanwhile
-        raise RayLostError(f"it did not start: {last_line(error)}") from error
+        ray.init(**place, log_to_driver=order.verbose, logging_level=level, runtime_env=runtime)
+    except Exception as error:  # of any type, if one of its processes dies meanwhile
+        message = last_line(error)
+        if order.address is None:
+            raise RayLostError(f"it did not start: {message}") from error
+        raise CannotStartError(f"--address {order.address}: {message}") from error
 
 
 def last_line(error: Exception) -> str:
-    """The end of what Ray says: its first words are that it failed, and why comes last, often in the error's cause."""
-    said = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
-    return said[-1][:_MOST_SAID]
+    """The end of Ray's message, which has the reason, often in the error's cause."""
+    lines = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
+    return lines[-1][:_LONGEST_MESSAGE]
 
 
 def dead_process() -> str | None:
@@ -80,22 +88,103 @@ def dead_process() -> str | None:
 
 def slots(allotment: Allotment) -> list[tuple[dict[str, Any], int]]:
     """The nodes that can hold a trial, and how many each."""
-    found = []
+    holders = []
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         have: dict[str, float] = node["Resources"] if node["Alive"] else {}
         room = [have.get(kind, 0.0) / need for kind, need in (("CPU", allotment.cpus), ("GPU", allotment.gpus)) if need]
         if fit := int(min(room) + 1e-9):
-            found.append((node, fit))
-    return found
+            holders.append((node, fit))
+    return holders
 
 
-def fitting(allotment: Allotment, jobs: int | None) -> int:
-    """How many trials fit at once on all nodes; CannotStartError if not even one does."""
-    slots_in_all = sum(fit for _, fit in slots(allotment))
-    if slots_in_all == 0:
+def fitting(order: Order) -> int:
+    """How many trials to run at once on all nodes; CannotStartError if not even one fits."""
+    allotment = order.allotment
+    room = sum(fit for _, fit in slots(allotment))
+    if room == 0:
         everything: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         have = {kind: amount for kind, amount in everything.items() if kind in ("CPU", "GPU")}
         raise CannotStartError(
             f"resources: a trial asks for {allotment.cpus:g} CPU and {allotment.gpus:g} GPU; there is {have}"
         )
-    return slots_in_all if jobs is None else min(jobs, slots_in_all)
+    return room if order.jobs is None else min(order.jobs, room)
+
+
+@contextmanager
+def shipped(order: Order) -> Iterator[dict[str, Any]]:
+    """A runtime environment that brings this code to every node, and texts in folders below the working directory.
+
+    A text beyond 200 MiB, or with an absolute path, has to be on the nodes, as `check_nodes` verifies.
+    """
+    with tempfile.TemporaryDirectory(prefix="texts-", dir=order.session) as texts:
+        for name in {corpus.name for corpus in order.corpora}:
+            for folder in (Path(name), Path("data", name)):
+                files = [path for path in folder.glob("*.txt") if path.is_file()]
+                outside = folder.is_absolute() or ".." in folder.parts
+                if outside or sum(path.stat().st_size for path in files) > MOST_SHIPPED_BYTES:
+                    continue
+                for path in files:
+                    Path(texts, folder).mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, Path(texts, path))
+        yield {
+            "py_modules": [str(package) for package in PACKAGES],
+            "working_dir": texts,
+            "excludes": ["__pycache__"],
+            "env_vars": {COMMIT_VARIABLE: commit() or ""},
+        }
+
+
+def check_nodes(order: Order, nodes: Sequence[Mapping[str, Any]]) -> None:
+    """CannotStartError naming the first node that differs, what differs, and both sides of it.
+
+    Tolerated are other patch versions, and other builds of torch (for another CUDA).
+    """
+    with tempfile.NamedTemporaryFile(prefix=".reach-", dir=order.allotment.runs) as file:
+        marker = Path(file.name)
+        expected = facts(order, marker)
+        answers = {
+            node["NodeManagerHostname"]: ray.remote(facts)
+            .options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+            .remote(order, marker)
+            for node in nodes
+        }
+        for name, answer in answers.items():
+            try:
+                actual = ray.get(answer, timeout=_CHECK_SECONDS)
+            except Exception as error:
+                raise CannotStartError(f"node {name} cannot be checked: {last_line(error)}") from error
+            if (problem := compared(expected, actual)) is not None:
+                raise CannotStartError(f"node {name}: {problem}")
+
+
+def facts(order: Order, marker: Path) -> dict[str, str]:
+    """What decides a trial's numbers on this machine, and whether the driver will see its record.
+
+    The driver has put the `marker` into `runs`, which every node has to share unless there is a storage.
+    """
+    answer = {
+        "code": code_digest()[:12],
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        **{name: ".".join(version(name).split(".")[:2]) for name in ("torch", "numpy", "ray")},
+    }
+    for corpus in order.corpora:
+        try:
+            answer[f"corpus {corpus.name}"] = fingerprint_of(corpus)[:12]
+        except (CorpusError, OSError) as error:
+            answer[f"corpus {corpus.name}"] = str(error)
+    if order.allotment.storage is None:
+        other = "another folder (give --storage, or --runs on a disk that all nodes share)"
+        answer[str(marker.parent)] = "shared" if marker.exists() else other
+        return answer
+    try:
+        Storage(order.allotment.storage).keys()
+        answer["storage"] = "reachable"
+    except (OSError, ValueError) as error:
+        answer["storage"] = str(error)
+    return answer
+
+
+def compared(driver: Mapping[str, str], node: Mapping[str, str]) -> str | None:
+    """What is wrong with a node, None if nothing."""
+    differing = (name for name in driver if node.get(name) != driver[name])
+    return next((f"{name} is {node.get(name)}, on the driver {driver[name]}" for name in differing), None)

@@ -1,6 +1,6 @@
 """What the driver and the process that speaks to Ray say to each other, over a socket.
 
-That process asks the trial source and waits for the answer; what it tells the listener, and what it logs, needs none.
+That process calls the driver's trial source and waits for the answer; calls of the listener and log lines need none.
 """
 
 from __future__ import annotations
@@ -9,31 +9,35 @@ import logging
 import pickle
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from lm.record import Evaluation, Record
 from lm.spec import Corpus
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.execute.run_trial import Allotment
-from orchestrator.trials.trial import Listener, Trial
+from orchestrator.trials.trial import Listener
 
 Kind = Literal["source", "listener", "log", "error", "lost", "ended"]
 
 
 @dataclass(frozen=True)
 class Order:
-    """What the driver says first: what Ray is to run, and where."""
+    """What Ray is to run, on which cluster (None: this machine), at most `jobs` at once (None: as many as fit).
+
+    The trials read these `corpora`; `session` is the folder for files of Ray and Tune.
+    """
 
     allotment: Allotment
-    session: Path
-    jobs: int | None
-    address: str | None
-    corpora: tuple[Corpus, ...]
-    verbose: bool
+    jobs: int | None = None
+    address: str | None = None
+    corpora: tuple[Corpus, ...] = ()
+    verbose: bool = False
+    session: Path = Path()
 
 
 class Line:
@@ -41,21 +45,24 @@ class Line:
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
-
-    def order(self) -> Order:
-        """What to run."""
-        order: Order = self._connection.recv()
-        return order
+        self.order: Order = connection.recv()
 
     def tell(self, kind: Kind, *words: Any) -> None:
         """Say something that needs no answer."""
         with self._lock:
             self._connection.send((kind, *words))
 
-    def ask(self, name: str, *words: Any) -> Any:
-        """What the driver's trial source answers."""
-        self.tell("source", name, *words)
+    def _ask(self, kind: Kind, *words: Any) -> Any:
+        self.tell(kind, *words)
         return self._connection.recv()
+
+    def source(self) -> TrialSource:
+        """The driver's trial source."""
+        return cast(TrialSource, _Remote(partial(self._ask, "source")))
+
+    def listener(self) -> Listener:
+        """The driver's listener."""
+        return cast(Listener, _Remote(partial(self.tell, "listener")))
 
     def fail(self, error: Exception) -> None:
         """Have the driver raise this error; one that cannot be sent becomes a RuntimeError of the same text."""
@@ -67,60 +74,25 @@ class Line:
 
     def forward_logs(self) -> None:
         """Have the driver handle what this process logs from now on."""
-        handler = QueueHandler(_Told(self))  # type: ignore[arg-type]  # all it asks of a queue is `put_nowait`
         for name in ("lm", "orchestrator"):
-            logging.getLogger(name).addHandler(handler)
+            logging.getLogger(name).addHandler(_Forward(cast(Any, self)))
 
 
-class _Told:
-    def __init__(self, line: Line) -> None:
-        self._line = line
+class _Remote:
+    """An object of the driver's: each call of a method is sent there."""
 
-    def put_nowait(self, record: logging.LogRecord) -> None:
-        self._line.tell("log", record)
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
 
-
-class RemoteCourse:
-    """The driver's trial source."""
-
-    def __init__(self, line: Line) -> None:
-        self._line = line
-
-    def next(self) -> Trial | None:
-        """As the driver's."""
-        trial: Trial | None = self._line.ask("next")
-        return trial
-
-    def ended(self) -> bool:
-        """As the driver's."""
-        return bool(self._line.ask("ended"))
-
-    def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
-        """As the driver's."""
-        return bool(self._line.ask("goes_on", trial, evaluation))
-
-    def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell the driver's, and wait until it knows."""
-        self._line.ask("settled", trial, record)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self._call, name)
 
 
-class RemoteListener:
-    """The driver's listener."""
+class _Forward(QueueHandler):
+    """Sends log records over the line, which is its queue."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-
-    def started(self, trial: Trial) -> None:
-        """Tell the driver's."""
-        self._line.tell("listener", "started", trial)
-
-    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        """Tell the driver's."""
-        self._line.tell("listener", "evaluated", trial, evaluation)
-
-    def settled(self, trial: Trial, record: Record | None) -> None:
-        """Tell the driver's."""
-        self._line.tell("listener", "settled", trial, record)
+    def enqueue(self, record: logging.LogRecord) -> None:
+        cast(Line, self.queue).tell("log", record)
 
 
 def serve(connection: Connection, source: TrialSource, listener: Listener) -> str | None:

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from lm.record import Evaluation, Record, read_record
 from lm.spec import TrainSpec
 from orchestrator.__main__ import app
-from orchestrator.execute.inline import run_inline
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.run_trial import Allotment
+from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.search.ledger import best, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource

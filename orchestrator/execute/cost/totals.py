@@ -1,0 +1,296 @@
+"""From measured steps to hours, bytes and the smallest difference that the seeds can show; sums and formulas only."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from lm.data import load
+from lm.measured import Measured
+from lm.record import CorpusFacts
+from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
+from orchestrator.analysis.comparison import losses_on_test, obstacles
+from orchestrator.analysis.detectable import smallest_detectable
+from orchestrator.analysis.noise import text_variance
+from orchestrator.analysis.outcomes import Group, read_outcomes
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR, perplexity_change
+from orchestrator.execute.cost.measuring import Measuring
+from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_bytes
+from orchestrator.sweep import ScaledSweep
+from orchestrator.trials.plan import TrialStatus, plan, state_of
+from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
+from orchestrator.words import byte_size, in_words
+
+_DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
+_CUDA_CONTEXT_BYTES, _HEADROOM = 600 * 2**20, 1.15
+_TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 6, 120, 30_000
+_TO_TRAIN: tuple[TrialStatus, ...] = ("new", "to resume", "failed", "damaged")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial that is to train: what its model costs, its text, and the most epochs and stages that it has left."""
+
+    trial: Trial
+    measured: Measured
+    facts: CorpusFacts
+    epochs: int
+    stages: int
+
+    @property
+    def seconds(self) -> float:
+        """Its epochs, each scored on validation, and both texts at the end of each stage."""
+        epoch = self.facts.train_tokens / self.measured.train_tokens_per_second
+        valid = self.facts.valid_tokens / self.measured.valid_tokens_per_second
+        test = self.facts.test_tokens / self.measured.test_tokens_per_second
+        return self.measured.start_seconds + self.epochs * (epoch + valid) + self.stages * (valid + test)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What stays once it has settled: weights of each trained stage, 6 bytes a scored token, curve and record."""
+        stages = stage_epochs(self.trial.spec)
+        weights = sum(name != "cache" for name in stages) * self.measured.weights_bytes
+        scored = len(stages) * (self.facts.valid_tokens + self.facts.test_tokens) * _TOKEN_BYTES
+        return weights + scored + sum(stages.values()) * _POINT_BYTES + _RECORD_BYTES
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Its two checkpoints while it trains: weights, the best ones, the average, Adam's two moments."""
+        optimizer, finetune = self.trial.spec.optimizer.kind, self.trial.spec.finetune
+        averages = optimizer == "nt_asgd" or finetune is not None
+        return 2 * self.measured.weights_bytes * (2 + averages + 2 * (optimizer == "adam"))
+
+
+@dataclass(frozen=True)
+class VariantCost:
+    """A variant's trials that are to train. The rate is the median step's; the seconds are of all of them, in a row."""
+
+    variant: str
+    trials: int
+    tokens_per_second: float
+    seconds: float
+    peak_memory_bytes: int
+
+    @classmethod
+    def of(cls, variant: str, jobs: Iterable[Job]) -> VariantCost:
+        """Of those of the jobs that are this variant's."""
+        chosen = [job for job in jobs if job.trial.variant == variant]
+        slowest = min((job.measured.train_tokens_per_second for job in chosen), default=math.nan)
+        peak = max((job.measured.peak_memory_bytes for job in chosen), default=0)
+        return cls(variant, len(chosen), slowest, sum(job.seconds for job in chosen), peak)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How many trials at once each resource allows, None if it sets no limit."""
+
+    by_cpus: int
+    by_memory: int | None
+    by_gpus: int | None
+
+    @property
+    def at_once(self) -> int:
+        """The least of them; 0 if not even one fits."""
+        return min(limit for limit in (self.by_cpus, self.by_memory, self.by_gpus) if limit is not None)
+
+
+@dataclass(frozen=True)
+class Detectable:
+    """The smallest true difference that gets a verdict with a probability of 80%, from the noise of records on disk.
+
+    `deviation_nats` is between seeds, `text_error_nats` a difference's standard error by the text, None if unknown.
+    """
+
+    nats: float
+    perplexity: float
+    deviation_nats: float
+    text_error_nats: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left of a sweep, at most: early stops count in full. The neural cache's search is not in it.
+
+    `seconds` is the time on the clock with `jobs` trials at once; core-hours count every CPU of every trial.
+    """
+
+    states: Mapping[TrialStatus, int]
+    variants: tuple[VariantCost, ...]
+    jobs: int
+    seconds: float
+    core_hours: float
+    disk_bytes: int
+    checkpoint_bytes: int
+    packing: Packing | None
+    detectable: Detectable | None
+
+
+def estimate(
+    sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring, at_once: int | None = None
+) -> Estimate:
+    """Measure what has to train, and sum it up, for `at_once` trials or as many as fit.
+
+    Each trial that a search may still ask for counts as the base trained to its end.
+    """
+    trials = most_trials(sweep, state)
+    jobs = _jobs(trials, records, measuring)
+    packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
+    lanes = int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
+    seconds = [job.seconds for job in jobs]
+    return Estimate(
+        states=dict(Counter(state_of(trial, records) for trial in trials)),
+        variants=tuple(VariantCost.of(name, jobs) for name in dict.fromkeys(trial.variant for trial in trials)),
+        jobs=lanes,
+        seconds=makespan(seconds, lanes),
+        core_hours=sum(seconds) * sweep.resources.cpus / 3600,
+        disk_bytes=sum(job.disk_bytes for job in jobs),
+        checkpoint_bytes=sum(heapq.nlargest(lanes, (job.checkpoint_bytes for job in jobs))),
+        packing=packing,
+        detectable=detectable(sweep, read_outcomes(trials, records, sweep.baseline.name)),
+    )
+
+
+def core_hours(sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring) -> float | None:
+    """As in an `Estimate`, without measuring: None if a model that has to train was never measured."""
+    trials = most_trials(sweep, state)
+    if not all(measuring.has(trial.spec) for trial in trials if state_of(trial, records) in _TO_TRAIN):
+        return None
+    return sum(job.seconds for job in _jobs(trials, records, measuring)) * sweep.resources.cpus / 3600
+
+
+def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> list[Job]:
+    """Those of the trials that are to train; stages that they take over from another cost nothing."""
+    specs = {trial.key: trial.spec for trial in trials}
+    facts = cache(lambda corpus: load(corpus).facts)
+    jobs = []
+    for trial in trials:
+        if state_of(trial, records) in _TO_TRAIN:
+            source = specs.get(trial.starts_from or "")
+            shared = {} if source is None else source.stages()
+            stages = sum(shared.get(name) != spec for name, spec in trial.spec.stages().items())
+            curve = records.curve(trial)
+            epochs = max(0, epochs_to_train(trial, specs) - (curve[-1].epoch if curve else 0))
+            jobs.append(Job(trial, measuring.of(trial.spec), facts(trial.spec.corpus), epochs, stages))
+    return jobs
+
+
+def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
+    """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
+    if not state.searching:
+        return state.trials
+    # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
+    trials = [
+        replace(t, key=f"{t.title}, tuned", reads_from=None, starts_from=None) if t.variant in state.waiting else t
+        for t in plan(sweep)
+    ]
+    for search in state.searches:
+        task = search.task
+        example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
+        spec = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
+        each = replace(example, variant=f"search for {task.variant}", spec=spec)
+        trials += [replace(each, key=f"{task.variant} {n}") for n in range(search_trials_left(search) or 0)]
+        if task.variant == BEST_FOUND:
+            trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {seed}") for seed in sweep.seeds]
+    return trials
+
+
+def makespan(seconds: Iterable[float], jobs: int) -> float:
+    """How long trials take that are started longest first, `jobs` at once; that some wait for others is left out."""
+    ends = [0.0] * jobs
+    for duration in sorted(seconds, reverse=True):
+        heapq.heappush(ends, heapq.heappop(ends) + duration)
+    return max(ends)
+
+
+def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
+    """How many trials fit at once, by the model that needs the most memory; on a GPU at least one."""
+    peak, gpus_each = max(each.peak_memory_bytes for each in measured), gpus_of(sweep.resources)
+    by_cpus = int(cpu_count() / sweep.resources.cpus)
+    if not gpus_each:
+        room = memory_bytes()
+        return Packing(by_cpus, room and max(0, int((room - _DRIVER_BYTES) / (_HEADROOM * peak))), None)
+    gpus = list_gpus()
+    by_gpus = int(len(gpus) / gpus_each + 1e-9)
+    memory = min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None), default=None)
+    if memory is not None and gpus_each < 1:
+        by_gpus = min(by_gpus, len(gpus) * max(1, int(memory / (_HEADROOM * peak + _CUDA_CONTEXT_BYTES))))
+    return Packing(by_cpus, None, by_gpus)
+
+
+def detectable(sweep: ScaledSweep, outcomes: Mapping[str, Group]) -> Detectable | None:
+    """From the noise of seeds and text in this sweep's own finished trials; None if no variant's seeds differ.
+
+    Of the variants that may be compared once they are complete, at the level of the last look. The text's noise is the
+    mean over their differences to the baseline.
+    """
+    passing = {"not complete", "another budget"}  # what is still to come, and what has an interval too
+    compared = {
+        name: losses_on_test(group)
+        for name, group in outcomes.items()
+        if group[0].trial.opens_test
+        and {obstacle.reason for obstacle in obstacles(outcomes, [name, sweep.baseline.name])} <= passing
+    }
+    repeated = [losses.nats for losses in compared.values() if losses.nats.size >= 2]
+    if not repeated:
+        return None
+    squares = sum(float(((nats - nats.mean()) ** 2).sum()) for nats in repeated)
+    deviation = math.sqrt(squares / sum(nats.size - 1 for nats in repeated))
+    texts_B = {name: losses.blocks.mean(axis=0) for name, losses in compared.items() if losses.blocks is not None}
+    base_B = texts_B.pop(sweep.baseline.name, None)
+    variances = [] if base_B is None else [text_variance(text_B - base_B) for text_B in texts_B.values()]
+    text_error = math.sqrt(sum(variances) / len(variances)) if variances else None
+    level = 1 - LEVEL_OF_ERROR / len(sweep.looks)
+    nats = smallest_detectable(deviation, text_error or 0.0, len(sweep.seeds), len(compared) - 1, level)
+    if nats is None:
+        return None
+    baseline = losses_on_test(outcomes.get(sweep.baseline.name, ())).nats
+    mean = float((baseline if baseline.size else repeated[0]).mean())
+    return Detectable(nats, perplexity_change(mean, nats), deviation, text_error, len(sweep.seeds))
+
+
+def print_estimate(cost: Estimate) -> None:
+    """Print a line for each variant that has to train, and what all of it takes."""
+    console = Console()
+    console = console if console.is_terminal else Console(width=160)
+    headings = [Column(name, justify="right") for name in ("trials to train", "tokens/s", "time", "peak memory")]
+    table = Table("variant", *headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in cost.variants:
+        if row.trials:
+            cells = (str(row.trials), f"{row.tokens_per_second:,.0f}", in_words(row.seconds))
+            table.add_row(*map(Text, (row.variant, *cells, byte_size(row.peak_memory_bytes))))
+    if table.row_count:
+        console.print(table)
+    count = Counter(cost.states)
+    cached = count["done"] + count["diverged"] + count["read"]
+    new = count["new"] + count["failed"] + count["damaged"]
+    lines = [f"trials: {new} new, {cached} cached, {count['to resume']} to resume"]
+    if cost.packing is not None:
+        named = {"CPUs": cost.packing.by_cpus, "memory": cost.packing.by_memory, "GPUs": cost.packing.by_gpus}
+        limits = ", ".join(f"{limit} by {name}" for name, limit in named.items() if limit is not None)
+        lines += [
+            f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, {cost.core_hours:,.1f} core-hours; "
+            "early stops count in full, the neural cache's search is not counted, and trials that run at the same time "
+            "may slow each other down",
+            f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile",
+            f"room for {cost.packing.at_once} at once: {limits}",
+        ]
+    if (smallest := cost.detectable) is None:
+        lines.append("smallest detectable difference: unknown until two finished seeds of a variant differ")
+    else:
+        text_error = "unknown" if smallest.text_error_nats is None else f"{smallest.text_error_nats:.2g} nats"
+        lines.append(
+            f"smallest detectable difference: {smallest.perplexity:.2g} perplexity ({smallest.nats:.2g} nats) with "
+            f"{smallest.seeds} seeds, at 80% power and the report's level; standard deviation between seeds "
+            f"{smallest.deviation_nats:.2g} nats, standard error by the text {text_error}"
+        )
+    console.print(Text("\n".join(lines)))

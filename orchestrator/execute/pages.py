@@ -1,0 +1,170 @@
+"""When a sweep's page is written: while trials train, at the end, and not again if it still stands.
+
+runs/.sweeps/<name>.<scale>.made   what a command made: digests of the page with its inputs, and of the mirror
+
+The note is a cache: if it is missing or damaged, the next command makes everything again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from lm.files import in_a_line, read_regular, sha256, write_text
+from lm.record import Evaluation, Record
+from orchestrator.agenda.expand import SweepState
+from orchestrator.agenda.trial_source import first_compared
+from orchestrator.execute.machine import code_digest
+from orchestrator.report import Report
+from orchestrator.report.files.staging import PAGE
+from orchestrator.report.files.summary import read_summary
+from orchestrator.sweep import ScaledSweep
+from orchestrator.trials.locks import lock_path
+from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow.store import tracking_uri
+from orchestrator.watch.mlflow.unusable import sqlite_file
+
+_LIBRARIES = ("bokeh", "jinja2", "markdown-it-py", "matplotlib", "numpy", "pyarrow", "scipy")
+_log = logging.getLogger(__name__)
+
+
+class Interim:
+    """A listener that writes the page when the first comparison stands, then as further variants are complete.
+
+    While it writes, no trial starts, so that it rests `rest` times as long afterwards.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], SweepState],
+        write: Callable[[SweepState], Report],
+        records: Records,
+        say: Callable[[str], None],
+        rest: float = 60.0,
+    ) -> None:
+        self._state, self._write, self._records, self._say, self._rest = state, write, records, say, rest
+        self._complete: set[str] = set()
+        self._has_announced = False
+        self._not_before = 0.0
+
+    def started(self, trial: Trial) -> None:
+        """Nothing to show yet."""
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """Nothing to compare yet."""
+
+    def settled(self, trial: Trial, record: Record | None) -> None:
+        """Write the page if a variant of the table is complete that it lacks."""
+        began = time.monotonic()
+        if record is None or trial.number is not None or began < self._not_before:
+            return
+        try:
+            self._update()
+        finally:
+            self._not_before = time.monotonic() + self._rest * (time.monotonic() - began)
+
+    def _update(self) -> None:
+        state = self._state()
+        unsettled = {t.variant for t in state.table if not is_settled(t, self._records.find(t))}
+        complete = {trial.variant for trial in state.table} - unsettled
+        first = first_compared(state.table)
+        if first is None or not {state.table[0].variant, first} <= complete or complete <= self._complete:
+            return
+        if not unsettled:  # the page at the end is about to be written
+            return
+        report = self._write(state)
+        self._complete = complete
+        variant = first if first in report.changes else next(iter(report.changes), None)
+        if not self._has_announced and variant is not None:
+            self._has_announced = True
+            self._say(f"first comparison: {variant}: test perplexity {report.changes[variant]}; {report.page}")
+
+
+class _Made(BaseModel):
+    """Digests of the page with its inputs, and of MLflow's database; None for a mirror that is behind, or a server."""
+
+    page: str
+    database: str | None
+
+
+class LastMade:
+    """What the last command of a sweep made, and what this one makes.
+
+    Build it before anything else of the command: code that changes while trials train did not write the page.
+    """
+
+    def __init__(self, sweep: ScaledSweep, file: Path, folder: Path, records: Records) -> None:
+        self._sweep, self._file, self._folder, self._records = sweep, file, folder, records
+        self._path = lock_path(records.root, sweep.name, sweep.scale).with_suffix(".made")
+        self._code = code_digest() + platform.python_version() + "".join(map(version, _LIBRARIES))
+        try:
+            self._made: _Made | None = _Made.model_validate_json(read_regular(self._path))
+        except (OSError, ValidationError):
+            self._made = None
+
+    def report(self, state: SweepState) -> Report | None:
+        """The report in its folder; None if it is of other inputs, or one of its files has changed since."""
+        if self._made is None or self._made.page != self._digest(state):
+            return None
+        summary = read_summary(self._folder)
+        return None if summary is None else Report(self._folder / PAGE, summary.answer, summary.verdicts)
+
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether the mirror was complete, and its database has not changed since."""
+        return self._made is not None and self._made.database is not None and self._made.database == _database()
+
+    def write(self, state: SweepState, report: Report, *, mirrored: bool) -> None:
+        """Note what this command made; nothing if the next one has to make it again."""
+        page = self._digest(state) if report.is_whole and report.beside is None else None
+        try:
+            if page is None:
+                self._path.unlink(missing_ok=True)
+                return
+            made = _Made(page=page, database=_database() if mirrored else None)
+            write_text(self._path, made.model_dump_json(indent=1) + "\n")
+        except OSError as error:
+            _log.warning("the next command makes the page again: %s", in_a_line(error))
+
+    def _digest(self, state: SweepState) -> str | None:
+        """Of a finished sweep's page and all that it is a function of; None if a trial or a file cannot be read."""
+        records, searches = self._records, state.searches
+        trained = {trial.key: records.hashes(trial) for trial in state.trials}
+        if not all(trained.values()):
+            return None
+        keys = {trial.key for search in searches for trial in search.trials if trial.key is not None}
+        searched = {key: None if (record := records.read(key)) is None else record.hashes for key in keys}
+        trials = [(t.variant, t.change, t.seed, t.key, t.parameters, t.reads_from, t.starts_from) for t in state.trials]
+        published = {path.name: sha256(path) for path in (self._file.parent / "published").glob("*.yaml")}
+        ledgers = [sha256(search.ledger) if search.ledger.exists() else None for search in searches]
+        try:
+            summary = read_summary(self._folder)
+            if summary is None:
+                return None
+            files = {name: sha256(self._folder / name) for name in summary.files}
+        except (OSError, ValueError):
+            return None
+        inputs = [self._code, repr(self._sweep), str(self._file), trials, trained, searched, published, ledgers]
+        page = [*inputs, str(self._folder.resolve()), files]
+        return hashlib.sha256(json.dumps(page, sort_keys=True).encode()).hexdigest()
+
+
+def _database() -> str | None:
+    """What changes if MLflow's file is written or replaced; None for a server, or without a file."""
+    file = sqlite_file(tracking_uri())
+    try:
+        if file is None:
+            return None
+        state = file.stat()
+    except OSError:
+        return None
+    return f"{file} {state.st_dev} {state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
