@@ -26,8 +26,7 @@ from orchestrator.report.files.summary import read_summary
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.records import Records
-from orchestrator.watch.mlflow.store import tracking_uri
-from orchestrator.watch.mlflow.unusable import sqlite_file
+from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
 
 _LIBRARIES = ("bokeh", "jinja2", "markdown-it-py", "matplotlib", "numpy", "pyarrow", "scipy")
 _SOURCES = (".py", ".jinja", ".css", ".js")

@@ -161,14 +161,7 @@ def _make(
     def write(now: SweepState) -> Report:
         return report_sweep(whole, options.file, now, records, options.reports, if_fuller="write beside")
 
-    tracker = Tracker(
-        sweep=sweep.name,
-        question=sweep.question,
-        scale=sweep.scale,
-        trials=now.table,
-        records=records,
-        commit=commit(),
-    )
+    tracker = Tracker(sweep=sweep, trials=now.table, records=records, commit=commit())
     try:
         if train:
             with (
@@ -208,7 +201,7 @@ def _outcome(now: SweepState, records: Records) -> Literal["complete", "stopped"
 
 def _planned(now: SweepState) -> Planned:
     searched = [(found.key, one.task.variant) for one in now.searches for found in one.trials if found.key is not None]
-    return Planned.of(now.trials, searched, [one.task.variant for one in now.searches if not one.ended])
+    return Planned(now.trials, searched, [one.task.variant for one in now.searches if not one.ended])
 
 
 def _check_columns(variant: str, spec: TrainSpec, facts: CorpusFacts) -> None:
