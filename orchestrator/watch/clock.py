@@ -13,26 +13,22 @@ from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 
 @dataclass
 class _Unsettled:
-    """How far a trial has come, by its last evaluation; `epochs_before` its stage, and at most `epochs_left` after."""
+    """How far a trial has come, by its last evaluation, and the most epochs that it may still take."""
 
     trial: Trial
     epochs_left: int
     stage: str = ""
-    epochs_before: int = 0
     epoch: int = 0
     seconds: float = 0.0
 
     def count(self, evaluation: Evaluation) -> None:
-        planned = stage_epochs(self.trial.spec)
-        names = list(planned)
-        position = names.index(evaluation.stage)
-        if evaluation.stage != self.stage:
-            # The stage before may have ended early. If nobody saw it end, it counts as planned.
-            before = evaluation.epoch if self.stage else sum(planned[name] for name in names[:position])
-            self.epochs_before = min(before, evaluation.epoch - 1)
+        if evaluation.stage == self.stage:
+            self.epochs_left -= evaluation.epoch - self.epoch
+        else:  # the stages before it may have ended early
+            planned = stage_epochs(self.trial.spec)
+            in_stage_and_later = list(planned.values())[list(planned).index(evaluation.stage) :]
+            self.epochs_left = min(sum(in_stage_and_later) - 1, sum(planned.values()) - evaluation.epoch)
         self.stage, self.epoch, self.seconds = evaluation.stage, evaluation.epoch, evaluation.seconds
-        stage_left = max(0, planned[self.stage] - (self.epoch - self.epochs_before))
-        self.epochs_left = stage_left + sum(planned[name] for name in names[position + 1 :])
 
 
 class Clock:

@@ -48,12 +48,9 @@ class Progress:
         self._clock = Clock(trials, done, records)
         self._console = console or Console(stderr=True)
         self._line_seconds = line_seconds
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
         self._states: dict[str, TrialState] = dict.fromkeys(done, "done")
-        self._counts: Counter[TrialState] = Counter()
-        for key in self._sharing:
-            self._counts.update(self._by_state(key))
         self._running: dict[str, tuple[Trial, Evaluation | None]] = {}
         self._endings: deque[str] = deque(maxlen=_MOST_ENDINGS)
         self._printed: dict[str, float] = {}
@@ -68,7 +65,7 @@ class Progress:
                 refresh_per_second=_FRAMES_A_SECOND,
             )
             self._live.start()
-        elif self._counts["waiting"]:
+        elif self.counts()["waiting"]:
             self._print(self.summary())  # workers take some seconds to start, and print nothing meanwhile
         return self
 
@@ -116,30 +113,25 @@ class Progress:
 
     def counts(self) -> dict[TrialState, int]:
         """How many trials are in each state; one that is read from another's record settles with that one."""
+        counts: dict[TrialState, int] = dict.fromkeys(get_args(TrialState), 0)
         with self._lock:
-            return {state: self._counts[state] for state in get_args(TrialState)}
+            for key, trials in self._sharing.items():
+                state = self._states.get(key, "waiting")
+                readers = trials - 1 if state == "running" else 0
+                counts[state] += trials - readers
+                counts["waiting"] += readers
+        return counts
 
     def summary(self) -> str:
         """The counts and the time left, in a line."""
-        counts = self.counts()
-        words = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
-        if not counts["running"] and not counts["waiting"]:
-            return words
         with self._lock:
-            return f"{words}; {self._time_left()}"
+            counts = self.counts()
+            words = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
+            return f"{words}; {self._time_left()}" if counts["running"] or counts["waiting"] else words
 
     def _set(self, trial: Trial, state: TrialState) -> None:
-        if trial.key in self._sharing:
-            self._counts.subtract(self._by_state(trial.key))
-        else:  # a search proposed it while it ran
-            self._sharing[trial.key] = 1
+        self._sharing[trial.key] = self._sharing[trial.key] or 1  # a search may just have proposed it
         self._states[trial.key] = state
-        self._counts.update(self._by_state(trial.key))
-
-    def _by_state(self, key: str) -> dict[TrialState, int]:
-        """The states of the trials that share a record."""
-        state, trials = self._states.get(key, "waiting"), self._sharing[key]
-        return {"running": 1, "waiting": trials - 1} if state == "running" else {state: trials}
 
     def _time_left(self) -> str:
         left = self._clock.seconds_left()

@@ -15,24 +15,10 @@ from typing import Any
 from lm.record import Evaluation, Record, StageResult
 from lm.spec import TrainSpec
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.store import STEP_METRIC, Measure, RunStatus
+from orchestrator.watch.mlflow.store import STEP_METRIC, Measure
 
-_CURVE = (
-    "train_nats_per_token",
-    "valid_nats_per_token",
-    "learning_rate",
-    "gradient_norm",
-    "tokens_per_second",
-    "step",
-    "tokens",
-    STEP_METRIC,  # last, so that MLflow holds the whole point if it holds this
-)
-_STATUSES: dict[str, RunStatus] = {
-    "running": "RUNNING",
-    "complete": "FINISHED",
-    "diverged": "FAILED",
-    "failed": "FAILED",
-}
+_NO_METRICS = ("stage", "epoch", "averaging", "best")
+_STATUSES = {"running": "RUNNING", "complete": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 1000
 _LONGEST_KEY = 250
@@ -60,7 +46,7 @@ def _verdict_key(variant: str) -> str:
     return f"{plain[: _LONGEST_KEY - 9]}-{hashlib.sha256(variant.encode()).hexdigest()[:8]}"
 
 
-def run_status(status: str) -> RunStatus:
+def run_status(status: str) -> str:
     """MLflow's word for the status of a trial or a sweep; KILLED is everything that can go on later."""
     return _STATUSES.get(status, "KILLED")
 
@@ -86,9 +72,9 @@ def curve_measures(evaluation: Evaluation, record: Record | None) -> list[Measur
     milliseconds = int(time.time() * 1000)
     if record is not None:
         milliseconds = finished_milliseconds(record) - int(1000 * max(0.0, record.seconds - evaluation.seconds))
-    metrics = evaluation.as_metrics()
-    names = ("valid_perplexity", *(name for name in metrics if name.startswith("term.")), *_CURVE)
-    return _finite({name: float(metrics[name]) for name in names}, milliseconds, evaluation.epoch)
+    numbers = {name: float(value) for name, value in evaluation.as_metrics().items() if name not in _NO_METRICS}
+    numbers[STEP_METRIC] = numbers.pop(STEP_METRIC)  # last, so that MLflow holds the whole point if it holds this
+    return _finite(numbers, milliseconds, evaluation.epoch)
 
 
 def final_measures(record: Record) -> list[Measure]:

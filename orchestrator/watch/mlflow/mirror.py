@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm.record import Evaluation, Record
+from lm.record import Evaluation
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -20,7 +20,6 @@ from orchestrator.watch.mlflow.store import Run, Store
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
 _PARENT = "mlflow.parentRunId"
-_NOTE = "mlflow.note.content"
 _EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
 
 
@@ -57,7 +56,7 @@ class Mirror:
         self._parent = None
 
     def sync(self, trial: Trial, points: Iterable[Evaluation] = (), *, running: bool = False) -> bool:
-        """Write what MLflow lacks of a trial: of its record, else of its curve on disk and of these points.
+        """Write what MLflow lacks of a trial: of its record, of its curve on disk, and of these points.
 
         Returns whether the trial has settled, and nothing more will come.
         """
@@ -65,16 +64,22 @@ class Mirror:
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
         curve = self._curve(trial, points) if record is None else {}
+        finished = None if record is None else contents.finished_milliseconds(record)
         if run is None:
             if record is None and not (running or curve or trial.stopped_early):
                 return False
-            began = None if record is None else contents.finished_milliseconds(record) - int(1000 * record.seconds)
-            tags = {"role": "trial", _PARENT: parent.id} | contents.trial_tags(trial)
-            run = self._create(trial.title, tags, began)
+            began = None if record is None or finished is None else finished - int(1000 * record.seconds)
+            run = self._create("trial", trial.title, contents.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
+            status = "running"
             self._store.set_status(parent, "RUNNING")
-        status, mirrored = _status(trial, run, record, running=running), contents.mirrored(record, curve)
+        elif record is not None:
+            status = str(record.status)
+        else:
+            early = trial.stopped_early or run.tags.get("status") == "stopped early"
+            status = "stopped early" if early else "stopped"
+        mirrored = contents.mirrored(record, curve)
         if run.status == contents.run_status(status) and run.tags.get("mirrored") == mirrored:
             return record is not None
         curve = curve or self._curve(trial, points)
@@ -84,11 +89,9 @@ class Mirror:
         measures += [] if record is None else contents.final_measures(record)
         self._store.log(run, measures, contents.params(trial.spec))
         steps.update(curve)
-        self._store.tag(
-            run, contents.trial_tags(trial) | contents.record_tags(record) | {"status": status, "mirrored": mirrored}
-        )
-        ended = None if record is None else contents.finished_milliseconds(record)
-        self._store.set_status(run, contents.run_status(status), ended)
+        tags = contents.trial_tags(trial) | contents.record_tags(record)
+        self._store.tag(run, tags | {"status": status, "mirrored": mirrored})
+        self._store.set_status(run, contents.run_status(status), finished)
         return record is not None
 
     def close(
@@ -99,8 +102,8 @@ class Mirror:
         Runs whose trials are not `planned` leave the parent; None moves none.
         """
         parent = self._connected()
-        for run in self._of_role("trial"):
-            if run.status == "RUNNING":
+        for run in self._runs:
+            if run.status == "RUNNING" and run is not parent:
                 self._store.tag(run, {"status": "stopped"})
                 self._store.set_status(run, "KILLED")
         if planned is not None:
@@ -116,35 +119,27 @@ class Mirror:
         self._store.set_status(parent, contents.run_status(outcome))
 
     def _connected(self) -> Run:
-        """The parent; all runs were read."""
+        """The sweep's parent; all of its runs have been read."""
         if self._parent is None:
             self._experiment = self._store.experiment(self._sweep.name)
             self._runs = self._store.runs(self._experiment, self._sweep.scale)
-            self._by_name = {}
-            for run in self._of_role("trial"):
-                self._by_name.setdefault(_name(run), run)
-            parents = self._of_role("sweep")
-            self._parent = parents[0] if parents else self._create(self._title, self._parent_tags("running"))
+            self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
+            title = f"{self._sweep.name} {self._sweep.scale}"
+            self._parent = self._find("sweep") or self._create("sweep", title, self._parent_tags("running"))
         return self._parent
 
-    @property
-    def _title(self) -> str:
-        return f"{self._sweep.name} {self._sweep.scale}"
+    def _find(self, role: str) -> Run | None:
+        return next((run for run in self._runs if run.tags.get("role") == role), None)
 
-    def _of_role(self, role: str) -> list[Run]:
-        return [run for run in self._runs if run.tags.get("role") == role]
-
-    def _create(self, title: str, tags: dict[str, str], began: int | None = None) -> Run:
-        place = {"sweep": self._sweep.name, "scale": self._sweep.scale}
+    def _create(self, role: str, title: str, tags: dict[str, str], began: int | None = None) -> Run:
+        place = {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale}
         run = self._store.create(self._experiment, title, place | tags, began)
         self._runs.append(run)
-        if tags["role"] == "trial":
-            self._by_name[_name(run)] = run
+        self._by_name[_name(run)] = run
         return run
 
     def _parent_tags(self, status: str) -> dict[str, str]:
-        question = self._sweep.question
-        tags = {"role": "sweep", "status": status, "question": question, _NOTE: question}
+        tags = {"status": status, "question": self._sweep.question, "mlflow.note.content": self._sweep.question}
         return tags if self._commit is None else tags | {"commit": self._commit}
 
     def _curve(self, trial: Trial, points: Iterable[Evaluation]) -> dict[int, Evaluation]:
@@ -154,33 +149,23 @@ class Mirror:
         """Tag what is no longer planned and move it out of the parent; take back what is planned again."""
         names = {(trial.key, trial.variant) for trial in planned.trials} | set(planned.searched)
         keys = {(trial.variant, str(trial.seed)): trial.key for trial in planned.trials}
-        for run in self._of_role("trial"):
-            variant = run.tags.get("variant", "")
+        for run in [run for run in self._runs if run.tags.get("role") == "trial"]:
             if _name(run) in names:
                 self._bring_back(run)
-            elif variant not in planned.undecided:
-                instead = keys.get((variant, run.tags.get("seed", "")), "true")
-                self._store.tag(run, {SUPERSEDED: instead, _PARENT: self._parent_of_superseded().id})
+            elif run.tags.get("variant") not in planned.undecided:
+                instead = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
+                self._store.tag(run, {SUPERSEDED: instead, _PARENT: self._superseded_parent().id})
 
     def _bring_back(self, run: Run) -> None:
         if SUPERSEDED in run.tags:
             self._store.tag(run, {_PARENT: self._connected().id})
             self._store.untag(run, SUPERSEDED)
 
-    def _parent_of_superseded(self) -> Run:
-        parents = self._of_role(SUPERSEDED)
-        tags = {"role": SUPERSEDED, _NOTE: _EARLIER}
-        parent = parents[0] if parents else self._create(f"{self._title}, superseded", tags)
+    def _superseded_parent(self) -> Run:
+        title = f"{self._sweep.name} {self._sweep.scale}, superseded"
+        parent = self._find(SUPERSEDED) or self._create(SUPERSEDED, title, {"mlflow.note.content": _EARLIER})
         self._store.set_status(parent, "KILLED")
         return parent
-
-
-def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> str:
-    if running:
-        return "running"
-    if record is not None:
-        return record.status
-    return "stopped early" if trial.stopped_early or run.tags.get("status") == "stopped early" else "stopped"
 
 
 def _name(run: Run) -> tuple[str, str]:

@@ -1,19 +1,15 @@
-"""MLflow itself: where it keeps things, the few calls that a mirror needs, and a database that it cannot use."""
+"""MLflow itself: where it keeps things, and the few calls that a mirror needs."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock
-
-RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 STEP_METRIC = "seconds"
 """Every point of a curve has it, so its history tells which steps MLflow holds."""
@@ -27,8 +23,6 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 _LOCK_SECONDS = 120
-_OTHER_SCHEMA = re.compile(r"out-of-date database schema( \([^)]*\))?")
-_DAMAGED = re.compile(r"\(sqlite3\.\w+\) ([^\n]*(?:not a database|malformed|no such table|no such column)[^\n]*)")
 
 
 class Measure(NamedTuple):
@@ -48,7 +42,7 @@ class Run:
     status: str
     tags: dict[str, str]
     params: set[str]
-    steps: set[int] | None
+    steps: set[int] | None = None
 
 
 def tracking_uri(uri: str | None = None) -> str:
@@ -61,24 +55,6 @@ def sqlite_file(uri: str) -> Path | None:
     if not uri.startswith("sqlite:///"):
         return None
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
-
-
-def how_to_mend(error: Exception, uri: str) -> str | None:
-    """Why nobody can write to a SQLite file until someone mends it, and how; None for other errors and other stores."""
-    file = sqlite_file(uri)
-    if file is None:
-        return None
-    name = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-    again = "the next command makes a new one from the records"
-    if (schema := _OTHER_SCHEMA.search(str(error))) is not None:
-        upgrade = f"mlflow db upgrade {shlex.quote(f'sqlite:///{name}')}"
-        return (
-            f"{name} has the schema of another MLflow{schema[1] or ''}: install that version, or keep a copy and run "
-            f"`{upgrade}`, or move the file away: {again}"
-        )
-    if (damage := _DAMAGED.search(str(error))) is not None:
-        return f"{name} is damaged ({damage[1]}): move it away; {again}"
-    return None
 
 
 class Store:
@@ -111,24 +87,19 @@ class Store:
     def runs(self, experiment: str, scale: str) -> list[Run]:
         """All runs of an experiment that carry the tag of this scale, oldest first."""
         quote = '"' if "'" in scale else "'"
-        query = f"tags.scale = {quote}{scale}{quote}"
+        query, order = f"tags.scale = {quote}{scale}{quote}", ["attributes.start_time ASC"]
         runs: list[Run] = []
-        token: str | None = None
-        while True:
-            page = self._client.search_runs(
-                [experiment], query, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
-            )
-            runs += [
-                Run(run.info.run_id, run.info.status, dict(run.data.tags), set(run.data.params), None) for run in page
-            ]
-            token = page.token
-            if not token:
-                return runs
+        token: str | None = ""
+        while token is not None:
+            page = self._client.search_runs([experiment], query, max_results=1000, order_by=order, page_token=token)
+            runs += [Run(run.info.run_id, run.info.status, run.data.tags, set(run.data.params)) for run in page]
+            token = page.token or None
+        return runs
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str], began: int | None = None) -> Run:
         """A new run, RUNNING; `began` in milliseconds, by default the present time."""
         run = self._client.create_run(experiment, start_time=began, tags=dict(tags), run_name=name)
-        return Run(run.info.run_id, "RUNNING", dict(tags), set(), set())
+        return Run(run.info.run_id, "RUNNING", dict(tags), set(), steps=set())
 
     def steps(self, run: Run) -> set[int]:
         """The steps of its curve that MLflow holds."""
@@ -159,7 +130,7 @@ class Store:
         self._client.delete_tag(run.id, tag)
         del run.tags[tag]
 
-    def set_status(self, run: Run, status: RunStatus, ended: int | None = None) -> None:
+    def set_status(self, run: Run, status: str, ended: int | None = None) -> None:
         """Bring a run to a status that it does not have; `ended` in milliseconds, by default the present time."""
         if run.status == status:
             return

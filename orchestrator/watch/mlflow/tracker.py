@@ -7,11 +7,10 @@ import math
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
@@ -20,10 +19,9 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.contents import findings
 from orchestrator.watch.mlflow.mirror import Mirror, Planned
-from orchestrator.watch.mlflow.store import Store, how_to_mend, tracking_uri
+from orchestrator.watch.mlflow.store import Store, sqlite_file, tracking_uri
 
 _log = logging.getLogger(__name__)
-P = ParamSpec("P")
 
 _SYNC_SECONDS = 2.0
 _LONGEST_REST_SECONDS = 60.0
@@ -34,14 +32,14 @@ _FINISH_SECONDS = 60.0
 
 
 @dataclass
-class _Heard:
-    """A trial as it was last heard of. Until it `is_settled` in MLflow, it is looked at again at the end."""
+class _Pending:
+    """A trial as last heard of: `changed` since MLflow was written; looked at again at the end unless `settled`."""
 
     trial: Trial
     running: bool = False
     points: list[Evaluation] = field(default_factory=list)
-    is_new: bool = True
-    is_settled: bool = False
+    changed: bool = True
+    settled: bool = False
 
 
 class Tracker:
@@ -62,14 +60,11 @@ class Tracker:
         commit: str | None = None,
         uri: str | None = None,
     ) -> None:
-        self._heard = {(trial.key, trial.variant): _Heard(trial) for trial in trials}
-        self._warned = False
-        self._given_up = False
-        self._is_whole = False
-        self._ending = threading.Event()
-        self._close: Callable[[], None] = lambda: None
+        self._pending = {(trial.key, trial.variant): _Pending(trial) for trial in trials}
         self._uri = tracking_uri(uri)
-        self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
+        self._warned = self._given_up = self._is_whole = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         try:
             self._mirror = Mirror(Store(self._uri), sweep, commit, records)
         except Exception as error:
@@ -79,21 +74,21 @@ class Tracker:
 
     def started(self, trial: Trial) -> None:
         """Its run is RUNNING."""
-        self._hear(trial, running=True)
+        self._note(trial, running=True)
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
         """A new point of its curve, written within seconds."""
-        self._hear(trial, running=True, points=[evaluation])
+        self._note(trial, evaluation, running=True)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its run is FINISHED, FAILED, or, stopped early or without a record, KILLED."""
-        self._hear(trial, running=False)
+        self._note(trial, running=False)
 
-    def _hear(self, trial: Trial, *, running: bool, points: Sequence[Evaluation] = ()) -> None:
-        heard = self._heard.setdefault((trial.key, trial.variant), _Heard(trial))
-        heard.trial, heard.running, heard.is_settled = trial, running, False
-        heard.points = [*heard.points, *points]
-        heard.is_new = True  # last: the thread takes this away before it looks at the others
+    def _note(self, trial: Trial, *points: Evaluation, running: bool) -> None:
+        pending = self._pending.setdefault((trial.key, trial.variant), _Pending(trial))
+        pending.trial, pending.running, pending.settled = trial, running, False
+        pending.points.extend(points)
+        pending.changed = True  # last, because the thread takes it away before it reads the others
 
     def finish(
         self,
@@ -115,59 +110,55 @@ class Tracker:
             self._thread.join(_FINISH_SECONDS)
             if self._thread.is_alive():
                 self._given_up = True
-                self._warn("it takes too long")
-        return self._is_whole and not self._given_up
+                self._warn(TimeoutError("it takes too long"))
+        return self._is_whole
 
     def _work(self) -> None:
         rest = _SYNC_SECONDS
         while not self._ending.wait(rest):
             began = time.monotonic()
-            self._sync([heard for heard in list(self._heard.values()) if heard.is_new])
+            self._sync([pending for pending in list(self._pending.values()) if pending.changed])
             rest = min(_LONGEST_REST_SECONDS, max(_SYNC_SECONDS, _REST * (time.monotonic() - began)))
-        for heard in self._heard.values():
-            heard.running = False
-        unsettled = [heard for heard in self._heard.values() if heard.is_new or not heard.is_settled]
+        for pending in self._pending.values():
+            pending.running = False
+        unsettled = [pending for pending in self._pending.values() if pending.changed or not pending.settled]
         is_filled = self._sync(unsettled, until=time.monotonic() + _FILL_SECONDS)
-        self._is_whole = self._attempt(self._close) and is_filled
-
-    def _sync(self, trials: Sequence[_Heard], until: float = math.inf) -> bool:
-        """Whether MLflow has all of these trials now."""
-        failures = 0
-        for heard in trials:
-            if failures == _MOST_FAILURES or time.monotonic() > until:
-                return False
-            heard.is_new = False
-            if not self._attempt(self._write, heard):
-                heard.is_new = True
-                failures += 1
-        return not failures
-
-    def _write(self, heard: _Heard) -> None:
-        heard.is_settled = self._mirror.sync(heard.trial, heard.points, running=heard.running)
-        if heard.is_settled:
-            heard.points = []
-
-    def _attempt(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether it was done."""
-        if self._given_up:
-            return False
         try:
-            action(*args, **kwargs)
+            if not self._given_up:
+                self._close()
+                self._is_whole = is_filled
         except Exception as error:
             self._warn(error)
-            self._mirror.forget()
-            return False
-        return True
 
-    def _warn(self, reason: Exception | str) -> None:
-        details = traceback.format_exception(reason) if isinstance(reason, Exception) else [reason]
-        _log.debug("MLflow: %s", redacted("".join(details)))  # no exc_info: a tracking URI may hold a password
-        if isinstance(reason, Exception) and (mend := how_to_mend(reason, self._uri)) is not None:
-            self._given_up = True
-            _log.warning("MLflow's database %s. The sweep goes on without MLflow", mend)
-        elif not self._warned:
+    def _sync(self, trials: Sequence[_Pending], until: float = math.inf) -> bool:
+        """Whether MLflow has all of these trials now."""
+        failures = 0
+        for pending in trials:
+            if self._given_up or failures == _MOST_FAILURES or time.monotonic() > until:
+                return False
+            pending.changed = False
+            try:
+                pending.settled = self._mirror.sync(pending.trial, pending.points, running=pending.running)
+            except Exception as error:
+                pending.changed = True
+                failures += 1
+                self._mirror.forget()
+                self._warn(error)
+            else:
+                if pending.settled:
+                    pending.points.clear()
+        return failures == 0
+
+    def _warn(self, error: Exception) -> None:
+        details = "".join(traceback.format_exception(error))
+        _log.debug("MLflow: %s", redacted(details))  # no exc_info: a tracking URI may hold a password
+        if not self._warned:
             self._warned = True
-            first = redacted((str(reason).splitlines() or [repr(reason)])[0])[:300]
+            reason = redacted((str(error).splitlines() or [repr(error)])[0])[:300]
+            file = sqlite_file(self._uri)
+            repair = "" if file is None else f", or makes a new {file} if you move a damaged one away"
             _log.warning(
-                "MLflow is behind (%s); the sweep goes on, and the next command fills in what is missing", first
+                "MLflow is behind (%s); the sweep goes on, and the next command fills in what is missing%s",
+                reason,
+                repair,
             )
