@@ -26,8 +26,8 @@ class _Unsettled:
             self.epochs_left -= evaluation.epoch - self.epoch
         else:  # the stages before it may have ended early
             planned = stage_epochs(self.trial.spec)
-            in_stage_and_later = list(planned.values())[list(planned).index(evaluation.stage) :]
-            self.epochs_left = min(sum(in_stage_and_later) - 1, sum(planned.values()) - evaluation.epoch)
+            rest = sum(list(planned.values())[list(planned).index(evaluation.stage) :])
+            self.epochs_left = min(rest - 1, sum(planned.values()) - evaluation.epoch)
         self.stage, self.epoch, self.seconds = evaluation.stage, evaluation.epoch, evaluation.seconds
 
 

@@ -69,31 +69,26 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 def curve_measures(evaluation: Evaluation, record: Record | None) -> list[Measure]:
     """The finite numbers of one evaluation, the epoch as step; of a settled trial at the time they were made."""
-    milliseconds = int(time.time() * 1000)
-    if record is not None:
-        milliseconds = finished_milliseconds(record) - int(1000 * max(0.0, record.seconds - evaluation.seconds))
     numbers = {name: float(value) for name, value in evaluation.as_metrics().items() if name not in _NO_METRICS}
     numbers[STEP_METRIC] = numbers.pop(STEP_METRIC)  # last, so that MLflow holds the whole point if it holds this
-    return _finite(numbers, milliseconds, evaluation.epoch)
+    at = int(time.time() * 1000)
+    if record is not None:
+        at = milliseconds(record)[0] + int(1000 * min(evaluation.seconds, record.seconds))
+    return _finite(numbers, at, evaluation.epoch)
 
 
 def final_measures(record: Record) -> list[Measure]:
     """The results of a settled trial: `<stage>/...` of every finished stage, `final/...` of the trial."""
-    milliseconds, epochs = finished_milliseconds(record), 0
-    measures: list[Measure] = []
+    _, at = milliseconds(record)
+    measures, epochs = list[Measure](), 0
     for stage in record.stages:
         epochs += stage.epochs
-        scores = {f"{stage.name}/{name}": value for name, value in _scores(stage).items()}
-        measures += _finite(scores, milliseconds, epochs)
-    final = {
-        "seconds": record.seconds,
-        "tokens_per_second": record.tokens_per_second,
-        "peak_memory_bytes": record.peak_memory_bytes,
-        "parameters": record.parameters,
-    }
+        measures += _finite({f"{stage.name}/{name}": value for name, value in _scores(stage).items()}, at, epochs)
+    names = ("seconds", "tokens_per_second", "peak_memory_bytes", "parameters")
+    final = {name: float(getattr(record, name)) for name in names}
     if record.status == "complete":
         final |= _scores(record.stages[-1])
-    return measures + _finite({f"final/{name}": value for name, value in final.items()}, milliseconds, epochs)
+    return measures + _finite({f"final/{name}": value for name, value in final.items()}, at, epochs)
 
 
 def _scores(stage: StageResult) -> dict[str, float]:
@@ -132,6 +127,7 @@ def mirrored(record: Record | None, epochs: Iterable[int]) -> str:
     return f"{record.status} {record.finished_at}"
 
 
-def finished_milliseconds(record: Record) -> int:
-    """When the trial settled; the same however often it is written, so that MLflow keeps one of two equal numbers."""
-    return int(datetime.fromisoformat(record.finished_at).timestamp() * 1000)
+def milliseconds(record: Record) -> tuple[int, int]:
+    """When the trial began and settled; always the same, so that MLflow keeps one of two equal numbers."""
+    settled = int(datetime.fromisoformat(record.finished_at).timestamp() * 1000)
+    return settled - int(1000 * record.seconds), settled

@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm.record import Evaluation
+from lm.record import Evaluation, Record
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import contents
 from orchestrator.watch.mlflow.store import Run, Store
 
-SUPERSEDED = "superseded"
-"""The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
+SUPERSEDED = (
+    "superseded"  # the tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`
+)
 _PARENT = "mlflow.parentRunId"
 _EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
 
@@ -64,22 +65,15 @@ class Mirror:
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
         curve = self._curve(trial, points) if record is None else {}
-        finished = None if record is None else contents.finished_milliseconds(record)
+        began, ended = (None, None) if record is None else contents.milliseconds(record)
         if run is None:
             if record is None and not (running or curve or trial.stopped_early):
                 return False
-            began = None if record is None or finished is None else finished - int(1000 * record.seconds)
             run = self._create("trial", trial.title, contents.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
-            status = "running"
             self._store.set_status(parent, "RUNNING")
-        elif record is not None:
-            status = str(record.status)
-        else:
-            early = trial.stopped_early or run.tags.get("status") == "stopped early"
-            status = "stopped early" if early else "stopped"
-        mirrored = contents.mirrored(record, curve)
+        status, mirrored = _status(trial, run, record, running=running), contents.mirrored(record, curve)
         if run.status == contents.run_status(status) and run.tags.get("mirrored") == mirrored:
             return record is not None
         curve = curve or self._curve(trial, points)
@@ -91,7 +85,7 @@ class Mirror:
         steps.update(curve)
         tags = contents.trial_tags(trial) | contents.record_tags(record)
         self._store.tag(run, tags | {"status": status, "mirrored": mirrored})
-        self._store.set_status(run, contents.run_status(status), finished)
+        self._store.set_status(run, contents.run_status(status), ended)
         return record is not None
 
     def close(
@@ -166,6 +160,12 @@ class Mirror:
         parent = self._find(SUPERSEDED) or self._create(SUPERSEDED, title, {"mlflow.note.content": _EARLIER})
         self._store.set_status(parent, "KILLED")
         return parent
+
+
+def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> str:
+    if running or record is not None:
+        return "running" if record is None else record.status
+    return "stopped early" if trial.stopped_early or run.tags.get("status") == "stopped early" else "stopped"
 
 
 def _name(run: Run) -> tuple[str, str]:
