@@ -32,12 +32,11 @@ class _Unsettled:
 
 
 class Clock:
-    """Counts the epochs that are left, and the seconds of the wall that one takes. For one thread.
+    """Counts the epochs that are left and the seconds that one takes, by the clock `wall`. For one thread.
 
-    An epoch takes what those of its variant took; before one of them has ended, what all took on average; and until
-    this command has seen the first, what those in `records` took. Trials that are read from another's record cost
-    nothing, and of stages that trials share only the first costs. Stages that may end early count in full, so the time
-    left is an upper estimate.
+    An epoch takes what the epochs of its variant took on average. Before one of them has ended, it takes what all took,
+    and before any has ended, what those in `records` took. A trial that is read from another's record costs nothing,
+    and a stage that trials share costs once. A stage that may end early counts in full, so this is an upper estimate.
     """
 
     def __init__(
@@ -45,9 +44,9 @@ class Clock:
         trials: Sequence[Trial],
         done: Collection[str] = (),
         records: Records | None = None,
-        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._now = now
+        self._wall = wall
         self._specs = {trial.key: trial.spec for trial in trials}
         self._unsettled: dict[str, _Unsettled] = {}
         self._epoch_began: dict[str, float] = {}  # of the trials that run
@@ -74,25 +73,25 @@ class Clock:
             self._took_before = _sum(self._took_before, (unsettled.seconds, unsettled.epoch))
 
     def started(self, trial: Trial) -> None:
-        """Its next epoch begins; a search may just have proposed it."""
+        """The trial's next epoch begins; a search may just have proposed the trial."""
         if trial.key not in self._unsettled:
             self._add(trial)
-        self._epoch_began[trial.key] = self._now()
+        self._epoch_began[trial.key] = self._wall()
         self._most_running = max(self._most_running, len(self._epoch_began))
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        """One more epoch of it is done."""
-        unsettled, now = self._unsettled[trial.key], self._now()
+        """The trial has ended an epoch."""
+        unsettled, ended = self._unsettled[trial.key], self._wall()
         if trial.key in self._epoch_began:
-            seconds = now - self._epoch_began[trial.key]
-            if evaluation.epoch == unsettled.epoch + 1:  # which an earlier command may have begun
+            seconds = ended - self._epoch_began[trial.key]
+            if evaluation.epoch == unsettled.epoch + 1:  # an earlier command may have begun this epoch
                 seconds = max(seconds, evaluation.seconds - unsettled.seconds)
             self._took[trial.variant] = _sum(self._took.get(trial.variant, (0.0, 0)), (seconds, 1))
-        self._epoch_began[trial.key] = now
+        self._epoch_began[trial.key] = ended
         unsettled.count(evaluation)
 
     def settled(self, trial: Trial, *, resumable: bool) -> None:
-        """It takes no more time, unless it can be resumed."""
+        """The trial takes no more time, unless it can be resumed."""
         self._epoch_began.pop(trial.key, None)
         if not resumable:
             self._unsettled.pop(trial.key, None)
@@ -102,7 +101,7 @@ class Clock:
         return self._unsettled[trial.key].epochs_left if trial.key in self._unsettled else 0
 
     def seconds_left(self) -> float | None:
-        """For the whole sweep, if from now on as many trials run at once as have run at most.
+        """What the whole sweep still takes, if as many trials go on running at once as have run at most.
 
         None before the first trial started, or while neither this command nor an earlier one has ended an epoch.
         """
@@ -115,11 +114,11 @@ class Clock:
         return max(sum(left) / self._most_running, *left)
 
     def _trial_seconds(self, unsettled: _Unsettled, mean: float) -> float:
-        """What a trial still takes, by the mean until an epoch of its variant has ended."""
+        """What a trial still takes; an epoch takes the mean until one of the variant has ended."""
         key = unsettled.trial.key
         seconds, epochs = self._took.get(unsettled.trial.variant, (mean, 1))
         epoch = seconds / epochs
-        over = min(epoch, self._now() - self._epoch_began[key]) if key in self._epoch_began else 0.0
+        over = min(epoch, self._wall() - self._epoch_began[key]) if key in self._epoch_began else 0.0
         return max(0.0, unsettled.epochs_left * epoch - over)
 
 

@@ -31,9 +31,9 @@ _FRAMES_A_SECOND = 2
 class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
-    `done` are the keys of trials that were complete before. From `records`, what earlier commands left, the time left
-    is known sooner. Without a terminal, a trial prints a line when it starts, at most one every `line_seconds` while it
-    runs, and one when it ends. Calls are cheap, however many trials there are, and safe from several threads.
+    `done` are the keys of trials that were complete before; `records` show how long earlier commands took. Without a
+    terminal, a trial prints a line when it starts, at most one every `line_seconds` while it runs, and one when it
+    ends. Safe from several threads.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class Progress:
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
         """Its row moves on."""
-        now = time.monotonic()
+        at = time.monotonic()
         with self._lock:
             self._running[trial.key] = trial, evaluation
             self._clock.evaluated(trial, evaluation)
-            if now - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
+            if at - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
                 return
-            self._printed[trial.key] = now
+            self._printed[trial.key] = at
             stage, epoch, perplexity, speed = self._cells(trial, evaluation)
             left = self._time_left()
         self._print(
@@ -105,14 +105,14 @@ class Progress:
             self._running.pop(trial.key, None)
             self._clock.settled(trial, resumable=state == "waiting")
             self._endings.append(f"{trial.title}: {ending}")
-        self._print(f"{trial.title}: {ending}; {self.summary()}")
+        self._print(f"{trial.title}: {ending}", summarized=True)
 
     def say(self, line: str) -> None:
         """Print a line above the table, or among the lines."""
         self._console.print(Text(line), soft_wrap=True)
 
     def counts(self) -> dict[TrialState, int]:
-        """How many trials are in each state; one that is read from another's record settles with that one."""
+        """How many trials are in each state; a trial that is read from another's record settles with the other."""
         counts: dict[TrialState, int] = dict.fromkeys(get_args(TrialState), 0)
         with self._lock:
             for key, trials in self._sharing.items():
@@ -137,8 +137,9 @@ class Progress:
         left = self._clock.seconds_left()
         return f"time left: {'unknown' if left is None else f'about {in_words(left)}'}"
 
-    def _print(self, line: str) -> None:
+    def _print(self, line: str, *, summarized: bool = False) -> None:
         if not self._console.is_terminal:
+            line = f"{line}; {self.summary()}" if summarized else line
             self._console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"), soft_wrap=True)
 
     def _table(self) -> RenderableType:

@@ -145,7 +145,7 @@ def test_the_time_left_is_the_epochs_left_over_the_trials_at_once() -> None:
     wall = Wall()
     trials = [trial(f"variant {number}", epochs=10) for number in range(4)]
     done, reader = trial("done", epochs=500), trial("reader", epochs=700, reads_from=trials[0].key)
-    clock = Clock([*trials, done, reader], [done.key], now=wall)
+    clock = Clock([*trials, done, reader], [done.key], wall=wall)
     for one in trials[:2]:
         clock.started(one)
     assert clock.seconds_left() is None
@@ -273,7 +273,7 @@ def test_trials_that_a_search_proposes_are_counted_as_they_come() -> None:
 
 def test_the_time_left_falls_while_an_epoch_of_hours_runs_and_never_below_the_epochs_after_it() -> None:
     wall, one = Wall(), trial("one")
-    clock = Clock([one], now=wall)
+    clock = Clock([one], wall=wall)
     clock.started(one)
     assert clock.seconds_left() is None
     wall.seconds = 7200.0
@@ -287,7 +287,7 @@ def test_the_time_left_falls_while_an_epoch_of_hours_runs_and_never_below_the_ep
 
 def test_a_variant_counts_with_its_own_epochs_once_one_of_them_has_ended() -> None:
     wall, fast, slow, other = Wall(), trial("fast"), trial("slow"), trial("slow", 2)
-    clock = Clock([fast, slow, other], now=wall)
+    clock = Clock([fast, slow, other], wall=wall)
     clock.started(fast)
     wall.seconds = 10.0
     clock.evaluated(fast, point(1))
@@ -319,7 +319,7 @@ def test_an_epoch_that_goes_on_from_a_checkpoint_within_it_counts_whole(tmp_path
     """Its own seconds of training are kept with the checkpoint; the wall has seen the rest of them alone."""
     wall, one, two = Wall(), trial("one"), trial("two")
     write_curve(tmp_path / one.key, [point(1, seconds=100.0)])
-    clock = Clock([one, two], records=Records(tmp_path), now=wall)
+    clock = Clock([one, two], records=Records(tmp_path), wall=wall)
     clock.started(one)
     wall.seconds = 5.0
     clock.evaluated(one, point(2, seconds=200.0))
