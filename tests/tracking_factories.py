@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from lm.record import CorpusFacts, Evaluation, Record, Score, StageResult, write_curve, write_record
 from lm.spec import Corpus, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
+from orchestrator.sweep import Sweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import Tracker
@@ -127,7 +129,7 @@ def leave(records: Records, of: Trial, settled: Record | None = None, epochs: in
     return settled
 
 
-def tracker(trials: list[Trial], records: Records, **changed: Any) -> Tracker:
-    """A tracker of a sweep named `parts` at scale `laptop`."""
-    named: dict[str, Any] = {"sweep": "parts", "question": "Which parts matter?", "scale": "laptop", "commit": "abc123"}
-    return Tracker(trials=trials, records=records, **(named | changed))
+def tracker(trials: list[Trial], records: Records, *, scale: str = "laptop", uri: str | None = None) -> Tracker:
+    """A tracker of a sweep named `parts`."""
+    sweep = Sweep(name="parts", question="Which parts matter?", base=trial().spec, seeds=(1,)).at("paper")
+    return Tracker(replace(sweep, scale=scale), trials, records, commit="abc123", uri=uri)

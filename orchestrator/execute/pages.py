@@ -30,8 +30,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.store import tracking_uri
-from orchestrator.watch.mlflow.unusable import sqlite_file
+from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
 
 _LIBRARIES = ("bokeh", "jinja2", "markdown-it-py", "matplotlib", "numpy", "pyarrow", "scipy")
 _log = logging.getLogger(__name__)

@@ -104,14 +104,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
     with Progress(state.table, done=done, records=records if train else None) as progress:
         if report is not None and last.is_mirrored:
             return _End(state, report, budget_spent)
-        tracker = Tracker(
-            sweep=sweep.name,
-            question=sweep.question,
-            scale=sweep.scale,
-            trials=state.table,
-            records=records,
-            commit=commit(),
-        )
+        tracker = Tracker(sweep, state.table, records, commit=commit())
         try:
             if train:
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
@@ -126,7 +119,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
         searches = reported.searches
         searched = [(trial.key, search.task.variant) for search in searches for trial in search.trials if trial.key]
         undecided = [search.task.variant for search in searches if not search.ended]
-        planned = Planned.of(reported.trials, searched, undecided)
+        planned = Planned(reported.trials, searched, undecided)
         how = outcome(state, records)
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:

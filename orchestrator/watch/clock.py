@@ -1,134 +1,126 @@
-"""How long a sweep will still take, reckoned from the epochs that its trials have finished."""
+"""How long a sweep will still take, estimated from the epochs that its trials have finished."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
-from lm.record import Evaluation, Record
+from lm.record import Evaluation
+from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 
 
-class Clock:
-    """Counts the epochs that are left, and how long one took on average, in seconds of the wall.
+@dataclass
+class _Unsettled:
+    """How far a trial has come, by its last evaluation, and the most epochs that it may still take."""
 
-    An epoch takes what those of its variant took, where none of them has ended what all took on average; and until this
-    command has seen the first, what those of earlier commands took. Trials that are read from another's record cost
-    nothing, and one that starts from another's stages only its own. Stages that may end early count in full, and each
-    of the `expected` trials that are not known yet as the longest that is, so the time left is an upper estimate. Not
-    for several threads.
+    trial: Trial
+    epochs_left: int
+    stage: str = ""
+    epoch: int = 0
+    seconds: float = 0.0
+
+    def count(self, evaluation: Evaluation) -> None:
+        if evaluation.stage == self.stage:
+            self.epochs_left -= evaluation.epoch - self.epoch
+        else:  # the stages before it may have ended early
+            planned = stage_epochs(self.trial.spec)
+            rest = sum(list(planned.values())[list(planned).index(evaluation.stage) :])
+            self.epochs_left = min(rest - 1, sum(planned.values()) - evaluation.epoch)
+        self.stage, self.epoch, self.seconds = evaluation.stage, evaluation.epoch, evaluation.seconds
+
+
+class Clock:
+    """Counts the epochs that are left and the seconds that one takes, by the clock `wall`. For one thread.
+
+    An epoch takes what the epochs of its variant took on average. Before one of them has ended, it takes what all took,
+    and before any has ended, what those in `records` took. A trial that is read from another's record costs nothing,
+    and a stage that trials share costs once. A stage that may end early counts in full, so this is an upper estimate.
     """
 
     def __init__(
         self,
         trials: Sequence[Trial],
         done: Collection[str] = (),
-        now: Callable[[], float] = time.monotonic,
-        expected: int = 0,
+        records: Records | None = None,
+        wall: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._wall = wall
         self._specs = {trial.key: trial.spec for trial in trials}
-        self._variants = {trial.key: trial.variant for trial in trials}
-        most = {trial.key: epochs_to_train(trial, self._specs) for trial in trials if trial.reads_from is None}
-        self._left = {key: epochs for key, epochs in most.items() if key not in done}
-        self._longest = max(most.values(), default=0)
-        self.expected = expected
-        self._now = now
-        self._running: dict[str, float] = {}
-        self._stages: dict[str, tuple[str, int]] = {}
-        self._last: dict[str, tuple[int, float]] = {}  # key -> epochs and seconds of training at its last evaluation
-        self._together = 1
-        self._begun = False
-        self._took: dict[str, tuple[float, int]] = {}  # variant -> seconds, epochs
+        self._unsettled: dict[str, _Unsettled] = {}
+        self._epoch_began: dict[str, float] = {}  # of the trials that run
+        self._most_running = 0
+        self._took: dict[str, tuple[float, int]] = {}  # variant -> seconds and epochs
         self._took_before = 0.0, 0
+        for trial in trials:
+            if trial.reads_from is None and trial.key not in done:
+                self._add(trial)
+            if trial.reads_from is None and records is not None:
+                self._read(trial, records)
 
-    def add(self, trial: Trial) -> None:
-        """One of the expected trials, or one more, is known now."""
-        self._specs[trial.key], self._variants[trial.key] = trial.spec, trial.variant
-        epochs = epochs_to_train(trial, self._specs)
-        self._left.setdefault(trial.key, epochs)
-        self._longest = max(self._longest, epochs)
-        self.expected = max(0, self.expected - 1)
+    def _add(self, trial: Trial) -> None:
+        self._specs[trial.key] = trial.spec
+        self._unsettled[trial.key] = _Unsettled(trial, epochs_to_train(trial, self._specs))
 
-    def went_before(self, trial: Trial, last: Evaluation) -> None:
-        """An earlier command has trained it so far."""
-        self._count(trial, last)
-        self._before(last.seconds, last.epoch)
-
-    def settled_before(self, record: Record) -> None:
-        """An earlier command has trained this one to its end."""
-        seconds = sum(stage.train_seconds + stage.evaluation_seconds for stage in record.stages)
-        self._before(seconds, sum(stage.epochs for stage in record.stages))
-
-    def _before(self, seconds: float, epochs: int) -> None:
-        self._took_before = self._took_before[0] + seconds, self._took_before[1] + epochs
+    def _read(self, trial: Trial, records: Records) -> None:
+        if (unsettled := self._unsettled.get(trial.key)) is None:
+            if (record := records.find(trial)) is not None:
+                stages = [(stage.train_seconds + stage.evaluation_seconds, stage.epochs) for stage in record.stages]
+                self._took_before = _sum(self._took_before, *stages)
+        elif curve := records.curve(trial):
+            unsettled.count(curve[-1])
+            self._took_before = _sum(self._took_before, (unsettled.seconds, unsettled.epoch))
 
     def started(self, trial: Trial) -> None:
-        """Its first epoch begins."""
-        self._begun = True
-        self._running[trial.key] = self._now()
-        self._together = max(self._together, len(self._running))
+        """The trial's next epoch begins; a search may just have proposed the trial."""
+        if trial.key not in self._unsettled:
+            self._add(trial)
+        self._epoch_began[trial.key] = self._wall()
+        self._most_running = max(self._most_running, len(self._epoch_began))
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        """One more epoch of it is done."""
-        now = self._now()
-        if trial.key in self._running:
-            seconds, epochs = self._took.get(trial.variant, (0.0, 0))
-            took = max(now - self._running[trial.key], self._trained(trial, evaluation))
-            self._took[trial.variant] = seconds + took, epochs + 1
-        self._running[trial.key] = now
-        self._count(trial, evaluation)
-
-    def _trained(self, trial: Trial, evaluation: Evaluation) -> float:
-        """Seconds of training since its epoch before; 0 where that is not known.
-
-        The first epoch that ends here may have begun in an earlier command, and go on from a checkpoint within it.
-        """
-        epoch, seconds = self._last.get(trial.key, (0, 0.0))
-        return evaluation.seconds - seconds if evaluation.epoch == epoch + 1 else 0.0
-
-    def _count(self, trial: Trial, evaluation: Evaluation) -> None:
-        self._last[trial.key] = evaluation.epoch, evaluation.seconds
-        planned = stage_epochs(trial.spec)
-        names = list(planned)
-        later = names.index(evaluation.stage) if evaluation.stage in planned else len(names)
-        stage, before = self._stages.get(trial.key, ("", 0))
-        if stage != evaluation.stage:
-            # An earlier stage may have ended before its last epoch; met in the middle, it counts as planned.
-            nominal = sum(planned[name] for name in names[:later])
-            before = min(nominal, evaluation.epoch - 1) if stage == "" else evaluation.epoch - 1
-            self._stages[trial.key] = evaluation.stage, before
-        rest = planned.get(evaluation.stage, 0) - (evaluation.epoch - before)
-        self._left[trial.key] = max(0, rest) + sum(planned[name] for name in names[later + 1 :])
+        """The trial has ended an epoch."""
+        unsettled, ended = self._unsettled[trial.key], self._wall()
+        if trial.key in self._epoch_began:
+            seconds = ended - self._epoch_began[trial.key]
+            if evaluation.epoch == unsettled.epoch + 1:  # an earlier command may have begun this epoch
+                seconds = max(seconds, evaluation.seconds - unsettled.seconds)
+            self._took[trial.variant] = _sum(self._took.get(trial.variant, (0.0, 0)), (seconds, 1))
+        self._epoch_began[trial.key] = ended
+        unsettled.count(evaluation)
 
     def settled(self, trial: Trial, *, resumable: bool) -> None:
-        """It takes no more time, unless it can be resumed."""
-        self._running.pop(trial.key, None)
+        """The trial takes no more time, unless it can be resumed."""
+        self._epoch_began.pop(trial.key, None)
         if not resumable:
-            self._left.pop(trial.key, None)
+            self._unsettled.pop(trial.key, None)
 
     def epochs_left(self, trial: Trial) -> int:
         """The most epochs that the trial may still take."""
-        return self._left.get(trial.key, 0)
+        return self._unsettled[trial.key].epochs_left if trial.key in self._unsettled else 0
 
     def seconds_left(self) -> float | None:
-        """For the whole sweep, with as many trials at once as there have been.
+        """What the whole sweep still takes, if as many trials go on running at once as have run at most.
 
         None before the first trial started, or while neither this command nor an earlier one has ended an epoch.
         """
-        if not self._left and not self.expected:
+        seconds, epochs = _sum(*self._took.values()) if self._took else self._took_before
+        if not self._unsettled:
             return 0.0
-        took = list(self._took.values()) or [self._took_before]
-        epochs = sum(count for _, count in took)
-        if not epochs or not self._begun:
+        if not epochs or not self._most_running:
             return None
-        mean = sum(seconds for seconds, _ in took) / epochs
-        left = [self._trial_seconds(key, mean) for key in self._left]
-        most = self._longest * mean if self.expected else 0.0
-        return max((sum(left) + self.expected * most) / self._together, most, *left)
+        left = [self._trial_seconds(unsettled, seconds / epochs) for unsettled in self._unsettled.values()]
+        return max(sum(left) / self._most_running, *left)
 
-    def _trial_seconds(self, key: str, mean: float) -> float:
-        """What a trial still takes, where an epoch takes so long in the mean; the epoch under way is partly over."""
-        seconds, epochs = self._took.get(self._variants[key], (mean, 1))
-        each = seconds / epochs
-        over = min(each, self._now() - self._running[key]) if key in self._running and self._left[key] else 0.0
-        return self._left[key] * each - over
+    def _trial_seconds(self, unsettled: _Unsettled, mean: float) -> float:
+        """What a trial still takes; an epoch takes the mean until one of the variant has ended."""
+        key = unsettled.trial.key
+        seconds, epochs = self._took.get(unsettled.trial.variant, (mean, 1))
+        epoch = seconds / epochs
+        over = min(epoch, self._wall() - self._epoch_began[key]) if key in self._epoch_began else 0.0
+        return max(0.0, unsettled.epochs_left * epoch - over)
+
+
+def _sum(*took: tuple[float, int]) -> tuple[float, int]:
+    return sum(seconds for seconds, _ in took), sum(epochs for _, epochs in took)

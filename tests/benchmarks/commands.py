@@ -33,7 +33,7 @@ from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.mirror import Mirror, Title
+from orchestrator.watch.mlflow.mirror import Mirror
 from orchestrator.watch.mlflow.store import Store
 from tests.factories import make_curve, make_record
 
@@ -120,11 +120,11 @@ def finish(place: Path) -> None:
 def mirror_seconds(place: Path, trials: list[Trial]) -> float:
     """What it costs to write all trials to a new database, the database's own making left out."""
     store = Store(f"sqlite:///{place / 'measured.db'}")
-    mirror = Mirror(store, Title("many", "?", "paper", None), trials, Records(place / "runs"))
-    mirror.catch_up(trials[0], final=True)
+    mirror = Mirror(store, load_sweep(place / "many.yaml", "paper"), None, Records(place / "runs"))
+    mirror.sync(trials[0])
     began = time.process_time()
     for trial in trials[1:]:
-        mirror.catch_up(trial, final=True)
+        mirror.sync(trial)
     return time.process_time() - began
 
 

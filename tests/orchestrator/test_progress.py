@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lm.record import Evaluation, Record
+from lm.record import Evaluation, Record, write_curve
 from lm.spec import Cache, Finetune
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
@@ -145,7 +145,7 @@ def test_the_time_left_is_the_epochs_left_over_the_trials_at_once() -> None:
     wall = Wall()
     trials = [trial(f"variant {number}", epochs=10) for number in range(4)]
     done, reader = trial("done", epochs=500), trial("reader", epochs=700, reads_from=trials[0].key)
-    clock = Clock([*trials, done, reader], [done.key], wall)
+    clock = Clock([*trials, done, reader], [done.key], wall=wall)
     for one in trials[:2]:
         clock.started(one)
     assert clock.seconds_left() is None
@@ -259,36 +259,21 @@ def test_a_listener_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) ->
 def test_trials_that_a_search_proposes_are_counted_as_they_come() -> None:
     console, out = pipe()
     one, two = trial("one"), trial("two")
-    with Progress([], expected=3, console=console) as progress:
-        assert progress.counts()["waiting"] == 3
+    with Progress([], console=console) as progress:
         progress.started(one)
-        assert (progress.counts()["running"], progress.counts()["waiting"]) == (1, 2)
+        assert (progress.counts()["running"], progress.counts()["waiting"]) == (1, 0)
         progress.evaluated(one, point(1))
         progress.settled(dataclasses.replace(one, stopped_early=True), None)
         progress.started(two)
         progress.settled(two, record(two))
         counts = progress.counts()
-    assert counts == {"done": 1, "running": 0, "waiting": 1, "stopped early": 1, "failed": 0}
-    assert any("one, seed 1: stopped early; 0 done, 2 waiting, 1 stopped early" in line for line in lines(out))
-
-
-def test_the_time_left_counts_expected_trials_as_the_longest_known_one() -> None:
-    wall = Wall()
-    clock = Clock([], now=wall, expected=3)
-    assert clock.seconds_left() is None
-    one = trial("one")
-    clock.add(one)
-    clock.started(one)
-    wall.seconds = 10.0
-    clock.evaluated(one, point(1))
-    assert clock.seconds_left() == 10.0 * (2 + 2 * 3)
-    clock.settled(one, resumable=False)
-    assert clock.seconds_left() == 10.0 * 2 * 3
+    assert counts == {"done": 1, "running": 0, "waiting": 0, "stopped early": 1, "failed": 0}
+    assert any("one, seed 1: stopped early; 0 done, 1 stopped early" in line for line in lines(out))
 
 
 def test_the_time_left_falls_while_an_epoch_of_hours_runs_and_never_below_the_epochs_after_it() -> None:
     wall, one = Wall(), trial("one")
-    clock = Clock([one], now=wall)
+    clock = Clock([one], wall=wall)
     clock.started(one)
     assert clock.seconds_left() is None
     wall.seconds = 7200.0
@@ -302,7 +287,7 @@ def test_the_time_left_falls_while_an_epoch_of_hours_runs_and_never_below_the_ep
 
 def test_a_variant_counts_with_its_own_epochs_once_one_of_them_has_ended() -> None:
     wall, fast, slow, other = Wall(), trial("fast"), trial("slow"), trial("slow", 2)
-    clock = Clock([fast, slow, other], now=wall)
+    clock = Clock([fast, slow, other], wall=wall)
     clock.started(fast)
     wall.seconds = 10.0
     clock.evaluated(fast, point(1))
@@ -323,18 +308,18 @@ def test_what_earlier_commands_trained_tells_the_time_left_before_the_first_epoc
         progress.started(half)
         assert progress.summary() == f"1 done, 1 running, 1 waiting; time left: about {in_words(10.0 * (10 + 16))}"
     assert lines(out)[0] == "1 done, 2 waiting; time left: unknown", "how many run at once is not known yet"
-    clock = Clock([new])
-    clock.settled_before(factories.make_record(done, 100.0))
+    factories.settle(tmp_path / "done", done, 100.0)
+    clock = Clock([done, new], [done.key], Records(tmp_path / "done"))
     clock.started(new)
     seconds = clock.seconds_left()
     assert seconds is not None and seconds == pytest.approx(16 * 2 * 105.0 / 24, rel=0.01), "two stages of 12 epochs"
 
 
-def test_an_epoch_that_goes_on_from_a_checkpoint_within_it_counts_whole() -> None:
+def test_an_epoch_that_goes_on_from_a_checkpoint_within_it_counts_whole(tmp_path: Path) -> None:
     """Its own seconds of training are kept with the checkpoint; the wall has seen the rest of them alone."""
     wall, one, two = Wall(), trial("one"), trial("two")
-    clock = Clock([one, two], now=wall)
-    clock.went_before(one, point(1, seconds=100.0))
+    write_curve(tmp_path / one.key, [point(1, seconds=100.0)])
+    clock = Clock([one, two], records=Records(tmp_path), wall=wall)
     clock.started(one)
     wall.seconds = 5.0
     clock.evaluated(one, point(2, seconds=200.0))

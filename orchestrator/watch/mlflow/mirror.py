@@ -1,120 +1,105 @@
-"""A sweep at one scale in MLflow: one parent run, and below it a run for each trial that has something to show.
+"""A sweep at one scale in MLflow: a parent run, and below it a run for each trial that has something to show.
 
-Runs whose trials are no longer planned move below a second parent, because they are none of what the first one says.
+Runs of trials that are no longer planned move below a second parent.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lm.record import Evaluation, Record
-from orchestrator.errors import redacted
+from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import contents
-from orchestrator.watch.mlflow.planned import SUPERSEDED, Planned
 from orchestrator.watch.mlflow.store import Run, Store
 
-_log = logging.getLogger(__name__)
-
+SUPERSEDED = (
+    "superseded"  # the tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`
+)
 _PARENT = "mlflow.parentRunId"
 _EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
 
 
 @dataclass(frozen=True)
-class Title:
-    """What the parent run says of the sweep."""
+class Planned:
+    """What a sweep plans when a command ends: the trials of its table, and keys and variants that searches proposed.
 
-    sweep: str
-    question: str
-    scale: str
-    commit: str | None
+    The search of an `undecided` variant is not over, so its runs stay where they are.
+    """
+
+    trials: Sequence[Trial]
+    searched: Collection[tuple[str, str]] = ()
+    undecided: Collection[str] = ()
 
 
 class Mirror:
     """Writes what MLflow lacks, found by the runs' tags, so that writing twice changes nothing.
 
-    For one thread. Methods raise what MLflow raises; then `forget` makes the next one look again.
+    For one thread. Methods raise what MLflow raises; call `forget` then, so that the next one looks again.
     """
 
-    def __init__(self, store: Store, title: Title, trials: Sequence[Trial], records: Records) -> None:
+    def __init__(self, store: Store, sweep: ScaledSweep, commit: str | None, records: Records) -> None:
         self._store = store
-        self._title = title
-        self._trials = {_name(trial): trial for trial in trials}
+        self._sweep = sweep
+        self._commit = commit
         self._records = records
         self._experiment = ""
         self._parent: Run | None = None
-        self._runs: dict[tuple[str, str], Run] = {}
-        self._strays: list[Run] = []
-        self._earlier: Run | None = None
-        self._touched: set[tuple[str, str]] = set()
-        self._unreadable: set[tuple[str, str]] = set()
+        self._runs: list[Run] = []
+        self._by_name: dict[tuple[str, str], Run] = {}
 
     def forget(self) -> None:
-        """Drop what was believed about MLflow, after an error that leaves it unsure."""
+        """Drop what was read of MLflow, after an error that leaves it unsure."""
         self._parent = None
 
-    def write(self, trial: Trial, status: str, points: Iterable[Evaluation] = (), record: Record | None = None) -> None:
-        """Bring a trial's run up to this state; the first and the last time also with the curve that is on disk."""
-        parent, name = self._connected(), _name(trial)
-        self._know(trial)
-        if status != "running" or name not in self._touched:
-            points = [*self._curve(trial), *points]
-        curve = {point.epoch: point for point in points}
-        run = self._runs.get(name) or self._create(parent, trial, status, record)
-        self._bring_back(run)
-        if run.steps is None:
-            run.steps = self._store.steps(run)
-        fresh = [point for epoch, point in curve.items() if epoch not in run.steps]
-        measures = [measure for point in fresh for measure in contents.curve_measures(point, record)]
-        tags = self._tags(trial, status) | contents.settled_tags(record)
-        if status != "running":
-            tags["mirrored"] = contents.marker(record, curve)
-        if record is not None and run.tags.get("mirrored") != tags["mirrored"]:
-            measures += contents.final_measures(record)
-        params = {key: value for key, value in contents.params(trial.spec).items() if key not in run.params}
-        self._store.log(run, measures, params, _news(tags, run))
-        run.steps |= curve.keys()
-        self._set_status(run, status, None if record is None else contents.finished_milliseconds(record))
-        if status == "running":
-            self._set_status(parent, status)
-        self._touched.add(name)
+    def sync(self, trial: Trial, points: Iterable[Evaluation] = (), *, running: bool = False) -> bool:
+        """Write what MLflow lacks of a trial: of its record, of its curve on disk, and of these points.
 
-    def catch_up(self, trial: Trial, *, final: bool) -> None:
-        """Fill in a settled trial from its record; at the end an unfinished one too, as far as it came."""
-        self._connected()
-        self._know(trial)
-        run = self._runs.get(_name(trial))
-        try:
-            record = self._records.find(trial)
-        except Exception as error:
-            self._complain(trial, error)
-            return
-        early = trial.stopped_early or (run is not None and run.tags.get("status") == "stopped early")
-        status = record.status if record is not None else "stopped early" if early else "stopped"
-        curve = self._curve(trial) if record is None and final else []
-        marker = contents.marker(record, [point.epoch for point in curve])
-        if run is not None and run.status == contents.run_status(status) and run.tags.get("mirrored") == marker:
-            return
-        if record is not None or (final and (run is not None or curve)):
-            self.write(trial, status, (), record)
+        Returns whether the trial has settled, and nothing more will come.
+        """
+        parent = self._connected()
+        run = self._by_name.get((trial.key, trial.variant))
+        record = None if running else self._records.find(trial)
+        curve = self._curve(trial, points) if record is None else {}
+        began, ended = (None, None) if record is None else contents.milliseconds(record)
+        if run is None:
+            if record is None and not (running or curve or trial.stopped_early):
+                return False
+            run = self._create("trial", trial.title, contents.trial_tags(trial) | {_PARENT: parent.id}, began)
+        self._bring_back(run)
+        if running:
+            self._store.set_status(parent, "RUNNING")
+        status, mirrored = _status(trial, run, record, running=running), contents.mirrored(record, curve)
+        if run.status == contents.run_status(status) and run.tags.get("mirrored") == mirrored:
+            return record is not None
+        curve = curve or self._curve(trial, points)
+        steps = self._store.steps(run)
+        missing = [point for epoch, point in curve.items() if epoch not in steps]
+        measures = [measure for point in missing for measure in contents.curve_measures(point, record)]
+        measures += [] if record is None else contents.final_measures(record)
+        self._store.log(run, measures, contents.params(trial.spec))
+        steps.update(curve)
+        tags = contents.trial_tags(trial) | contents.record_tags(record)
+        self._store.tag(run, tags | {"status": status, "mirrored": mirrored})
+        self._store.set_status(run, contents.run_status(status), ended)
+        return record is not None
 
     def close(
         self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None = None
     ) -> None:
-        """Upload the report, tag what it found and end the parent, with every run that is still RUNNING.
+        """Upload the report, tag its findings, and end the parent and every run that is still RUNNING.
 
-        Runs whose trials are not `planned` move out of the parent; None moves none.
+        Runs whose trials are not `planned` leave the parent; None moves none.
         """
         parent = self._connected()
-        for run in (*self._runs.values(), *self._strays):
-            if run.status == "RUNNING":
-                self._store.log(run, (), {}, {"status": "stopped"})
-                self._set_status(run, "stopped")
+        for run in self._runs:
+            if run.status == "RUNNING" and run is not parent:
+                self._store.tag(run, {"status": "stopped"})
+                self._store.set_status(run, "KILLED")
         if planned is not None:
             self._sort_out(planned)
         tags = self._parent_tags(outcome)
@@ -124,109 +109,67 @@ class Mirror:
             tags |= {**dict.fromkeys(earlier, ""), **findings}
             if parent.tags.get("report") != tags["report"]:
                 self._store.upload(parent, report, "report")
-        self._store.log(parent, (), {}, _news(tags, parent))
-        self._set_status(parent, outcome)
+        self._store.tag(parent, tags)
+        self._store.set_status(parent, contents.run_status(outcome))
 
     def _connected(self) -> Run:
-        if self._parent is not None:
-            return self._parent
-        title = self._title
-        self._experiment = self._store.experiment(title.sweep)
-        self._runs, self._strays, self._touched, self._earlier = {}, [], set(), None
-        parents: list[Run] = []
-        for run in self._store.runs(self._experiment, title.scale):
-            name = _run_name(run)
-            if run.tags.get("role") == "sweep":
-                parents.append(run)
-            elif run.tags.get("role") == SUPERSEDED:
-                self._earlier = run
-            elif name in self._trials and name not in self._runs:
-                self._runs[name] = run
-            elif run.tags.get("role") == "trial":
-                self._strays.append(run)
-        if not parents:
-            tags = self._parent_tags("running")
-            parents.append(self._store.create(self._experiment, f"{title.sweep} {title.scale}", tags))
-        self._parent = parents[0]
+        """The sweep's parent; all of its runs have been read."""
+        if self._parent is None:
+            self._experiment = self._store.experiment(self._sweep.name)
+            self._runs = self._store.runs(self._experiment, self._sweep.scale)
+            self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
+            title = f"{self._sweep.name} {self._sweep.scale}"
+            self._parent = self._find("sweep") or self._create("sweep", title, self._parent_tags("running"))
         return self._parent
 
-    def _know(self, trial: Trial) -> None:
-        """A trial proposed while the sweep ran: the run that an earlier command gave it is no stray."""
-        name = _name(trial)
-        if name not in self._trials:
-            self._trials[name] = trial
-            own = next((run for run in self._strays if _run_name(run) == name), None)
-            if own is not None:
-                self._strays.remove(own)
-                self._runs[name] = own
+    def _find(self, role: str) -> Run | None:
+        return next((run for run in self._runs if run.tags.get("role") == role), None)
+
+    def _create(self, role: str, title: str, tags: dict[str, str], began: int | None = None) -> Run:
+        place = {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale}
+        run = self._store.create(self._experiment, title, place | tags, began)
+        self._runs.append(run)
+        self._by_name[_name(run)] = run
+        return run
+
+    def _parent_tags(self, status: str) -> dict[str, str]:
+        tags = {"status": status, "question": self._sweep.question, "mlflow.note.content": self._sweep.question}
+        return tags if self._commit is None else tags | {"commit": self._commit}
+
+    def _curve(self, trial: Trial, points: Iterable[Evaluation]) -> dict[int, Evaluation]:
+        return {point.epoch: point for point in (*points, *self._records.curve(trial))}
 
     def _sort_out(self, planned: Planned) -> None:
         """Tag what is no longer planned and move it out of the parent; take back what is planned again."""
-        for run in (*self._runs.values(), *self._strays):
-            if planned.has(run.tags) or _run_name(run) in self._touched:
+        names = {(trial.key, trial.variant) for trial in planned.trials} | set(planned.searched)
+        keys = {(trial.variant, str(trial.seed)): trial.key for trial in planned.trials}
+        for run in [run for run in self._runs if run.tags.get("role") == "trial"]:
+            if _name(run) in names:
                 self._bring_back(run)
-            elif (instead := planned.instead(run.tags)) is not None:
-                tags = {SUPERSEDED: instead, _PARENT: self._parent_of_earlier().id}
-                self._store.log(run, (), {}, _news(tags, run))
+            elif run.tags.get("variant") not in planned.undecided:
+                instead = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
+                self._store.tag(run, {SUPERSEDED: instead, _PARENT: self._superseded_parent().id})
 
     def _bring_back(self, run: Run) -> None:
         if SUPERSEDED in run.tags:
-            self._store.log(run, (), {}, _news({_PARENT: self._connected().id}, run))
+            self._store.tag(run, {_PARENT: self._connected().id})
             self._store.untag(run, SUPERSEDED)
 
-    def _parent_of_earlier(self) -> Run:
-        if self._earlier is None:
-            title = self._title
-            tags = {"role": SUPERSEDED, "sweep": title.sweep, "scale": title.scale, "mlflow.note.content": _EARLIER}
-            name = f"{title.sweep} {title.scale}, superseded"
-            self._earlier = self._store.create(self._experiment, name, tags)
-        self._set_status(self._earlier, "stopped")
-        return self._earlier
-
-    def _create(self, parent: Run, trial: Trial, status: str, record: Record | None) -> Run:
-        tags = self._tags(trial, status) | {_PARENT: parent.id}
-        began = None if record is None else contents.finished_milliseconds(record) - int(1000 * record.seconds)
-        run = self._store.create(self._experiment, trial.title, tags, began)
-        self._runs[_name(trial)] = run
-        return run
-
-    def _tags(self, trial: Trial, status: str) -> dict[str, str]:
-        place = {"role": "trial", "sweep": self._title.sweep, "scale": self._title.scale}
-        return place | contents.trial_tags(trial) | {"status": status}
-
-    def _parent_tags(self, status: str) -> dict[str, str]:
-        title = self._title
-        place = {"role": "sweep", "sweep": title.sweep, "scale": title.scale, "status": status}
-        commit = {} if title.commit is None else {"commit": title.commit}
-        return place | commit | {"question": title.question, "mlflow.note.content": title.question}
-
-    def _set_status(self, run: Run, status: str, ended: int | None = None) -> None:
-        if run.status != contents.run_status(status):
-            self._store.set_status(run, contents.run_status(status), ended)
-
-    def _curve(self, trial: Trial) -> list[Evaluation]:
-        try:
-            return self._records.curve(trial)
-        except Exception as error:
-            self._complain(trial, error)
-            return []
-
-    def _complain(self, trial: Trial, error: Exception) -> None:
-        if _name(trial) not in self._unreadable:
-            self._unreadable.add(_name(trial))
-            _log.warning("%s, seed %d: not mirrored in MLflow: %s", trial.variant, trial.seed, redacted(error))
+    def _superseded_parent(self) -> Run:
+        title = f"{self._sweep.name} {self._sweep.scale}, superseded"
+        parent = self._find(SUPERSEDED) or self._create(SUPERSEDED, title, {"mlflow.note.content": _EARLIER})
+        self._store.set_status(parent, "KILLED")
+        return parent
 
 
-def _name(trial: Trial) -> tuple[str, str]:
-    return trial.key, trial.variant
+def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> str:
+    if running or record is not None:
+        return "running" if record is None else record.status
+    return "stopped early" if trial.stopped_early or run.tags.get("status") == "stopped early" else "stopped"
 
 
-def _run_name(run: Run) -> tuple[str, str]:
+def _name(run: Run) -> tuple[str, str]:
     return run.tags.get("trial_key", ""), run.tags.get("variant", "")
-
-
-def _news(tags: Mapping[str, str], run: Run) -> dict[str, str]:
-    return {name: value for name, value in tags.items() if run.tags.get(name, "") != value}
 
 
 def _digest(folder: Path) -> str:

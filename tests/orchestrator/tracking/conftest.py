@@ -41,7 +41,7 @@ def records(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shutil.copy(migrated, tmp_path / "mlflow.db")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(tracker_module, "_FLUSH_SECONDS", 0.02)
+    monkeypatch.setattr(tracker_module, "_SYNC_SECONDS", 0.02)
     monkeypatch.setattr(tracker_module, "_REST", 0)
     return Records(tmp_path / "runs")
 

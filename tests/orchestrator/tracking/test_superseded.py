@@ -25,7 +25,7 @@ def command(trials: Sequence[Trial], records: Records, planned: Planned | None =
     """What a command does in which nothing is left to train."""
     for one in trials:
         leave(records, one, record(one))
-    tracker(list(trials), records).finish(None, "complete", planned=planned or Planned.of(trials))
+    tracker(list(trials), records).finish(None, "complete", planned=planned or Planned(trials))
 
 
 class Shown:
@@ -93,7 +93,7 @@ def test_what_a_search_asked_for_and_what_it_has_not_decided_stay(records: Recor
     asked, late = trial("full", 9, batch_size=5), trial("late", batch_size=6)
     everything = [FULL, BARE, asked, late]
     command(everything, records)
-    command([FULL], records, Planned.of([FULL], [(asked.key, "full")], undecided=["late"]))
+    command([FULL], records, Planned([FULL], [(asked.key, "full")], undecided=["late"]))
     assert Shown().children("parts laptop") == {FULL.key, asked.key, late.key}
     assert Shown().tag(BARE) == "true"
 

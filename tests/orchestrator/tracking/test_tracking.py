@@ -132,6 +132,20 @@ def test_a_finished_sweep_again_costs_one_search(
     assert Path(changed).read_text() == "# Another\n"
 
 
+def test_the_record_of_a_trial_that_mlflow_has_is_looked_at_once(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, find = Counter[str](), records.find
+    monkeypatch.setattr(records, "find", lambda trial: (looks.update([trial.variant]), find(trial))[1])
+    waiting = trial("waiting")
+    leave(records, FULL, record(FULL))
+    mirror = tracker([FULL, waiting], records)
+    eventually(lambda: looks == {"full": 1, "waiting": 1})
+    mirror.finish(None, "stopped")
+    assert looks == {"full": 1, "waiting": 2}, "the record of another trial may have come to hold the waiting one"
+    assert Seen().statuses() == ["KILLED", "FINISHED"]
+
+
 def test_a_resumed_trial_goes_on_in_its_own_run(records: Records) -> None:
     first = tracker([FULL], records)
     first.started(FULL)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from orchestrator.trials.records import Records
-from orchestrator.watch.mlflow import tracker as tracker_module
 from tests.orchestrator.tracking.seen import BARE, FULL, closed_port, eventually, expected, process_environment
 from tests.tracking_factories import curve, leave, point, record, tracker
 
@@ -108,7 +107,6 @@ def test_mlflow_ui_shows_the_sweep_and_takes_part_in_it(
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")  # this machine may be busy; patience is tested elsewhere
-    monkeypatch.setattr(tracker_module, "_STALLED_SECONDS", 60.0)
     (report / "report.md").write_text("# The whole sweep\n")
     again = tracker([FULL, BARE], records)
     again.started(BARE)
