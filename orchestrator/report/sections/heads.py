@@ -12,8 +12,7 @@ from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.comparable import incomplete_seeds, is_adaptive
 from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.report.pictures import HeadPoint, Heads, Pictures
-from orchestrator.report.pictures.figures import Reach
+from orchestrator.report.pictures import HeadPoint, Heads, Pictures, SeedRange
 from orchestrator.report.sections.cost import tokens_per_second, train_seconds
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 
@@ -34,8 +33,8 @@ class HeadRow:
     decoder_parameters: int
     seeds: int
     complete: int
-    test_perplexity: Reach
-    train_seconds: Reach
+    test_perplexity: SeedRange
+    train_seconds: SeedRange
     tokens_per_second: float
     peak_memory_bytes: float
     cost: HeadCost | None
@@ -105,9 +104,9 @@ def measure_table(outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[MeasureRo
     return rows
 
 
-def _reach(values: Iterable[float]) -> Reach:
+def _reach(values: Iterable[float]) -> SeedRange:
     found = list(values)
-    return Reach(_mean(found), min(found), max(found))
+    return SeedRange(_mean(found), min(found), max(found))
 
 
 def _mean(values: Iterable[float]) -> float:

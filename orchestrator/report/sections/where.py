@@ -12,7 +12,7 @@ from orchestrator.analysis.comparable import obstacles
 from orchestrator.analysis.noise import Array
 from orchestrator.analysis.outcomes import Outcome
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
-from orchestrator.report.pictures import Frequency, FrequencyRow, Pictures, Position, PositionRow
+from orchestrator.report.pictures import DifferenceRow, Frequency, Pictures, Position
 from orchestrator.words import NOTHING, Markdown, escape, listed, signed
 
 PIECES = 16
@@ -102,8 +102,8 @@ def where_section(
     rows = sorted(table.rows, key=lambda row: order.index(row.variant))
     there = [k for k, share in enumerate(table.shares) if share > 0]  # a class without a test token says nothing
     classes, shares = [CLASSES[k] for k in there], [float(table.shares[k]) for k in there]
-    by_class = [FrequencyRow(row.variant, *_ends(_of(row, there), outcomes[row.variant])) for row in rows]
-    by_block = [PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
+    by_class = [DifferenceRow(row.variant, *_ends(_of(row, there), outcomes[row.variant])) for row in rows]
+    by_block = [DifferenceRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
     pictures.draw("where_cut", Frequency(by_class, classes, shares, baseline))
     pictures.draw("where_moved", Position(by_block, baseline))
     names = listed([escape(row.variant) for row in rows])
