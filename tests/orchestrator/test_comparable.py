@@ -17,7 +17,7 @@ from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.analysis.statistics import ONE_SEED
 from orchestrator.execute.cost.reckoning import _detectable
 from orchestrator.report.files.summary import read_summary
-from orchestrator.report.pictures import Forest, Overview
+from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.report.sections.interaction_tables import interaction_table
 from orchestrator.report.sections.where import where_table
 from orchestrator.sweep import Sweep

@@ -47,11 +47,9 @@ def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
         scripts.insert(0, hovered.library)
     markdown = _markdown()
     tokens = markdown.parse(text)
-    headings = _with_anchors(tokens)
-    middle = _with_pictures_inside(tokens, folder)
-    before, after = (
-        markdown.renderer.render(part, markdown.options, {}) for part in (tokens[:middle], tokens[middle:])
-    )
+    headings, middle = _prepare(tokens, folder)
+    parts = (markdown.renderer.render(part, markdown.options, {}) for part in (tokens[:middle], tokens[middle:]))
+    before, after = parts
     rendered = (
         _environment()
         .get_template("page.html.jinja")
@@ -102,23 +100,18 @@ def _markdown() -> MarkdownIt:
     return markdown
 
 
-def _with_anchors(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:
-    """Give every heading an anchor; tags, anchors and texts of the headings."""
-    headings = []
+def _prepare(tokens: Sequence[Token], folder: Path) -> tuple[list[tuple[str, str, str]], int]:
+    """Give every heading an anchor, and put every picture of the folder into the page.
+
+    Returns tags, anchors and texts of the headings, and the place of the curves: before a heading, or at the end.
+    """
+    headings, middle, overview = [], len(tokens), False
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             token.attrSet("id", f"section-{place}")
             text = "".join(child.content for child in tokens[place + 1].children or [])
             headings.append((token.tag, f"section-{place}", text))
-    return headings
-
-
-def _with_pictures_inside(tokens: Sequence[Token], folder: Path) -> int:
-    """Put every picture of the folder into the page; the place of the curves: before a heading, or the page's end."""
-    middle, overview = len(tokens), False
-    for place, token in enumerate(tokens):
-        if overview and token.type == "heading_open":
-            middle = min(middle, place)
+            middle = min(middle, place) if overview else middle
         for child in token.children or []:
             name = str(child.attrs.get("src", ""))
             overview = overview or name == _CURVES_AFTER
@@ -126,4 +119,4 @@ def _with_pictures_inside(tokens: Sequence[Token], folder: Path) -> int:
             if child.type == "image" and path.suffix == ".svg" and path.parent == folder and path.is_file():
                 picture = base64.b64encode(path.read_bytes()).decode()
                 child.attrSet("src", f"data:image/svg+xml;base64,{picture}")
-    return middle
+    return headings, middle

@@ -6,7 +6,7 @@ Bokeh rather than Plotly: its script is 1.3 MB a page instead of 4.8 MB (Bokeh 3
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,7 +25,6 @@ from orchestrator.report.pictures.figures import VariantCurves, line_styles
 
 MOST_VARIANTS = 36
 """Of more variants, which no colours could tell apart, the baseline and those with the lowest perplexity are drawn."""
-_BORDERS = {"solid": "solid", "dashed": "dashed", "dotted": "dotted", "dashdot": "dashed"}
 _HIT_WIDTH = 10  # pixels
 _MOST_IN_TOOLTIP = 12
 
@@ -87,15 +86,12 @@ def _library() -> str:
 
 
 def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
-    last = max(int(seed.epoch[-1]) for variant in variants for seed in variant.seeds)
-    low, high = visible_range(variants, None)
     # No tool is active by itself: a finger on a phone scrolls the page, until it asks for more.
     plot = figure(
         height=440,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        x_range=Range1d(start=0, end=last + max(1, last // 50)),
-        y_range=Range1d(start=low, end=high),
+        y_range=Range1d(*visible_range(variants, None)),
         x_axis_label="epoch",
         y_axis_label="validation perplexity (log scale)",
         tools="pan,box_zoom,wheel_zoom,reset",
@@ -105,18 +101,26 @@ def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
     )
     plot.toolbar.logo = None
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
-    plot.outline_line_color = None
-    plot.xgrid.visible = False
     return plot
 
 
 def _draw(plot: figure, variants: Sequence[VariantCurves], styles: Mapping[str, tuple[str, str]]) -> list[Key]:
     """Draw a line a seed, and a broader one of the mean over seeds or of a single seed."""
-    lines = [line for variant in variants for line in _lines(variant)]
-    data: dict[str, Any] = {column: [line[column] for line in lines] for column in lines[0]}
-    data["colour"], data["dash"] = zip(*(styles[name] for name in data["name"]), strict=True)
-    data["variant"] = [" ".join(name.split()) for name in data.pop("name")]
-    source = ColumnDataSource(data)
+    columns = ("variant", "seed", "xs", "ys", "width", "colour", "dash")
+    lines: list[tuple[Any, ...]] = []
+    keys = []
+    for variant in variants:
+        colour, dash = styles[variant.name]
+        seeds = zip(variant.seed_numbers, variant.seeds, strict=True)
+        curves = [(f"seed {number}", seed.epoch, perplexities(seed), 0.8) for number, seed in seeds]
+        mean = band(variant.seeds)
+        label = f"mean of {len(curves)} seeds" if len(curves) > 1 else curves.pop()[0]
+        curves.append((label, mean.epoch, mean.mean, 2.2))
+        name, first = " ".join(variant.name.split()), len(lines)
+        lines += [(name, label, x.astype("int32"), y, width, colour, dash) for label, x, y, width in curves]
+        border = "dashed" if dash == "dashdot" else dash
+        keys.append(Key(list(range(first, len(lines))), variant.name, colour, border))
+    source = ColumnDataSource(dict(zip(columns, zip(*lines, strict=True), strict=True)))
     view = CDSView(filter=IndexFilter(indices=list(range(len(lines))), name="shown"))
     visible = MultiLine(xs="xs", ys="ys", line_color="colour", line_dash=field("dash"), line_width="width")
     plot.add_glyph(source, visible, view=view)
@@ -126,22 +130,7 @@ def _draw(plot: figure, variants: Sequence[VariantCurves], styles: Mapping[str, 
     near = plot.add_glyph(source, broad, hover_glyph=hovered, view=view)
     tooltip = "<div>@variant, @seed, epoch $snap_x{0}: $snap_y{0,0.00}</div>"
     plot.add_tools(HoverTool(tooltips=tooltip, renderers=[near], limit=_MOST_IN_TOOLTIP, line_policy="nearest"))
-    names = [line["name"] for line in lines]
-    return [
-        Key([k for k, name in enumerate(names) if name == variant.name], variant.name, colour, _BORDERS[dash])
-        for variant, (colour, dash) in ((variant, styles[variant.name]) for variant in variants)
-    ]
-
-
-def _lines(variant: VariantCurves) -> Iterator[dict[str, Any]]:
-    single = len(variant.seeds) == 1
-    for number, seed in zip(variant.seed_numbers, variant.seeds, strict=True):
-        points = {"xs": seed.epoch.astype("int32"), "ys": perplexities(seed)}
-        yield {"name": variant.name, "seed": f"seed {number}", "width": 2.2 if single else 0.8, **points}
-    if not single:
-        mean = band(variant.seeds)
-        points = {"xs": mean.epoch.astype("int32"), "ys": mean.mean}
-        yield {"name": variant.name, "seed": f"mean of {len(variant.seeds)} seeds", "width": 2.2, **points}
+    return keys
 
 
 def _json(plot: figure) -> str:

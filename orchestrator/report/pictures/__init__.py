@@ -7,41 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lm.files import WriteError
-from orchestrator.report.pictures.figures import (
-    DifferenceRow,
-    Forest,
-    ForestRow,
-    Frequency,
-    HeadPoint,
-    Heads,
-    Overview,
-    Panels,
-    Picture,
-    Position,
-    SeedRange,
-    VariantCurves,
-    in_order,
-)
+from orchestrator.report.pictures.figures import Picture
 from orchestrator.words import Markdown, escape
 
-__all__ = [
-    "DifferenceRow",
-    "Draw",
-    "Forest",
-    "ForestRow",
-    "Frequency",
-    "HeadPoint",
-    "Heads",
-    "Overview",
-    "Panels",
-    "Picture",
-    "Pictures",
-    "Position",
-    "SeedRange",
-    "VariantCurves",
-    "draw_with_matplotlib",
-    "in_order",
-]
 _log = logging.getLogger(__name__)
 
 Draw = Callable[[Path, Picture], str | None]

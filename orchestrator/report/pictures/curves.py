@@ -18,7 +18,6 @@ from orchestrator.words import listed, significant
 Limits = tuple[float, float]
 _MOST_NATS = 600.0
 """A higher loss is drawn at this height: its exp would overflow."""
-_MOST_EPOCHS = 300
 _ALWAYS_VISIBLE = 0.25
 """A variant this close to the best, in nats, always lies within the range."""
 
@@ -34,24 +33,20 @@ class Band:
     high: NDArray[np.float64]
 
     def at(self, epoch: int) -> tuple[float, float] | None:
-        """Seconds and perplexity where the line passes an epoch; None beyond its ends."""
-        if not self.epoch[0] <= epoch <= self.epoch[-1]:
-            return None
-        nats = np.interp(epoch, self.epoch, np.log(self.mean))
-        return float(np.interp(epoch, self.epoch, self.seconds)), math.exp(nats)
+        """Seconds and perplexity after an epoch, None if the line has no such point."""
+        places = np.flatnonzero(self.epoch == epoch)
+        return (float(self.seconds[places[0]]), float(self.mean[places[0]])) if len(places) else None
 
 
 def band(seeds: Sequence[Curve]) -> Band:
     """Mean and range over seeds at the epochs that all of them have: an early end must not bend the mean.
 
     If they share no epoch, the band is the first seed's. Seconds are the mean over seeds too, so that a seed on a
-    slower machine moves the line to the right and not up. More than 300 epochs are thinned out.
+    slower machine moves the line to the right and not up.
     """
     epochs = reduce(np.intersect1d, (seed.epoch for seed in seeds))
     if not len(epochs):
         return band(seeds[:1])
-    if len(epochs) > _MOST_EPOCHS:
-        epochs = epochs[np.linspace(0, len(epochs) - 1, _MOST_EPOCHS).round().astype(int)]
     shared = [seed.at(np.isin(seed.epoch, epochs)) for seed in seeds]
     nats = np.minimum([seed.valid_nats_per_token for seed in shared], _MOST_NATS)
     seconds = np.mean([seed.seconds for seed in shared], axis=0)

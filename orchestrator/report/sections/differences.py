@@ -12,7 +12,8 @@ from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.outcomes import Outcome
 from orchestrator.analysis.statistics import Comparison
-from orchestrator.report.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import Forest, ForestRow, Overview, Panels, VariantCurves, in_order
 from orchestrator.report.sections.answer import level_in_words, verdict_in_words
 from orchestrator.report.sections.tables import RECALLED, AblationRow, PublishedNumber
 from orchestrator.report.sections.where import where_section

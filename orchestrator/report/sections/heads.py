@@ -12,7 +12,8 @@ from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.comparable import incomplete_seeds, is_adaptive
 from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.report.pictures import HeadPoint, Heads, Pictures, SeedRange
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
 from orchestrator.report.sections.cost import tokens_per_second, train_seconds
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 

@@ -12,7 +12,8 @@ from orchestrator.analysis.comparable import obstacles
 from orchestrator.analysis.noise import Array
 from orchestrator.analysis.outcomes import Outcome
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
-from orchestrator.report.pictures import DifferenceRow, Frequency, Pictures, Position
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import DifferenceRow, Frequency, Position
 from orchestrator.words import NOTHING, Markdown, escape, listed, signed
 
 PIECES = 16

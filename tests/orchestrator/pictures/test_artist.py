@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.files import WriteError
-from orchestrator.report.pictures import Forest, ForestRow, Heads, Picture, Pictures
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import Forest, ForestRow, Heads, Picture
 from tests.orchestrator.report import golden
 from tests.orchestrator.report.pages import NoArtist, render
 

@@ -17,12 +17,22 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
 from orchestrator.analysis.token_losses import CLASSES as LABELS
-from orchestrator.report.pictures import DifferenceRow, Forest, ForestRow, Frequency, Picture, Position, in_order
 from orchestrator.report.pictures.drawing import draw, figure_of
 from orchestrator.report.pictures.drawing.differences import words_of
 from orchestrator.report.pictures.drawing.forest import MARKERS, difference_in_words, verdict_kind
 from orchestrator.report.pictures.drawing.style import change_range, change_ticks, label_change, wrapped
-from orchestrator.report.pictures.figures import GREY, HELPS, HURTS
+from orchestrator.report.pictures.figures import (
+    GREY,
+    HELPS,
+    HURTS,
+    DifferenceRow,
+    Forest,
+    ForestRow,
+    Frequency,
+    Picture,
+    Position,
+    in_order,
+)
 
 MARGIN = 0.005
 SHARES = (0.002, 0.05, 0.17, 0.24, 0.27, 0.268)

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.text import Annotation
 
 from lm.spec import Head
-from orchestrator.report.pictures import HeadPoint, Heads, SeedRange
 from orchestrator.report.pictures.drawing import draw, figure_of
 from orchestrator.report.pictures.drawing.heads import MARKERS, visible_range
+from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
 
 
 def row(name: str, test: float, parameters: int = 10_000, seconds: float = 100.0, kind: str = "softmax") -> HeadPoint:
@@ -81,7 +81,7 @@ def test_many_heads_far_above_the_others_keep_the_whole_range() -> None:
 def test_points_are_numbered_by_perplexity_and_named_in_the_legend() -> None:
     figure, _ = figure_of(Heads(HEADS[::-1], "adaptive"))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["baseline", "1  softmax", "2  adaptive", "3  ecoc"]
+    assert labels == ["1  softmax", "2  adaptive", "baseline", "3  ecoc"]
     for axes, places in zip(figure.axes, ((4_010_000, 900_000, 80_200), (1000.0, 640.0, 450.0)), strict=True):
         numbers = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}
         assert numbers == {str(k): xy for k, xy in enumerate(zip(places, (80.0, 82.0, 131.0), strict=True), 1)}

@@ -13,7 +13,7 @@ from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.files.csv_tables import measures_csv
-from orchestrator.report.pictures import SeedRange
+from orchestrator.report.pictures.figures import SeedRange
 from orchestrator.report.sections.cost import cost_section, cost_table
 from orchestrator.report.sections.heads import HeadRow, head_table, measure_table
 from orchestrator.report.sections.provenance import provenance

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -32,6 +33,7 @@ from orchestrator.words import NOTHING, counted, listed
 
 _PALE = 0.4
 _NEVER = "never"
+_MEAN: Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.2}
 
 
 def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:
@@ -67,7 +69,12 @@ def position_figure(position: Position) -> tuple[Figure, str | None]:
     limits = _limits(rows)
     change = f"change of test perplexity\nagainst {one_line(position.baseline, 24)}"
     labels = ("piece of the test text, from its beginning to its end", change)
-    figure, panels = panel_grid([row.name for row in rows], _position_keys(rows), 1.2, labels)
+    keys = [
+        Line2D([], [], color=HELPS, linewidth=1.2, label="mean over seeds"),
+        Patch(color=HELPS, alpha=0.2, linewidth=0, label="lowest to highest seed"),
+        Line2D([], [], label="mean over pieces", **_MEAN),
+    ]
+    figure, panels = panel_grid([row.name for row in rows], keys, 1.2, labels)
     outside = []
     for axes, row in zip(panels, rows, strict=True):
         axes.set(xlim=(0.5, len(row.nats) + 0.5), ylim=with_margin(limits))
@@ -125,27 +132,12 @@ def _percent(share: float) -> str:
     return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
 
 
-def _frequency_keys(rows: Sequence[DifferenceRow]) -> list[Line2D | Patch]:
-    keys: list[Line2D | Patch] = [Patch(color=HELPS, label="better"), Patch(color=HURTS, label="worse")]
-    pale = "pale: seeds disagree on the sign" if _several_seeds(rows) else "pale: one seed, noise unknown"
-    keys.append(Patch(facecolor=GREY, alpha=_PALE, linewidth=0, label=pale))
-    if _several_seeds(rows):
-        keys.append(Line2D([], [], color="black", linewidth=1.0, label="lowest to highest seed"))
-    return keys
-
-
-_MEAN: Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.2}
-
-
-def _position_keys(rows: Sequence[DifferenceRow]) -> list[Line2D | Patch]:
-    keys: list[Line2D | Patch] = [Line2D([], [], color=HELPS, linewidth=1.2, label="mean over seeds")]
-    if _several_seeds(rows):
-        keys.append(Patch(color=HELPS, alpha=0.2, linewidth=0, label="lowest to highest seed"))
-    return [*keys, Line2D([], [], label="mean over pieces", **_MEAN)]
-
-
-def _several_seeds(rows: Sequence[DifferenceRow]) -> bool:
-    return any(not math.isnan(value) for row in rows for value in row.low)
+def _frequency_keys(rows: Sequence[DifferenceRow]) -> list[Artist]:
+    keys: list[Artist] = [Patch(color=HELPS, label="better"), Patch(color=HURTS, label="worse")]
+    if all(math.isnan(value) for row in rows for value in row.low):
+        return [*keys, Patch(facecolor=GREY, alpha=_PALE, linewidth=0, label="pale: one seed, noise unknown")]
+    keys.append(Patch(facecolor=GREY, alpha=_PALE, linewidth=0, label="pale: seeds disagree on the sign"))
+    return [*keys, Line2D([], [], color="black", linewidth=1.0, label="lowest to highest seed")]
 
 
 def _sentences(outside: Sequence[str], variants: int) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -132,8 +132,8 @@ def _diamond(recalled: bool) -> Style:
     return {"marker": "D", "markersize": 6, "markerfacecolor": "none", "linestyle": "none", **edge}
 
 
-def _keys(forest: Forest) -> Sequence[Line2D | Patch]:
-    keys: list[Line2D | Patch] = []
+def _keys(forest: Forest) -> list[Artist]:
+    keys: list[Artist] = []
     for kind in MARKERS:
         verdicts = [row.verdict for row in forest.rows if verdict_kind(row.verdict) == kind]
         if verdicts:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -64,12 +63,12 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
         _scale_across(axes, places)
         axes.grid(**GRID)
         for number, (point, x, y) in enumerate(zip(ranked, places, heights, strict=True), 1):
-            _draw_point(axes, point.kind, x, y)
+            _draw_point(axes, point.kind, x, y, f"{number}  {one_line(point.name, 30)}")
             axes.annotate(str(number), (x.mean, y.mean), offset, **_NUMBER)
             if point in above:
                 draw_arrow(axes, (x.mean, y.mean), (x.mean, top), MARKERS[point.kind][1])
             if point.name == heads.baseline:
-                axes.plot(x.mean, y.mean, **_RING)
+                axes.plot(x.mean, y.mean, label="baseline", **_RING)
                 axes.axhline(y.mean, color=GREY, linewidth=0.8, linestyle="dashed", zorder=1)
     log_ticks(left.yaxis, (low, high))
     left.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -77,7 +76,7 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
     left.set_xlabel("parameters of the decoder itself")
     right.set_xlabel("seconds of training")
     left.set_ylabel("test perplexity (log scale)")
-    figure.legend(handles=_keys(ranked, heads.baseline), loc="outside right upper")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper")
     names = listed([f"{point.name} ({significant(point.test_perplexity.mean)})" for point in above])
     return figure, f"Above the top of the picture, where arrows point: {names}." if above else None
 
@@ -91,11 +90,11 @@ def visible_range(points: Sequence[HeadPoint]) -> Limits:
     return min(seeds.low for seeds in near), max(seeds.high for seeds in near)
 
 
-def _draw_point(axes: Axes, kind: str, x: SeedRange, y: SeedRange) -> None:
+def _draw_point(axes: Axes, kind: str, x: SeedRange, y: SeedRange, label: str) -> None:
     colour = MARKERS[kind][1]
     axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=1.3, zorder=2)
     axes.plot([x.low, x.high], [y.mean, y.mean], color=colour, linewidth=1.3, zorder=2)
-    axes.plot(x.mean, y.mean, zorder=3, **_shape(kind))
+    axes.plot(x.mean, y.mean, zorder=3, label=label, **_shape(kind))
 
 
 def _shape(kind: str) -> Style:
@@ -103,28 +102,15 @@ def _shape(kind: str) -> Style:
     return _RING | {"marker": marker, "markersize": 7.5, "markerfacecolor": colour, "markeredgewidth": 0.6}
 
 
-def _keys(ranked: Sequence[HeadPoint], baseline: str) -> list[Line2D]:
-    """The numbers with their names, and how the baseline is marked."""
-    keys = [Line2D([], [], label="baseline", **_RING)] * any(point.name == baseline for point in ranked)
-    labels = [f"{number}  {one_line(point.name, 30)}" for number, point in enumerate(ranked, 1)]
-    return keys + [
-        Line2D([], [], label=label, **_shape(point.kind)) for label, point in zip(labels, ranked, strict=True)
-    ]
-
-
 def _scale_across(axes: Axes, places: Sequence[SeedRange]) -> None:
     """The horizontal scale: a logarithm if it spans more than a decade, with room for a decoder without parameters."""
     low, high = min(place.low for place in places), max(place.high for place in places)
     least = min((place.low for place in places if place.low > 0), default=1.0)
+    axes.margins(x=0.12)
     if high <= 10 * least:
-        margin = 0.15 * (high - low) or 0.1 * high or 1.0
-        axes.set_xlim(low - margin, high + margin)
         axes.xaxis.set_major_locator(MaxNLocator(6))
-        return
-    margin = (high / least) ** 0.12
-    if low > 0:
-        axes.set(xscale="log", xlim=(least / margin, high * margin))
+    elif low > 0:
+        axes.set_xscale("log")
         log_ticks(axes.xaxis, (least, high))
     else:
-        axes.set_xscale("symlog", linthresh=least, linscale=0.5)
-        axes.set_xlim(-0.3 * least, high * margin)
+        axes.set_xscale("symlog", linthresh=least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -36,11 +37,9 @@ from orchestrator.report.pictures.figures import COLOURS, DASHES, GREY, Overview
 from orchestrator.words import counted, listed, number, significant
 
 MOST_COLOURED = 8
-"""The number of variants that have a colour, next to the baseline: of more, those that differ most from it."""
+"""The number of variants in colour, besides the baseline; of more, those with the lowest perplexity."""
 _PALE: Style = {"color": "#c4c4c4", "linewidth": 0.8, "zorder": 2}
 _BASELINE: Style = {"color": GREY, "linewidth": 3.0, "alpha": 0.45}
-_MOST_POINTS = 30_000
-"""More points than this would make a file of more than about a megabyte."""
 
 
 def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
@@ -52,7 +51,7 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
     variants = without_nan(overview.variants)
     limits = visible_range(variants, overview.published)
     ranked = sorted(variants, key=lowest_perplexity, reverse=True)
-    styles = _styles(overview.variants, ranked, limits)
+    styles = _styles(overview.variants, ranked)
     size, unit = _unit(max(seed.seconds[-1] for variant in variants for seed in variant.seeds))
     keys, lines = _keys(variants), [_line_key(variant, styles) for variant in ranked if variant.name in styles]
     if len(lines) < len(ranked):
@@ -70,7 +69,10 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
             for epoch, marker, place in marks:
                 if place is not None:  # a mark off every line would say nothing
                     _draw_event(axes, epoch if axes is left else place[0] / size, place[1], marker, style["color"])
-    keys += _draw_levels([left, right], overview, limits)
+    for level, colour, label in _levels(overview, limits):
+        for axes in (left, right):
+            line = axes.axhline(level, color=colour, linewidth=1.0, linestyle="dotted", label=label)
+        keys.append(line)
     for axes, label in ((left, "epoch"), (right, f"{unit} of training")):
         axes.set(xlim=(0, 1.04 * axes.dataLim.x1), xlabel=label)
         axes.grid(axis="y", **GRID)
@@ -86,14 +88,12 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
 def panels_figure(panels: Panels) -> tuple[Figure, str | None]:
     """A panel a variant with a curve for each seed, and the baseline's mean in broad grey.
 
-    Returns sentences on variants that have no panel and on epochs that are left out to keep the file small, None if
-    all is drawn. ValueError if nothing can be drawn.
+    Returns a sentence on variants that have no panel, None if all have. ValueError if nothing can be drawn.
     """
     variants = without_nan(panels.variants)
     drawn = sorted(variants, key=lambda variant: not variant.baseline)[:MOST_PANELS]
     limits = visible_range(drawn, None)
     baseline = next((band(variant.seeds) for variant in drawn if variant.baseline), None)
-    step = math.ceil(sum(len(seed) for variant in drawn for seed in variant.seeds) / _MOST_POINTS)
     seeds = sorted({seed for variant in drawn for seed in variant.seed_numbers})
     styles = {seed: _seed_style(k) for k, seed in enumerate(seeds)}
     keys = [Line2D([], [], label=f"seed {seed}", **styles[seed]) for seed in seeds[:12]]
@@ -111,29 +111,23 @@ def panels_figure(panels: Panels) -> tuple[Figure, str | None]:
             axes.plot(baseline.epoch, baseline.mean, **_BASELINE)
         for seed_number, seed in zip(variant.seed_numbers, variant.seeds, strict=True):
             y = perplexities(seed)
-            kept = sorted({*range(0, len(seed), step), len(seed) - 1})
-            axes.plot(seed.epoch[kept], y[kept], marker="." if len(seed) == 1 else "", **styles[seed_number])
+            axes.plot(seed.epoch, y, marker="." if len(seed) == 1 else "", **styles[seed_number])
             for place, marker in events(seed, variant.turns):
                 _draw_event(axes, seed.epoch[place], y[place], marker, styles[seed_number]["color"])
         if is_above(variant, limits[1]):
             axes.text(0.5, 0.5, "above the picture", transform=axes.transAxes, ha="center", fontsize=8)
-    thinned = f"Of the epochs one in {step} is drawn." if step > 1 else None
-    return figure, " ".join(filter(None, (note_without_panel(len(variants)), thinned))) or None
+    return figure, note_without_panel(len(variants))
 
 
-def _styles(planned: Sequence[VariantCurves], ranked: Sequence[VariantCurves], limits: Limits) -> Style:
-    """How the lines of the baseline, and of the variants that differ most from it, are drawn; visible ones first."""
-    baseline = next((variant for variant in ranked if variant.baseline), None)
-    middle = math.log(lowest_perplexity(baseline or ranked[len(ranked) // 2]))
-    others = [variant for variant in ranked if not variant.baseline]
-    others.sort(key=lambda each: (is_above(each, limits[1]), -abs(math.log(lowest_perplexity(each)) - middle)))
-    coloured = {variant.name: 1.7 for variant in others[:MOST_COLOURED]}
-    if baseline is not None:
-        coloured[baseline.name] = 2.4
-    looks = line_styles([variant.name for variant in planned], None if baseline is None else baseline.name)
+def _styles(planned: Sequence[VariantCurves], ranked: Sequence[VariantCurves]) -> dict[str, Style]:
+    """How the lines in colour are drawn: of the baseline, and of the others with the lowest perplexity."""
+    baseline = next((variant.name for variant in ranked if variant.baseline), None)
+    lowest = [variant.name for variant in ranked if not variant.baseline][-MOST_COLOURED:]
+    looks = line_styles([variant.name for variant in planned], baseline)
     return {
-        name: {"color": looks[name][0], "linestyle": looks[name][1], "linewidth": width, "zorder": 3}
-        for name, width in coloured.items()
+        name: {"color": colour, "linestyle": dash, "linewidth": 2.4 if name == baseline else 1.7, "zorder": 3}
+        for name, (colour, dash) in looks.items()
+        if name in lowest or name == baseline
     }
 
 
@@ -142,29 +136,22 @@ def _sentences(
 ) -> str | None:
     sentences = [note_above(drawn, limits[1])]
     if len(styles) < len(drawn):
-        middle = "the baseline's" if any(variant.baseline for variant in drawn) else "the middle variant's"
-        sentences.append(
-            f"In colour are the {MOST_COLOURED} variants whose lowest points differ most from {middle}; "
-            f"in grey: {counted(len(drawn) - len(styles), 'other')}."
-        )
-    if missing := [v.name for v in overview.variants if v.name not in {variant.name for variant in drawn}]:
-        names = listed(missing) if len(missing) <= MOST_COLOURED else f"{len(missing)} variants"
-        sentences.append(f"Not drawn, because no loss is a number: {names}.")
+        rest = counted(len(drawn) - len(styles), "other")
+        sentences.append(f"In colour are the {MOST_COLOURED} variants with the lowest perplexity; in grey: {rest}.")
+    names = {variant.name for variant in drawn}
+    if missing := [variant.name for variant in overview.variants if variant.name not in names]:
+        without = listed(missing) if len(missing) <= MOST_COLOURED else f"{len(missing)} variants"
+        sentences.append(f"Not drawn, because no loss is a number: {without}.")
     return " ".join(filter(None, sentences)) or None
 
 
-def _draw_levels(panels: Sequence[Axes], overview: Overview, limits: Limits) -> list[Line2D]:
-    """Draw the published perplexity and the unigram model's as lines; returns their keys."""
-    levels = []
+def _levels(overview: Overview, limits: Limits) -> Iterator[tuple[float, str, str]]:
+    """The published perplexity and the unigram model's, with the colours and labels of their lines."""
     if overview.published is not None:
         baseline = next((one_line(variant.name, 24) for variant in overview.variants if variant.baseline), "baseline")
-        levels.append((overview.published, "black", f"published, {baseline}: {overview.published:g}"))
+        yield overview.published, "#000000", f"published, {baseline}: {overview.published:g}"
     if overview.unigram is not None and limits[0] < overview.unigram < limits[1]:
-        levels.append((overview.unigram, GREY, f"unigram model: {number(overview.unigram)}"))
-    for axes in panels:
-        for level, colour, _ in levels:
-            axes.axhline(level, color=colour, linewidth=1.0, linestyle="dotted")
-    return [Line2D([], [], color=colour, linestyle="dotted", label=label) for _, colour, label in levels]
+        yield overview.unigram, GREY, f"unigram model: {number(overview.unigram)}"
 
 
 def _events(variant: VariantCurves) -> Iterator[tuple[int, str]]:
@@ -183,8 +170,8 @@ def _event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
     return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in markers]
 
 
-def _keys(variants: Sequence[VariantCurves]) -> list[Line2D | Patch]:
-    keys: list[Line2D | Patch] = []
+def _keys(variants: Sequence[VariantCurves]) -> list[Artist]:
+    keys: list[Artist] = []
     if any(len(variant.seeds) > 1 for variant in variants):
         keys.append(Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds"))
         keys.append(Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"))

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib import style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from orchestrator.report.pictures.curves import Limits
@@ -60,14 +59,12 @@ def one_line(name: str, limit: int) -> str:
 
 def wrapped(name: str, width: int, most_lines: int) -> str:
     """A name as a few lines of literal text, cut with an ellipsis if it is longer."""
-    lines = wrap(one_line(name, most_lines * width), width, break_on_hyphens=False)
-    if len(lines) > most_lines:
-        lines[most_lines - 1 :] = [one_line(" ".join(lines[most_lines - 1 :]), width)]
-    return "\n".join(lines)
+    line = one_line(name, most_lines * width)
+    return "\n".join(wrap(line, width, break_on_hyphens=False, max_lines=most_lines, placeholder="…"))
 
 
 def panel_grid(
-    names: Sequence[str], keys: Sequence[Line2D | Patch], height: float, labels: tuple[str, str]
+    names: Sequence[str], keys: Sequence[Artist], height: float, labels: tuple[str, str]
 ) -> tuple[Figure, list[Axes]]:
     """A figure with a panel of this height, in inches, for each name; a legend above, the labels of x and y outside."""
     columns = min(len(names), 3 if len(names) <= 12 else 4)
