@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,14 +59,13 @@ def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
             after=after,
             hovered=hovered,
             scripts=scripts,
-            hashes=[_hash(script) for script in scripts],
+            hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
             css=(_FOLDER / "page.css").read_text(encoding="utf-8"),
         )
     )
     write_text(folder / "report.html", rendered)
 
 
-@cache
 def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("orchestrator.report.html", ""),
@@ -77,12 +75,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-@cache
-def _hash(script: str) -> str:
-    """The name of an inline script in a Content-Security-Policy."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _markdown() -> MarkdownIt:

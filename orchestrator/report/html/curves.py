@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from bokeh.core.properties import field
 from bokeh.embed import json_item
-from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, MultiLine, NumeralTickFormatter, Range1d
+from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, MultiLine, NumeralTickFormatter
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -56,8 +55,8 @@ def hover_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
     """
     planned = [
         VariantCurves(
-            name=name,
-            baseline=name == baseline,
+            name,
+            name == baseline,
             complete=True,
             seeds=tuple(curve_of(outcome.curve) for outcome in trained),
             seed_numbers=tuple(outcome.trial.seed for outcome in trained),
@@ -76,13 +75,8 @@ def hover_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
     if len(every) > len(variants):
         note += f" Of {len(every):,} variants, the {MOST_VARIANTS} with the lowest perplexity are drawn."
     safe = _json(plot).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return HoverCurves(safe, keys, note, _library())
-
-
-@cache
-def _library() -> str:
-    """Bokeh's own script, whole."""
-    return str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
+    library = str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
+    return HoverCurves(safe, keys, note, library)
 
 
 def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
@@ -91,7 +85,7 @@ def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
         height=440,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        y_range=Range1d(*visible_range(variants, None)),
+        y_range=visible_range(variants, None),  # type: ignore[arg-type]
         x_axis_label="epoch",
         y_axis_label="validation perplexity (log scale)",
         tools="pan,box_zoom,wheel_zoom,reset",

@@ -20,7 +20,7 @@ from orchestrator.analysis.token_losses import CLASSES as LABELS
 from orchestrator.report.pictures.drawing import draw, figure_of
 from orchestrator.report.pictures.drawing.differences import words_of
 from orchestrator.report.pictures.drawing.forest import MARKERS, difference_in_words, verdict_kind
-from orchestrator.report.pictures.drawing.style import change_range, change_ticks, label_change, wrapped
+from orchestrator.report.pictures.drawing.style import change_range, change_ticks, show_change, wrapped
 from orchestrator.report.pictures.figures import (
     GREY,
     HELPS,
@@ -204,10 +204,10 @@ def test_the_range_leaves_out_far_outliers_alone() -> None:
     ],
 )
 def test_ticks_are_round_changes_in_per_cent(limits: tuple[float, float], labels: str) -> None:
-    axis = Figure().add_subplot().xaxis
-    axis.set_view_interval(*limits, ignore=True)
-    label_change(axis, limits, 6)
-    marks = [axis.get_major_formatter()(nats) for nats in change_ticks(limits, 6)]
+    axes = Figure().add_subplot()
+    show_change(axes, "x", limits, 6)
+    assert axes.get_xlim()[0] < limits[0] and limits[1] < axes.get_xlim()[1], "room for arrows"
+    marks = [axes.xaxis.get_major_formatter()(nats) for nats in axes.get_xticks()]
     assert " ".join(marks) == labels
 
 
@@ -237,7 +237,7 @@ def test_figures_are_rounded_by_their_interval() -> None:
 
 
 def test_every_verdict_has_a_shape_of_its_own() -> None:
-    shapes = [marker for marker, _, _ in MARKERS.values()]
+    shapes = [style["marker"] for style in MARKERS.values()]
     assert len(set(shapes)) == len(shapes)
     said = {
         "hurts": "hurts",

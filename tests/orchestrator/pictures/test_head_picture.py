@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 
 from lm.spec import Head
 from orchestrator.report.pictures.drawing import draw, figure_of
-from orchestrator.report.pictures.drawing.heads import MARKERS, visible_range
+from orchestrator.report.pictures.drawing.heads import MARKERS, perplexity_range
 from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
 
 
@@ -39,7 +39,7 @@ def test_the_same_heads_give_the_same_bytes_in_any_order_whatever_the_users_sett
 def test_every_kind_of_head_has_a_shape_and_a_colour_of_its_own() -> None:
     kinds = [get_args(part.model_fields["kind"].annotation)[0] for part in get_args(get_args(Head)[0])]
     assert sorted(MARKERS) == sorted(kinds)
-    assert all(len({marker[k] for marker in MARKERS.values()}) == len(kinds) for k in (0, 1))
+    assert all(len({style[k] for style in MARKERS.values()}) == len(kinds) for k in ("marker", "markerfacecolor"))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_few_heads_far_above_the_others_are_named_and_leave_them_their_room() 
     figure, sentence = figure_of(Heads([*HEADS, ruined], "softmax"))
     assert sentence == "Above the top of the picture, where arrows point: ruined (31,000,000)."
     top = figure.axes[0].get_ylim()[1]
-    assert visible_range([*HEADS, ruined]) == pytest.approx((0.98 * 80, 1.03 * 131))
+    assert perplexity_range([*HEADS, ruined]) == pytest.approx((0.98 * 80, 1.03 * 131))
     assert 1.03 * 131 < top < 2 * 131
     for axes in figure.axes:
         arrows = [text.xy[1] for text in axes.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
@@ -74,7 +74,7 @@ def test_a_few_heads_far_above_the_others_are_named_and_leave_them_their_room() 
 
 def test_many_heads_far_above_the_others_keep_the_whole_range() -> None:
     rows = [*HEADS[:2], *(row(f"ruined {k}", 10.0 ** (4 + k), kind="ecoc") for k in range(2))]
-    assert visible_range(rows) == pytest.approx((0.98 * 80, 1.03e5))
+    assert perplexity_range(rows) == pytest.approx((0.98 * 80, 1.03e5))
     assert figure_of(Heads(rows, "softmax"))[1] is None
 
 

@@ -206,9 +206,10 @@ def test_a_leg_that_changes_nothing_is_not_marked() -> None:
     stages = np.array(["train", "train-2", "train-3", "train-4", "finetune-1"])
     seed = dataclasses.replace(flat(60.0, 5), stage=stages)
     assert list(events(seed, {"train-3"})) == [(2, "P"), (4, "D")]
+    seeds = ["mean over seeds", "lowest to highest seed"]
     for turns, labels in (((), []), ({"train-3"}, ["other values begin"])):
         figure, _ = figure_of(Overview([curves("full", seed, turns=turns)], None))
-        assert [text.get_text() for text in figure.legends[0].get_texts()] == [*labels, "fine-tuning begins"]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == [*seeds, *labels, "fine-tuning begins"]
 
 
 def test_of_many_variants_those_with_the_lowest_perplexity_are_coloured() -> None:

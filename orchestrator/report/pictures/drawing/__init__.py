@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -13,6 +15,15 @@ from orchestrator.report.pictures.drawing.heads import heads_figure
 from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
 from orchestrator.report.pictures.drawing.style import report_style
 from orchestrator.report.pictures.figures import Forest, Frequency, Heads, Overview, Panels, Picture, Position
+
+_FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
+    Forest: forest_figure,
+    Overview: overview_figure,
+    Panels: panels_figure,
+    Frequency: frequency_figure,
+    Position: position_figure,
+    Heads: heads_figure,
+}
 
 
 def draw(folder: Path, picture: Picture) -> str | None:
@@ -26,16 +37,4 @@ def draw(folder: Path, picture: Picture) -> str | None:
 
 def figure_of(picture: Picture) -> tuple[Figure, str | None]:
     """The picture as a figure, and what the page says of it: what lies outside or is left out, None if nothing."""
-    match picture:
-        case Forest():
-            return forest_figure(picture)
-        case Overview():
-            return overview_figure(picture)
-        case Panels():
-            return panels_figure(picture)
-        case Frequency():
-            return frequency_figure(picture)
-        case Position():
-            return position_figure(picture)
-        case Heads():
-            return heads_figure(picture)
+    return _FIGURES[type(picture)](picture)

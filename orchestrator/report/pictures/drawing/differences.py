@@ -15,80 +15,69 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.report.pictures.curves import Limits
-from orchestrator.report.pictures.drawing.style import (
-    GRID,
-    LONGEST_NAME,
-    MOST_PANELS,
-    Style,
-    change_range,
-    draw_arrow,
-    label_change,
-    note_without_panel,
-    one_line,
-    panel_grid,
-    with_margin,
-)
+from orchestrator.report.pictures.drawing import style
 from orchestrator.report.pictures.figures import GREY, HELPS, HURTS, DifferenceRow, Frequency, Position
 from orchestrator.words import NOTHING, counted, listed
 
 _PALE = 0.4
 _NEVER = "never"
-_MEAN: Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.2}
+_MEAN: style.Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.2}
 
 
 def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:
     """A panel a variant in the order given, a bar a class of words; sentences on what is not shown, None if all is."""
-    rows = frequency.rows[:MOST_PANELS]
+    rows = frequency.rows[: style.MOST_PANELS]
     limits = _limits(rows)
     labels = (
-        f"← lower      change of test perplexity against {one_line(frequency.baseline, 24)}      higher →",
+        f"← lower      change of test perplexity against {style.one_line(frequency.baseline, 24)}      higher →",
         "times in the training text\n(share of the test tokens)",
     )
-    classes = [f"{label}  ({_percent(share)})" for label, share in zip(frequency.labels, frequency.shares, strict=True)]
+    shares = ["<1%" if 0 < share < 0.005 else f"{share:.0%}" for share in frequency.shares]
+    classes = [f"{label}  ({share})" for label, share in zip(frequency.labels, shares, strict=True)]
     names = [row.name for row in rows]
-    figure, panels = panel_grid(names, _frequency_keys(rows), 0.3 + 0.15 * len(classes), labels)
+    figure, panels = style.panel_grid(names, _frequency_keys(rows), 0.3 + 0.15 * len(classes), labels)
     outside: list[str] = []
     for axes, row in zip(panels, rows, strict=True):
-        axes.set(xlim=with_margin(limits), ylim=(len(classes) - 0.4, -0.6))
-        label_change(axes.xaxis, limits, 5)
+        axes.set_ylim(len(classes) - 0.4, -0.6)
+        style.show_change(axes, "x", limits, 5)
         axes.set_yticks(range(len(classes)), classes)
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.grid(axis="x", **GRID)
+        axes.grid(axis="x", **style.GRID)
         beyond = [label for y, label in enumerate(frequency.labels) if _draw_bar(axes, row, y, limits)]
         if beyond:
             words = "all words" if len(beyond) == len(classes) else words_of(beyond)
-            outside.append(f"{one_line(row.name, LONGEST_NAME)} on {words}")
+            outside.append(f"{row.name} on {words}")
     return figure, _sentences(outside, len(frequency.rows))
 
 
 def position_figure(position: Position) -> tuple[Figure, str | None]:
     """A panel a variant in the order given, a step a piece of the test text; sentences as of `frequency_figure`."""
-    rows = position.rows[:MOST_PANELS]
+    rows = position.rows[: style.MOST_PANELS]
     limits = _limits(rows)
-    change = f"change of test perplexity\nagainst {one_line(position.baseline, 24)}"
+    change = f"change of test perplexity\nagainst {style.one_line(position.baseline, 24)}"
     labels = ("piece of the test text, from its beginning to its end", change)
     keys = [
         Line2D([], [], color=HELPS, linewidth=1.2, label="mean over seeds"),
         Patch(color=HELPS, alpha=0.2, linewidth=0, label="lowest to highest seed"),
         Line2D([], [], label="mean over pieces", **_MEAN),
     ]
-    figure, panels = panel_grid([row.name for row in rows], keys, 1.2, labels)
+    figure, panels = style.panel_grid([row.name for row in rows], keys, 1.2, labels)
     outside = []
     for axes, row in zip(panels, rows, strict=True):
-        axes.set(xlim=(0.5, len(row.nats) + 0.5), ylim=with_margin(limits))
-        label_change(axes.yaxis, limits, 5)
+        axes.set_xlim(0.5, len(row.nats) + 0.5)
+        style.show_change(axes, "y", limits, 5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-        axes.grid(axis="y", **GRID)
+        axes.grid(axis="y", **style.GRID)
         pieces = _draw_pieces(axes, row, limits)
         if pieces:
-            outside.append(f"{counted(pieces, 'piece')} of {one_line(row.name, LONGEST_NAME)}")
+            outside.append(f"{counted(pieces, 'piece')} of {row.name}")
     return figure, _sentences(outside, len(position.rows))
 
 
 def _limits(rows: Sequence[DifferenceRow]) -> Limits:
-    return change_range([value for row in rows for part in (row.nats, row.low, row.high) for value in part])
+    return style.change_range([value for row in rows for part in (row.nats, row.low, row.high) for value in part])
 
 
 def _draw_bar(axes: Axes, row: DifferenceRow, y: int, limits: Limits) -> bool:
@@ -102,9 +91,7 @@ def _draw_bar(axes: Axes, row: DifferenceRow, y: int, limits: Limits) -> bool:
     axes.barh(y, end, height=0.72, color=colour, alpha=1.0 if low * high > 0 else _PALE, linewidth=0)
     outline = [withStroke(linewidth=2.2, foreground="white")]
     axes.plot(np.clip([low, high], *limits), [y, y], color="black", linewidth=1.0, path_effects=outline)
-    if end != nats:
-        draw_arrow(axes, (end, y), (axes.get_xlim()[nats > 0], y), colour)
-    return end != nats
+    return style.arrow_out(axes, nats, y, limits, colour)
 
 
 def _draw_pieces(axes: Axes, row: DifferenceRow, limits: Limits) -> int:
@@ -118,7 +105,7 @@ def _draw_pieces(axes: Axes, row: DifferenceRow, limits: Limits) -> int:
     axes.axhline(0, color="black", linewidth=0.8)
     outside = np.flatnonzero((nats < limits[0]) | (nats > limits[1]))
     for k in outside[:: max(1, len(outside) // 4)]:
-        draw_arrow(axes, (k + 1, np.clip(nats[k], *limits)), (k + 1, axes.get_ylim()[int(nats[k] > 0)]), HELPS)
+        style.draw_arrow(axes, (k + 1, np.clip(nats[k], *limits)), (k + 1, axes.get_ylim()[int(nats[k] > 0)]), HELPS)
     return len(outside)
 
 
@@ -126,10 +113,6 @@ def words_of(labels: Sequence[str]) -> str:
     """`words never seen and seen 1–9 times`."""
     seen = [label for label in labels if label != _NEVER]
     return f"words {listed(['never seen'] * (_NEVER in labels) + [f'seen {listed(seen)} times'] * bool(seen))}"
-
-
-def _percent(share: float) -> str:
-    return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
 
 
 def _frequency_keys(rows: Sequence[DifferenceRow]) -> list[Artist]:
@@ -143,4 +126,4 @@ def _frequency_keys(rows: Sequence[DifferenceRow]) -> list[Artist]:
 def _sentences(outside: Sequence[str], variants: int) -> str | None:
     some = [*outside[:6], f"{len(outside) - 6} more"] if len(outside) > 7 else outside
     arrows = f"Arrows lead out of the picture: {listed(some)}." if outside else None
-    return " ".join(filter(None, (arrows, note_without_panel(variants)))) or None
+    return " ".join(filter(None, (arrows, style.note_without_panel(variants)))) or None

@@ -12,45 +12,36 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from orchestrator.report.pictures.curves import Limits
-from orchestrator.report.pictures.drawing.style import (
-    LONGEST_NAME,
-    Style,
-    change_in_words,
-    change_range,
-    draw_arrow,
-    label_change,
-    one_line,
-    per_cent,
-    with_margin,
-    wrapped,
-)
+from orchestrator.report.pictures.drawing import style
 from orchestrator.report.pictures.figures import COLOURS, GREY, HELPS, HURTS, Forest, ForestRow, in_order
 from orchestrator.words import NOTHING, listed, rounded_by_interval
 
 _DARK = "#555555"
 _MARGIN = "#dcdcdc"
 _NO_VERDICT = "no verdict"
-# How a verdict begins: marker, fill, edge. The shapes alone tell them apart in grey.
+# By how a verdict begins. The shapes alone tell them apart in grey.
 MARKERS = {
-    "hurts": (">", HURTS, "black"),
-    "helps": ("<", HELPS, "black"),
-    "no effect": ("s", COLOURS[5], "black"),
-    "not decided": ("o", "white", _DARK),
-    _NO_VERDICT: ("x", _DARK, _DARK),
+    "hurts": style.marker(">", 6.5, HURTS),
+    "helps": style.marker("<", 6.5, HELPS),
+    "no effect": style.marker("s", 6.5, COLOURS[5]),
+    "not decided": style.marker("o", 6.5, "white", _DARK, 1.2),
+    _NO_VERDICT: style.marker("x", 6.5, _DARK, _DARK, 1.2),
 }
+_PUBLISHED = {False: style.marker("D", 6, "none", "black", 1.1), True: style.marker("D", 6, "none", GREY, 0.7)}
+"""By whether the difference is quoted from memory."""
 
 
 def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
     """A line a variant, the highest difference at the top; a sentence on what lies outside, None if all is inside."""
     rows = in_order(forest.rows)
     values = [value for row in rows for value in (row.nats, row.low, row.high, row.published_nats) if value is not None]
-    limits = change_range(values, at_least=1.6 * forest.margin_nats)
-    names = [wrapped(row.name, 30, 3) for row in rows]
+    limits = style.change_range(values, at_least=1.6 * forest.margin_nats)
+    names = [style.wrapped(row.name, 30, 3) for row in rows]
     keys = _keys(forest)
     line_height = 0.34 if max(name.count("\n") for name in names) < 2 else 0.46
     figure = Figure(figsize=(7.4, line_height * len(rows) + 0.16 * math.ceil(len(keys) / 2) + 1.0))
-    axes = figure.add_subplot(xlim=with_margin(limits), ylim=(len(rows) - 0.4, -0.6))
-    label_change(axes.xaxis, limits)
+    axes = figure.add_subplot(ylim=(len(rows) - 0.4, -0.6))
+    style.show_change(axes, "x", limits)
     axes.axvspan(-forest.margin_nats, forest.margin_nats, color=_MARGIN, linewidth=0, zorder=0.5)
     axes.axvline(0, color="black", linewidth=0.8, zorder=1)
     for y in range(1, len(rows), 2):
@@ -67,7 +58,7 @@ def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
     nats.tick_params(labelsize=7, colors=GREY, length=2)
     nats.set_xlabel("nats per token", fontsize=7, color=GREY)
     outside = [what for y, row in enumerate(rows) for what in _draw_row(axes, row, y, limits)]
-    baseline = one_line(forest.baseline, 24)
+    baseline = style.one_line(forest.baseline, 24)
     axes.set_xlabel(f"← lower      change of test perplexity against {baseline}      higher →", fontsize=9)
     figure.legend(handles=keys, loc="outside lower center", ncols=2, handlelength=1.6)
     return figure, f"Arrows lead out of the picture: to {listed(outside)}." if outside else None
@@ -76,43 +67,34 @@ def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
 def _draw_row(axes: Axes, row: ForestRow, y: float, limits: Limits) -> list[str]:
     """Draw one variant; returns what of it lies outside the limits, in words."""
     verdict = verdict_kind(row.verdict)
-    colour = _DARK if verdict in ("not decided", _NO_VERDICT) else MARKERS[verdict][1]
-    name = one_line(row.name, LONGEST_NAME)
+    colour = _DARK if verdict in ("not decided", _NO_VERDICT) else MARKERS[verdict]["markerfacecolor"]
     outside = []
     if row.published_nats is not None:
         x = np.clip(row.published_nats, *limits)
-        axes.plot(x, y - 0.2, zorder=5, **_diamond(row.recalled))
-        if _arrow_out(axes, row.published_nats, y - 0.2, limits, GREY):
-            outside.append(f"the published difference of {name} ({change_in_words(row.published_nats)})")
+        axes.plot(x, y - 0.2, zorder=5, **_PUBLISHED[row.recalled])
+        if style.arrow_out(axes, row.published_nats, y - 0.2, limits, GREY):
+            outside.append(f"the published difference of {row.name} ({style.change_in_words(row.published_nats)})")
         y += 0.12  # the two must not hide each other
     if row.low is not None and row.high is not None:
         ends = np.clip([row.low, row.high], *limits)
         axes.plot(ends, [y, y], color=colour, linewidth=1.8, marker="|", markersize=6, markeredgewidth=1.4, zorder=3)
-        cut = [_arrow_out(axes, end, y, limits, colour) for end in (row.low, row.high)]
+        cut = [style.arrow_out(axes, end, y, limits, colour) for end in (row.low, row.high)]
         if any(cut) and limits[0] <= row.nats <= limits[1]:
-            outside.append(f"the interval of {name}")
-    if _arrow_out(axes, row.nats, y, limits, colour):
-        outside.append(f"{name} ({change_in_words(row.nats)})")
-    axes.plot(np.clip(row.nats, *limits), y, zorder=4, **_shape(verdict))
+            outside.append(f"the interval of {row.name}")
+    if style.arrow_out(axes, row.nats, y, limits, colour):
+        outside.append(f"{row.name} ({style.change_in_words(row.nats)})")
+    axes.plot(np.clip(row.nats, *limits), y, zorder=4, **MARKERS[verdict])
     return outside
-
-
-def _arrow_out(axes: Axes, value: float, y: float, limits: Limits, colour: str) -> bool:
-    """Draw an arrow from the limit towards a value beyond it; whether the value lies there."""
-    for limit, end, beyond in zip(limits, axes.get_xlim(), (value < limits[0], value > limits[1]), strict=True):
-        if beyond:
-            draw_arrow(axes, (limit, y), (end, y), colour)
-    return not limits[0] <= value <= limits[1] and not math.isnan(value)
 
 
 def difference_in_words(row: ForestRow) -> str:
     """The difference, its interval and the verdict, in two lines."""
-    verdict = one_line(row.verdict, 30)
+    verdict = style.one_line(row.verdict, 30)
     if math.isnan(row.nats):
         return f"{NOTHING}\n{verdict}"
     if row.low is None or row.high is None:
-        return f"{change_in_words(row.nats)}\n{verdict}"
-    value, low, high = rounded_by_interval(*map(per_cent, (row.nats, row.low, row.high)))
+        return f"{style.change_in_words(row.nats)}\n{verdict}"
+    value, low, high = rounded_by_interval(*map(style.per_cent, (row.nats, row.low, row.high)))
     return f"{value}% [{low}, {high}]\n{verdict}"
 
 
@@ -121,29 +103,18 @@ def verdict_kind(verdict: str) -> str:
     return next((kind for kind in MARKERS if verdict.startswith(kind)), _NO_VERDICT)
 
 
-def _shape(verdict: str) -> Style:
-    marker, face, edge = MARKERS[verdict]
-    colours = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 1.2 if edge == _DARK else 0.6}
-    return {"marker": marker, "markersize": 6.5, "linestyle": "none", **colours}
-
-
-def _diamond(recalled: bool) -> Style:
-    edge = {"markeredgecolor": GREY if recalled else "black", "markeredgewidth": 0.7 if recalled else 1.1}
-    return {"marker": "D", "markersize": 6, "markerfacecolor": "none", "linestyle": "none", **edge}
-
-
 def _keys(forest: Forest) -> list[Artist]:
     keys: list[Artist] = []
-    for kind in MARKERS:
+    for kind, shape in MARKERS.items():
         verdicts = [row.verdict for row in forest.rows if verdict_kind(row.verdict) == kind]
         if verdicts:
-            label = one_line(verdicts[0], 34) if kind == "no effect" else kind
-            keys.append(Line2D([], [], label=label, **_shape(kind)))
+            label = style.one_line(verdicts[0], 34) if kind == "no effect" else kind
+            keys.append(Line2D([], [], label=label, **shape))
     if any(row.low is not None for row in forest.rows):
         label = f"{forest.level} interval" + ", all variants at once" * (len(forest.rows) > 1)
         keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
-    keys.append(Patch(color=_MARGIN, label=f"no more than ±{per_cent(forest.margin_nats):.2g}%"))
+    keys.append(Patch(color=_MARGIN, label=f"no more than ±{style.per_cent(forest.margin_nats):.2g}%"))
     for recalled, label in ((False, "published difference"), (True, "published difference, from memory")):
         if any(row.published_nats is not None and row.recalled == recalled for row in forest.rows):
-            keys.append(Line2D([], [], label=label, **_diamond(recalled)))
+            keys.append(Line2D([], [], label=label, **_PUBLISHED[recalled]))
     return keys

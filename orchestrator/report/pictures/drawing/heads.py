@@ -10,30 +10,24 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from orchestrator.report.pictures.curves import Limits
-from orchestrator.report.pictures.drawing.style import GRID, Style, draw_arrow, log_ticks, one_line
+from orchestrator.report.pictures.drawing import style
 from orchestrator.report.pictures.figures import COLOURS, GREY, HeadPoint, Heads, SeedRange
 from orchestrator.words import listed, significant
 
 # A shape and a colour for each kind of head, the same in every report; the shapes alone tell them apart in grey.
 MARKERS = {
-    "softmax": ("o", COLOURS[1]),
-    "mixture": ("s", COLOURS[0]),
-    "adaptive": ("^", COLOURS[2]),
-    "hierarchical": ("v", COLOURS[5]),
-    "differentiated": ("D", COLOURS[6]),
-    "sampled": ("P", COLOURS[7]),
-    "ecoc": ("X", COLOURS[4]),
+    "softmax": style.marker("o", 7.5, COLOURS[1]),
+    "mixture": style.marker("s", 7.5, COLOURS[0]),
+    "adaptive": style.marker("^", 7.5, COLOURS[2]),
+    "hierarchical": style.marker("v", 7.5, COLOURS[5]),
+    "differentiated": style.marker("D", 7.5, COLOURS[6]),
+    "sampled": style.marker("P", 7.5, COLOURS[7]),
+    "ecoc": style.marker("X", 7.5, COLOURS[4]),
 }
 _TALLEST = 8.0
 """A perplexity that is more times the lowest one stands at the top, unless many are."""
-_RING: Style = {
-    "linestyle": "none",
-    "marker": "o",
-    "markersize": 12,
-    "markerfacecolor": "none",
-    "markeredgecolor": "black",
-}
-_NUMBER: Style = {
+_RING = style.marker("o", 12, "none")
+_NUMBER: style.Style = {
     "textcoords": "offset points",
     "fontsize": 8,
     "zorder": 5,
@@ -47,7 +41,7 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
     Returns a sentence on the variants that lie above the figure, None if there are none.
     """
     ranked = sorted(heads.points, key=lambda point: (point.test_perplexity.mean, point.name))
-    low, high = visible_range(ranked)
+    low, high = perplexity_range(ranked)
     margin = min(max((high / low) ** 0.1, 1.01), 10.0)
     above = [point for point in ranked if point.test_perplexity.mean > high]
     edge = SeedRange(*3 * (high * margin,))
@@ -61,16 +55,16 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
         (right, [point.train_seconds for point in ranked], (5, 4)),
     ):
         _scale_across(axes, places)
-        axes.grid(**GRID)
+        axes.grid(**style.GRID)
         for number, (point, x, y) in enumerate(zip(ranked, places, heights, strict=True), 1):
-            _draw_point(axes, point.kind, x, y, f"{number}  {one_line(point.name, 30)}")
+            _draw_point(axes, point.kind, x, y, f"{number}  {style.one_line(point.name, 30)}")
             axes.annotate(str(number), (x.mean, y.mean), offset, **_NUMBER)
             if point in above:
-                draw_arrow(axes, (x.mean, y.mean), (x.mean, top), MARKERS[point.kind][1])
+                style.draw_arrow(axes, (x.mean, y.mean), (x.mean, top), MARKERS[point.kind]["markerfacecolor"])
             if point.name == heads.baseline:
                 axes.plot(x.mean, y.mean, label="baseline", **_RING)
                 axes.axhline(y.mean, color=GREY, linewidth=0.8, linestyle="dashed", zorder=1)
-    log_ticks(left.yaxis, (low, high))
+    style.log_ticks(left.yaxis, (low, high))
     left.xaxis.set_major_formatter(EngFormatter(sep=""))
     right.xaxis.set_major_formatter("{x:,.10g}")
     left.set_xlabel("parameters of the decoder itself")
@@ -81,7 +75,7 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
     return figure, f"Above the top of the picture, where arrows point: {names}." if above else None
 
 
-def visible_range(points: Sequence[HeadPoint]) -> Limits:
+def perplexity_range(points: Sequence[HeadPoint]) -> Limits:
     """The range of perplexity shown: from the lowest seed to the highest, without a few heads far above the others."""
     highest = _TALLEST * min(point.test_perplexity.mean for point in points)
     near = [point.test_perplexity for point in points if point.test_perplexity.mean <= highest]
@@ -91,15 +85,10 @@ def visible_range(points: Sequence[HeadPoint]) -> Limits:
 
 
 def _draw_point(axes: Axes, kind: str, x: SeedRange, y: SeedRange, label: str) -> None:
-    colour = MARKERS[kind][1]
+    colour = MARKERS[kind]["markerfacecolor"]
     axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=1.3, zorder=2)
     axes.plot([x.low, x.high], [y.mean, y.mean], color=colour, linewidth=1.3, zorder=2)
-    axes.plot(x.mean, y.mean, zorder=3, label=label, **_shape(kind))
-
-
-def _shape(kind: str) -> Style:
-    marker, colour = MARKERS[kind]
-    return _RING | {"marker": marker, "markersize": 7.5, "markerfacecolor": colour, "markeredgewidth": 0.6}
+    axes.plot(x.mean, y.mean, zorder=3, label=label, **MARKERS[kind])
 
 
 def _scale_across(axes: Axes, places: Sequence[SeedRange]) -> None:
@@ -111,6 +100,6 @@ def _scale_across(axes: Axes, places: Sequence[SeedRange]) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(6))
     elif low > 0:
         axes.set_xscale("log")
-        log_ticks(axes.xaxis, (least, high))
+        style.log_ticks(axes.xaxis, (least, high))
     else:
         axes.set_xscale("symlog", linthresh=least)

@@ -12,34 +12,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.report.pictures.curves import (
-    Limits,
-    band,
-    events,
-    is_above,
-    lowest_perplexity,
-    note_above,
-    perplexities,
-    visible_range,
-    without_nan,
-)
-from orchestrator.report.pictures.drawing.style import (
-    GRID,
-    MOST_PANELS,
-    Style,
-    log_ticks,
-    note_without_panel,
-    one_line,
-    panel_grid,
-    wrapped,
-)
+from orchestrator.report.pictures import curves
+from orchestrator.report.pictures.drawing import style
 from orchestrator.report.pictures.figures import COLOURS, DASHES, GREY, Overview, Panels, VariantCurves, line_styles
 from orchestrator.words import counted, listed, number, significant
 
 MOST_COLOURED = 8
 """The number of variants in colour, besides the baseline; of more, those with the lowest perplexity."""
-_PALE: Style = {"color": "#c4c4c4", "linewidth": 0.8, "zorder": 2}
-_BASELINE: Style = {"color": GREY, "linewidth": 3.0, "alpha": 0.45}
+_PALE: style.Style = {"color": "#c4c4c4", "linewidth": 0.8, "zorder": 2}
+_BASELINE: style.Style = {"color": GREY, "linewidth": 3.0, "alpha": 0.45}
 
 
 def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
@@ -48,37 +29,39 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
     Returns sentences on points above the top, on variants drawn in grey, and on those without a point; None if there
     are none. ValueError if nothing can be drawn.
     """
-    variants = without_nan(overview.variants)
-    limits = visible_range(variants, overview.published)
-    ranked = sorted(variants, key=lowest_perplexity, reverse=True)
+    variants = curves.without_nan(overview.variants)
+    limits = curves.visible_range(variants, overview.published)
+    ranked = sorted(variants, key=curves.lowest_perplexity, reverse=True)
     styles = _styles(overview.variants, ranked)
     size, unit = _unit(max(seed.seconds[-1] for variant in variants for seed in variant.seeds))
-    keys, lines = _keys(variants), [_line_key(variant, styles) for variant in ranked if variant.name in styles]
+    mean_key = Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds")
+    keys = [mean_key, Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"), *_event_keys(variants)]
+    lines = [_line_key(variant, styles) for variant in ranked if variant.name in styles]
     if len(lines) < len(ranked):
         lines.append(Line2D([], [], label=counted(len(ranked) - len(lines), "other variant"), **_PALE))
     figure = Figure(figsize=(8.6, 4.0 + 0.16 * math.ceil(len(lines) / 2)))
     left, right = figure.subplots(1, 2, sharey=True, subplot_kw={"yscale": "log", "ylim": limits})
     for variant in sorted(ranked, key=lambda each: (each.name in styles, each.baseline)):
-        style = styles.get(variant.name, _PALE)
-        mean = band(variant.seeds)
-        marks = [(epoch, marker, mean.at(epoch)) for epoch, marker in _events(variant) if style is not _PALE]
+        line_style = styles.get(variant.name, _PALE)
+        mean = curves.band(variant.seeds)
+        marks = [(epoch, shape, mean.at(epoch)) for epoch, shape in _events(variant) if line_style is not _PALE]
         for axes, x in ((left, mean.epoch), (right, mean.seconds / size)):
-            axes.plot(x, mean.mean, marker="." if len(x) == 1 else "", **style)
-            if len(variant.seeds) > 1 and style is not _PALE:
-                axes.fill_between(x, mean.low, mean.high, color=style["color"], alpha=0.16, linewidth=0)
-            for epoch, marker, place in marks:
+            axes.plot(x, mean.mean, marker="." if len(x) == 1 else "", **line_style)
+            if len(variant.seeds) > 1 and line_style is not _PALE:
+                axes.fill_between(x, mean.low, mean.high, color=line_style["color"], alpha=0.16, linewidth=0)
+            for epoch, shape, place in marks:
                 if place is not None:  # a mark off every line would say nothing
-                    _draw_event(axes, epoch if axes is left else place[0] / size, place[1], marker, style["color"])
+                    _draw_event(axes, epoch if axes is left else place[0] / size, place[1], shape, line_style["color"])
     for level, colour, label in _levels(overview, limits):
         for axes in (left, right):
             line = axes.axhline(level, color=colour, linewidth=1.0, linestyle="dotted", label=label)
         keys.append(line)
     for axes, label in ((left, "epoch"), (right, f"{unit} of training")):
         axes.set(xlim=(0, 1.04 * axes.dataLim.x1), xlabel=label)
-        axes.grid(axis="y", **GRID)
+        axes.grid(axis="y", **style.GRID)
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     left.set_ylabel("validation perplexity (log scale)")
-    log_ticks(left.yaxis, limits)
+    style.log_ticks(left.yaxis, limits)
     figure.legend(handles=keys, loc="outside upper center", ncols=5)
     title = "lowest point, mean over seeds"
     figure.legend(handles=lines, loc="outside lower center", ncols=2, handlelength=3, title=title)
@@ -90,36 +73,39 @@ def panels_figure(panels: Panels) -> tuple[Figure, str | None]:
 
     Returns a sentence on variants that have no panel, None if all have. ValueError if nothing can be drawn.
     """
-    variants = without_nan(panels.variants)
-    drawn = sorted(variants, key=lambda variant: not variant.baseline)[:MOST_PANELS]
-    limits = visible_range(drawn, None)
-    baseline = next((band(variant.seeds) for variant in drawn if variant.baseline), None)
+    variants = curves.without_nan(panels.variants)
+    drawn = sorted(variants, key=lambda variant: not variant.baseline)[: style.MOST_PANELS]
+    limits = curves.visible_range(drawn, None)
+    baseline = next((curves.band(variant.seeds) for variant in drawn if variant.baseline), None)
     seeds = sorted({seed for variant in drawn for seed in variant.seed_numbers})
-    styles = {seed: _seed_style(k) for k, seed in enumerate(seeds)}
-    keys = [Line2D([], [], label=f"seed {seed}", **styles[seed]) for seed in seeds[:12]]
+    styles: dict[int, style.Style] = {
+        seed: {"color": COLOURS[(k + 1) % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)], "linewidth": 1.2}
+        for k, seed in enumerate(seeds)
+    }
+    keys: list[Artist] = [Line2D([], [], label=f"seed {seed}", **styles[seed]) for seed in seeds[:12]]
     if baseline is not None:
         keys.insert(0, Line2D([], [], label="baseline, mean over seeds", **_BASELINE))
     last = max(seed.epoch[-1] for variant in drawn for seed in variant.seeds)
     labels = ("epoch", "validation perplexity\n(log scale)")
-    figure, grid = panel_grid([variant.name for variant in drawn], keys + _event_keys(drawn), 1.45, labels)
+    figure, grid = style.panel_grid([variant.name for variant in drawn], keys + _event_keys(drawn), 1.45, labels)
     for axes, variant in zip(grid, drawn, strict=True):
         axes.set(yscale="log", ylim=limits, xlim=(0, 1.04 * last))
-        log_ticks(axes.yaxis, limits)
+        style.log_ticks(axes.yaxis, limits)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.grid(axis="y", **GRID)
+        axes.grid(axis="y", **style.GRID)
         if baseline is not None and not variant.baseline:
             axes.plot(baseline.epoch, baseline.mean, **_BASELINE)
         for seed_number, seed in zip(variant.seed_numbers, variant.seeds, strict=True):
-            y = perplexities(seed)
+            y = curves.perplexities(seed)
             axes.plot(seed.epoch, y, marker="." if len(seed) == 1 else "", **styles[seed_number])
-            for place, marker in events(seed, variant.turns):
-                _draw_event(axes, seed.epoch[place], y[place], marker, styles[seed_number]["color"])
-        if is_above(variant, limits[1]):
+            for place, shape in curves.events(seed, variant.turns):
+                _draw_event(axes, seed.epoch[place], y[place], shape, styles[seed_number]["color"])
+        if curves.is_above(variant, limits[1]):
             axes.text(0.5, 0.5, "above the picture", transform=axes.transAxes, ha="center", fontsize=8)
-    return figure, note_without_panel(len(variants))
+    return figure, style.note_without_panel(len(variants))
 
 
-def _styles(planned: Sequence[VariantCurves], ranked: Sequence[VariantCurves]) -> dict[str, Style]:
+def _styles(planned: Sequence[VariantCurves], ranked: Sequence[VariantCurves]) -> dict[str, style.Style]:
     """How the lines in colour are drawn: of the baseline, and of the others with the lowest perplexity."""
     baseline = next((variant.name for variant in ranked if variant.baseline), None)
     lowest = [variant.name for variant in ranked if not variant.baseline][-MOST_COLOURED:]
@@ -132,9 +118,9 @@ def _styles(planned: Sequence[VariantCurves], ranked: Sequence[VariantCurves]) -
 
 
 def _sentences(
-    overview: Overview, drawn: Sequence[VariantCurves], styles: Mapping[str, Style], limits: Limits
+    overview: Overview, drawn: Sequence[VariantCurves], styles: Mapping[str, style.Style], limits: curves.Limits
 ) -> str | None:
-    sentences = [note_above(drawn, limits[1])]
+    sentences = [curves.note_above(drawn, limits[1])]
     if len(styles) < len(drawn):
         rest = counted(len(drawn) - len(styles), "other")
         sentences.append(f"In colour are the {MOST_COLOURED} variants with the lowest perplexity; in grey: {rest}.")
@@ -145,47 +131,35 @@ def _sentences(
     return " ".join(filter(None, sentences)) or None
 
 
-def _levels(overview: Overview, limits: Limits) -> Iterator[tuple[float, str, str]]:
+def _levels(overview: Overview, limits: curves.Limits) -> Iterator[tuple[float, str, str]]:
     """The published perplexity and the unigram model's, with the colours and labels of their lines."""
     if overview.published is not None:
-        baseline = next((one_line(variant.name, 24) for variant in overview.variants if variant.baseline), "baseline")
-        yield overview.published, "#000000", f"published, {baseline}: {overview.published:g}"
+        names = [style.one_line(variant.name, 24) for variant in overview.variants if variant.baseline]
+        yield overview.published, "#000000", f"published, {(names or ['baseline'])[0]}: {overview.published:g}"
     if overview.unigram is not None and limits[0] < overview.unigram < limits[1]:
         yield overview.unigram, GREY, f"unigram model: {number(overview.unigram)}"
 
 
 def _events(variant: VariantCurves) -> Iterator[tuple[int, str]]:
     for seed in variant.seeds:
-        yield from ((int(seed.epoch[place]), marker) for place, marker in events(seed, variant.turns))
+        yield from ((int(seed.epoch[place]), shape) for place, shape in curves.events(seed, variant.turns))
 
 
-def _draw_event(axes: Axes, x: float, y: float, marker: str, colour: str) -> None:
-    axes.plot(x, y, marker=marker, markersize=4.5, markerfacecolor="white", markeredgecolor=colour, zorder=4)
+def _draw_event(axes: Axes, x: float, y: float, shape: str, colour: str) -> None:
+    axes.plot(x, y, zorder=4, **style.marker(shape, 4.5, "white", colour, 1.0))
 
 
-def _event_keys(variants: Sequence[VariantCurves]) -> list[Line2D]:
-    markers = {marker for variant in variants for _, marker in _events(variant)}
-    shape: Style = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
-    kinds = (("o", "averaging begins"), ("P", "other values begin"), ("D", "fine-tuning begins"))
-    return [Line2D([], [], marker=m, label=label, **shape) for m, label in kinds if m in markers]
+def _event_keys(variants: Sequence[VariantCurves]) -> list[Artist]:
+    shapes = {shape for variant in variants for _, shape in _events(variant)}
+    labels = {"o": "averaging begins", "P": "other values begin", "D": "fine-tuning begins"}
+    keys = {shape: style.marker(shape, 4.5, "white", GREY, 1.0) for shape in labels if shape in shapes}
+    return [Line2D([], [], label=labels[shape], **key) for shape, key in keys.items()]
 
 
-def _keys(variants: Sequence[VariantCurves]) -> list[Artist]:
-    keys: list[Artist] = []
-    if any(len(variant.seeds) > 1 for variant in variants):
-        keys.append(Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds"))
-        keys.append(Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"))
-    return keys + _event_keys(variants)
-
-
-def _line_key(variant: VariantCurves, styles: Mapping[str, Style]) -> Line2D:
-    lowest = significant(lowest_perplexity(variant)) if variant.complete else "not complete"
-    name = wrapped(variant.name, 42, 2).replace("\n", "\n" + " " * 12)
+def _line_key(variant: VariantCurves, styles: Mapping[str, style.Style]) -> Line2D:
+    lowest = significant(curves.lowest_perplexity(variant)) if variant.complete else "not complete"
+    name = style.wrapped(variant.name, 42, 2).replace("\n", "\n" + " " * 12)
     return Line2D([], [], label=f"{lowest}  {name}", **styles[variant.name])
-
-
-def _seed_style(k: int) -> Style:
-    return {"color": COLOURS[(k + 1) % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)], "linewidth": 1.2}
 
 
 def _unit(seconds: float) -> tuple[float, str]:

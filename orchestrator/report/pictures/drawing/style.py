@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import style
@@ -23,8 +23,6 @@ from orchestrator.words import MINUS, counted, signed, significant
 Style = dict[str, Any]
 """Arguments of matplotlib that say what a line or a marker looks like."""
 MOST_PANELS = 24
-LONGEST_NAME = 100
-"""The number of letters that a sentence quotes of a name."""
 GRID: Style = {"color": "#e3e3e3", "linewidth": 0.6}
 _NEVER_OUTSIDE = 0.05
 """A change of at most this many nats is shown, however small the others are."""
@@ -142,21 +140,32 @@ def change_ticks(limits: Limits, most: int) -> list[float]:
     return sorted(ticks)
 
 
-def with_margin(limits: Limits) -> Limits:
-    """The ends of an axis that shows a change: there is room for arrows beyond the limits."""
-    margin = 0.07 * (limits[1] - limits[0])
-    return limits[0] - margin, limits[1] + margin
-
-
-def label_change(axis: Axis, limits: Limits, most_ticks: int = 7) -> None:
-    """Per cent along an axis in nats, whose differences add."""
+def show_change(axes: Axes, axis: Literal["x", "y"], limits: Limits, most_ticks: int = 7) -> None:
+    """Per cent along an axis in nats, whose differences add; beyond the limits there is room for arrows."""
 
     def label(nats: float, _: object) -> str:
         value = round(per_cent(nats), 6) + 0.0
         return f"{value:+.0e}%" if value >= 5e4 else f"{value:+,.6g}%".replace("+0%", "0%").replace("-", MINUS)
 
-    axis.set_major_locator(FixedLocator(change_ticks(limits, most_ticks)))
-    axis.set_major_formatter(FuncFormatter(label))
+    margin = 0.07 * (limits[1] - limits[0])
+    axes.set(**{f"{axis}lim": (limits[0] - margin, limits[1] + margin)})
+    ticks: Axis = getattr(axes, f"{axis}axis")
+    ticks.set_major_locator(FixedLocator(change_ticks(limits, most_ticks)))
+    ticks.set_major_formatter(FuncFormatter(label))
+
+
+def marker(shape: str, size: float, face: str, edge: str = "black", width: float = 0.6) -> Style:
+    """A marker without a line; sizes in points."""
+    edges = {"markeredgecolor": edge, "markeredgewidth": width}
+    return {"linestyle": "none", "marker": shape, "markersize": size, "markerfacecolor": face, **edges}
+
+
+def arrow_out(axes: Axes, x: float, y: float, limits: Limits, colour: str) -> bool:
+    """Draw an arrow to the edge if x lies beyond the limits; whether it does."""
+    for limit, edge, beyond in zip(limits, axes.get_xlim(), (x < limits[0], x > limits[1]), strict=True):
+        if beyond:
+            draw_arrow(axes, (limit, y), (edge, y), colour)
+    return x < limits[0] or x > limits[1]
 
 
 def draw_arrow(axes: Axes, tail: tuple[float, float], head: tuple[float, float], colour: str) -> None:
