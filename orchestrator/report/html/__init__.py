@@ -47,27 +47,9 @@ def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
     markdown = _markdown()
     tokens = markdown.parse(text)
     headings, middle = _prepare(tokens, folder)
-    parts = (markdown.renderer.render(part, markdown.options, {}) for part in (tokens[:middle], tokens[middle:]))
-    before, after = parts
-    rendered = (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            title=next((heading for tag, _, heading in headings if tag == "h1"), ""),
-            sections=[(anchor, heading) for tag, anchor, heading in headings if tag == "h2"],
-            before=before,
-            after=after,
-            hovered=hovered,
-            scripts=scripts,
-            hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
-            css=(_FOLDER / "page.css").read_text(encoding="utf-8"),
-        )
-    )
-    write_text(folder / "report.html", rendered)
-
-
-def _environment() -> Environment:
-    return Environment(
+    parts = tokens[:middle], tokens[middle:]
+    before, after = (markdown.renderer.render(part, markdown.options, {}) for part in parts)
+    environment = Environment(
         loader=PackageLoader("orchestrator.report.html", ""),
         undefined=StrictUndefined,
         autoescape=True,
@@ -75,6 +57,17 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    page = environment.get_template("page.html.jinja").render(
+        title=next((heading for tag, _, heading in headings if tag == "h1"), ""),
+        sections=[(anchor, heading) for tag, anchor, heading in headings if tag == "h2"],
+        before=before,
+        after=after,
+        hovered=hovered,
+        scripts=scripts,
+        hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+        css=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+    )
+    write_text(folder / "report.html", page)
 
 
 def _markdown() -> MarkdownIt:

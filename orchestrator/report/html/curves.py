@@ -99,7 +99,7 @@ def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
 
 
 def _draw(plot: figure, variants: Sequence[VariantCurves], styles: Mapping[str, tuple[str, str]]) -> list[Key]:
-    """Draw a line a seed, and a broader one of the mean over seeds or of a single seed."""
+    """Draw a line for each seed, and a broader one for the mean over seeds or for a single seed."""
     columns = ("variant", "seed", "xs", "ys", "width", "colour", "dash")
     lines: list[tuple[Any, ...]] = []
     keys = []

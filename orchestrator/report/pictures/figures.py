@@ -62,7 +62,7 @@ def in_order(rows: Sequence[ForestRow]) -> list[ForestRow]:
 
 @dataclass(frozen=True)
 class VariantCurves:
-    """A variant's learning curves, one a seed; `baseline` marks the variant that the others are compared with.
+    """A variant's learning curves, one per seed; `baseline` marks the variant that the others are compared with.
 
     Unless `complete`, seeds are missing or ended early, and the figures give no number for the variant.
     `turns` are the stages that train with other values than the stage before.
@@ -101,8 +101,8 @@ class Panels:
 class DifferenceRow:
     """A variant's differences to the baseline, nats per token, in each part of the test text.
 
-    `low` and `high` are the variant's lowest and highest seed. They are nan for a single seed, all are nan in a part
-    without a token.
+    `low` and `high` are the variant's lowest and highest seed, nan for a single seed. All three are nan in a part
+    without tokens.
     """
 
     name: str

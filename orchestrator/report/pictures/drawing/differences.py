@@ -25,7 +25,7 @@ _MEAN: style.Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.
 
 
 def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:
-    """A panel a variant in the order given, a bar a class of words; sentences on what is not shown, None if all is."""
+    """A panel for each variant, a bar for each class of words; sentences on what is not shown, None if all is."""
     rows = frequency.rows[: style.MOST_PANELS]
     limits = _limits(rows)
     labels = (
@@ -53,7 +53,7 @@ def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:
 
 
 def position_figure(position: Position) -> tuple[Figure, str | None]:
-    """A panel a variant in the order given, a step a piece of the test text; sentences as of `frequency_figure`."""
+    """A panel for each variant, a step for each piece of the test text; sentences as in `frequency_figure`."""
     rows = position.rows[: style.MOST_PANELS]
     limits = _limits(rows)
     change = f"change of test perplexity\nagainst {style.one_line(position.baseline, 24)}"

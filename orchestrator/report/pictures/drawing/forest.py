@@ -1,4 +1,4 @@
-"""The forest plot: every variant's difference to the baseline, its interval and its verdict, a line each."""
+"""The forest plot: every variant's difference to the baseline, its interval and its verdict, one line each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.words import NOTHING, listed, rounded_by_interval
 _DARK = "#555555"
 _MARGIN = "#dcdcdc"
 _NO_VERDICT = "no verdict"
-# By how a verdict begins. The shapes alone tell them apart in grey.
+# Keyed by how a verdict begins. The shapes alone tell them apart in grey.
 MARKERS = {
     "hurts": style.marker(">", 6.5, HURTS),
     "helps": style.marker("<", 6.5, HELPS),
@@ -28,11 +28,11 @@ MARKERS = {
     _NO_VERDICT: style.marker("x", 6.5, _DARK, _DARK, 1.2),
 }
 _PUBLISHED = {False: style.marker("D", 6, "none", "black", 1.1), True: style.marker("D", 6, "none", GREY, 0.7)}
-"""By whether the difference is quoted from memory."""
+"""Keyed by whether the difference is quoted from memory."""
 
 
 def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
-    """A line a variant, the highest difference at the top; a sentence on what lies outside, None if all is inside."""
+    """One line per variant, the highest difference at the top; a sentence on what lies outside, None if all is inside."""
     rows = in_order(forest.rows)
     values = [value for row in rows for value in (row.nats, row.low, row.high, row.published_nats) if value is not None]
     limits = style.change_range(values, at_least=1.6 * forest.margin_nats)
@@ -57,7 +57,7 @@ def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
     nats.spines["top"].set_visible(False)
     nats.tick_params(labelsize=7, colors=GREY, length=2)
     nats.set_xlabel("nats per token", fontsize=7, color=GREY)
-    outside = [what for y, row in enumerate(rows) for what in _draw_row(axes, row, y, limits)]
+    outside = [text for y, row in enumerate(rows) for text in _draw_row(axes, row, y, limits)]
     baseline = style.one_line(forest.baseline, 24)
     axes.set_xlabel(f"← lower      change of test perplexity against {baseline}      higher →", fontsize=9)
     figure.legend(handles=keys, loc="outside lower center", ncols=2, handlelength=1.6)
@@ -65,7 +65,7 @@ def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
 
 
 def _draw_row(axes: Axes, row: ForestRow, y: float, limits: Limits) -> list[str]:
-    """Draw one variant; returns what of it lies outside the limits, in words."""
+    """Draw one variant; returns a text for each part of it that lies outside the limits."""
     verdict = verdict_kind(row.verdict)
     colour = _DARK if verdict in ("not decided", _NO_VERDICT) else MARKERS[verdict]["markerfacecolor"]
     outside = []
@@ -78,8 +78,8 @@ def _draw_row(axes: Axes, row: ForestRow, y: float, limits: Limits) -> list[str]
     if row.low is not None and row.high is not None:
         ends = np.clip([row.low, row.high], *limits)
         axes.plot(ends, [y, y], color=colour, linewidth=1.8, marker="|", markersize=6, markeredgewidth=1.4, zorder=3)
-        cut = [style.arrow_out(axes, end, y, limits, colour) for end in (row.low, row.high)]
-        if any(cut) and limits[0] <= row.nats <= limits[1]:
+        ends_outside = [style.arrow_out(axes, end, y, limits, colour) for end in (row.low, row.high)]
+        if any(ends_outside) and limits[0] <= row.nats <= limits[1]:
             outside.append(f"the interval of {row.name}")
     if style.arrow_out(axes, row.nats, y, limits, colour):
         outside.append(f"{row.name} ({style.change_in_words(row.nats)})")

@@ -25,7 +25,7 @@ MARKERS = {
     "ecoc": style.marker("X", 7.5, COLOURS[4]),
 }
 _TALLEST = 8.0
-"""A perplexity that is more times the lowest one stands at the top, unless many are."""
+"""If a few perplexities are more than this many times the lowest, their points stand at the top of the panels."""
 _RING = style.marker("o", 12, "none")
 _NUMBER: style.Style = {
     "textcoords": "offset points",
@@ -36,7 +36,7 @@ _NUMBER: style.Style = {
 
 
 def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
-    """Two panels, a numbered point a variant with bars from its lowest seed to its highest.
+    """Two panels with a numbered point for each variant, and bars from its lowest seed to its highest.
 
     Returns a sentence on the variants that lie above the figure, None if there are none.
     """
@@ -44,14 +44,13 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
     low, high = perplexity_range(ranked)
     margin = min(max((high / low) ** 0.1, 1.01), 10.0)
     above = [point for point in ranked if point.test_perplexity.mean > high]
-    edge = SeedRange(*3 * (high * margin,))
-    heights = [edge if point in above else point.test_perplexity for point in ranked]
+    heights = [_exactly(high * margin) if point in above else point.test_perplexity for point in ranked]
     top = high * (margin**2 if above else margin)
     figure = Figure(figsize=(10.4, max(4.4, 0.6 + 0.2 * len(ranked))))
     left, right = figure.subplots(1, 2, sharey=True, subplot_kw={"yscale": "log", "ylim": (low / margin, top)})
-    parameters = [SeedRange(*3 * (float(point.decoder_parameters),)) for point in ranked]
+    parameters = [_exactly(point.decoder_parameters) for point in ranked]
     for axes, places, offset in (
-        (left, parameters, (9, -3)),  # numbers stand apart from the bars, which are upright here
+        (left, parameters, (9, -3)),  # beside upright bars, numbers are read best to the right
         (right, [point.train_seconds for point in ranked], (5, 4)),
     ):
         _scale_across(axes, places)
@@ -84,6 +83,10 @@ def perplexity_range(points: Sequence[HeadPoint]) -> Limits:
     return min(seeds.low for seeds in near), max(seeds.high for seeds in near)
 
 
+def _exactly(value: float) -> SeedRange:
+    return SeedRange(value, value, value)
+
+
 def _draw_point(axes: Axes, kind: str, x: SeedRange, y: SeedRange, label: str) -> None:
     colour = MARKERS[kind]["markerfacecolor"]
     axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=1.3, zorder=2)
@@ -97,7 +100,7 @@ def _scale_across(axes: Axes, places: Sequence[SeedRange]) -> None:
     least = min((place.low for place in places if place.low > 0), default=1.0)
     axes.margins(x=0.12)
     if high <= 10 * least:
-        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_locator(MaxNLocator(6, steps=style.ROUND_STEPS))
     elif low > 0:
         axes.set_xscale("log")
         style.log_ticks(axes.xaxis, (least, high))

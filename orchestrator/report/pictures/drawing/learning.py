@@ -69,7 +69,7 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
 
 
 def panels_figure(panels: Panels) -> tuple[Figure, str | None]:
-    """A panel a variant with a curve for each seed, and the baseline's mean in broad grey.
+    """A panel for each variant, with a curve for each seed and the baseline's mean in broad grey.
 
     Returns a sentence on variants that have no panel, None if all have. ValueError if nothing can be drawn.
     """

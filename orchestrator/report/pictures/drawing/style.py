@@ -26,6 +26,7 @@ MOST_PANELS = 24
 GRID: Style = {"color": "#e3e3e3", "linewidth": 0.6}
 _NEVER_OUTSIDE = 0.05
 """A change of at most this many nats is shown, however small the others are."""
+ROUND_STEPS = (1, 2, 2.5, 5, 10)
 _SETTINGS = {
     "axes.axisbelow": True,
     "axes.spines.right": False,
@@ -95,7 +96,9 @@ def log_ticks(axis: Axis, limits: Limits) -> None:
     factors = (1, 2, 3, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
     ticks = [tick for power in powers for factor in factors if low <= (tick := factor * 10.0**power) <= high]
-    axis.set_major_locator(MaxNLocator(6) if high < 4 * low else FixedLocator(ticks[:: 1 + len(ticks) // 9]))
+    axis.set_major_locator(
+        MaxNLocator(6, steps=ROUND_STEPS) if high < 4 * low else FixedLocator(ticks[:: 1 + len(ticks) // 9])
+    )
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter("{x:,.10g}")
 
@@ -130,7 +133,7 @@ def change_ticks(limits: Limits, most: int) -> list[float]:
     """Nats whose changes in per cent are round numbers: zero, and up to about `most` in all, none near another."""
     if limits[1] - limits[0] < 0.7:
         low, high = map(per_cent, limits)
-        percents = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        percents = MaxNLocator(nbins=most, steps=ROUND_STEPS).tick_values(low, high)
         return [math.log1p(value / 100) for value in percents if low <= value <= high]
     ticks, gap = [0.0], (limits[1] - limits[0]) / most
     ratios = [0.9, 0.8, 1.2, 1.5, *(digit * 10.0**power for power in range(-3, 10) for digit in (1, 2, 5))]
