@@ -32,7 +32,7 @@ _PUBLISHED = {False: style.marker("D", 6, "none", "black", 1.1), True: style.mar
 
 
 def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
-    """One line per variant, the highest difference at the top; a sentence on what lies outside, None if all is inside."""
+    """One line per variant, the highest difference at the top; a sentence on what lies outside, None without one."""
     rows = in_order(forest.rows)
     values = [value for row in rows for value in (row.nats, row.low, row.high, row.published_nats) if value is not None]
     limits = style.change_range(values, at_least=1.6 * forest.margin_nats)
