@@ -12,7 +12,7 @@ from typing import Any
 
 from bokeh.core.properties import field
 from bokeh.embed import json_item
-from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, MultiLine, NumeralTickFormatter
+from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, MultiLine, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -80,12 +80,14 @@ def hover_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
 
 
 def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
+    low, high = visible_range(variants, None)
     # No tool is active by itself: a finger on a phone scrolls the page, until it asks for more.
     plot = figure(
         height=440,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        y_range=visible_range(variants, None),  # type: ignore[arg-type]
+        x_range=Range1d(start=0, end=max(int(seed.epoch[-1]) for variant in variants for seed in variant.seeds)),
+        y_range=Range1d(start=low, end=high),
         x_axis_label="epoch",
         y_axis_label="validation perplexity (log scale)",
         tools="pan,box_zoom,wheel_zoom,reset",
