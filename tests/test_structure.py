@@ -80,9 +80,7 @@ def test_each_tool_has_one_door(path: Path) -> None:
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
     heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("execute/ray") else set())
-    assert (
-        inside.startswith(("report/pictures/drawing", "report/html/hovering")) or not tops(path, at_load=True) & heavy
-    )
+    assert inside.startswith(("report/pictures/drawing", "report/html/curves")) or not tops(path, at_load=True) & heavy
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)

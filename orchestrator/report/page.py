@@ -142,7 +142,7 @@ def write_report(
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.lost, answer.changes(rows))
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
 
 
 def _specs(outcomes: Outcomes) -> dict[str, object]:

@@ -16,7 +16,7 @@ from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.cost.totals import detectable
 from orchestrator.report.files.summary import read_summary
-from orchestrator.report.pictures import Forest, Overview
+from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.report.sections.where import where_table

@@ -4,58 +4,52 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
-from functools import cache
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from lm.files import write_text
 from orchestrator.analysis.outcomes import Outcome, flat
-from orchestrator.report.html.body import html_body
 
 if TYPE_CHECKING:
-    from orchestrator.report.html.hovering import Hovered
+    from orchestrator.report.html.curves import HoverCurves
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
+_CURVES_AFTER = "overview.svg"
+"""The curves that can be hovered end the section with this picture; without it they end the page."""
+_ALLOWED_TAG = re.compile(r"&lt;(/?(?:details|summary))&gt;")
 
 
-def hovered_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> Hovered | None:
-    """The learning curves that the page lets a reader hover, None where there are none."""
+def hovered_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> HoverCurves | None:
+    """The learning curves that the page lets a reader hover, None if there are none."""
     if not any(outcome.curve for outcome in flat(outcomes)):
         return None
-    from orchestrator.report.html import hovering  # Bokeh takes most of a second to import
+    from orchestrator.report.html.curves import hover_curves  # Bokeh takes most of a second to import
 
-    return hovering.hovered_curves(outcomes, baseline)
+    return hover_curves(outcomes, baseline)
 
 
-def write_html(folder: Path, text: str, hovered: Hovered | None) -> None:
+def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
     """Write `report.html` into `folder`, which holds the pictures that `text`, the Markdown of the page, names.
 
-    The page's policy names the scripts that may run by their hashes, so that nothing else does, whatever a name holds.
+    Of HTML in the text only bare `<details>` and `<summary>` are let through, and the page's policy names the scripts
+    that may run by their hashes, so that nothing else does, whatever a name holds.
     """
-    scripts = [(_HERE / "page.js").read_text(encoding="utf-8")]
+    scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
     if hovered is not None:
         scripts.insert(0, hovered.library)
-    made = html_body(text, folder)
-    page = _environment().get_template("page.html.jinja")
-    rendered = page.render(
-        title=made.title,
-        sections=made.sections,
-        before=made.before,
-        after=made.after,
-        hovered=hovered,
-        scripts=scripts,
-        hashes=[_hash(script) for script in scripts],
-        css=(_HERE / "page.css").read_text(encoding="utf-8"),
-    )
-    write_text(folder / "report.html", rendered)
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
+    markdown = _markdown()
+    tokens = markdown.parse(text)
+    headings, middle = _prepare(tokens, folder)
+    parts = tokens[:middle], tokens[middle:]
+    before, after = (markdown.renderer.render(part, markdown.options, {}) for part in parts)
+    environment = Environment(
         loader=PackageLoader("orchestrator.report.html", ""),
         undefined=StrictUndefined,
         autoescape=True,
@@ -63,9 +57,51 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    page = environment.get_template("page.html.jinja").render(
+        title=next((heading for tag, _, heading in headings if tag == "h1"), ""),
+        sections=[(anchor, heading) for tag, anchor, heading in headings if tag == "h2"],
+        before=before,
+        after=after,
+        hovered=hovered,
+        scripts=scripts,
+        hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+        css=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+    )
+    write_text(folder / "report.html", page)
 
 
-@cache
-def _hash(script: str) -> str:
-    """What a Content-Security-Policy calls this inline script."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def _markdown() -> MarkdownIt:
+    """CommonMark with tables that scroll, and with HTML escaped but for the allowed tags."""
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+
+    def few_tags(_: object, tokens: Sequence[Token], place: int, *__: Any) -> str:
+        return _ALLOWED_TAG.sub(r"<\1>", escape(tokens[place].content))
+
+    scroll = '<div class="scroll" role="region" aria-label="table" tabindex="0">\n<table>\n'
+    markdown.add_render_rule("html_block", few_tags)
+    markdown.add_render_rule("html_inline", few_tags)
+    markdown.add_render_rule("table_open", lambda *_: scroll)
+    markdown.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
+    return markdown
+
+
+def _prepare(tokens: Sequence[Token], folder: Path) -> tuple[list[tuple[str, str, str]], int]:
+    """Give every heading an anchor, and put every picture of the folder into the page.
+
+    Returns tags, anchors and texts of the headings, and the place of the curves: before a heading, or at the end.
+    """
+    headings, middle, overview = [], len(tokens), False
+    for place, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", f"section-{place}")
+            text = "".join(child.content for child in tokens[place + 1].children or [])
+            headings.append((token.tag, f"section-{place}", text))
+            middle = min(middle, place) if overview else middle
+        for child in token.children or []:
+            name = str(child.attrs.get("src", ""))
+            overview = overview or name == _CURVES_AFTER
+            path = folder / name
+            if child.type == "image" and path.suffix == ".svg" and path.parent == folder and path.is_file():
+                picture = base64.b64encode(path.read_bytes()).decode()
+                child.attrSet("src", f"data:image/svg+xml;base64,{picture}")
+    return headings, middle

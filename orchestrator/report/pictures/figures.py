@@ -1,21 +1,38 @@
-"""What each picture shows, as plain values: whoever makes them needs no matplotlib."""
+"""What each figure of a report shows, as plain values, and the colours that all of them share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from orchestrator.analysis.curve import Curve
 
+# Paul Tol's "muted" scheme: nine colours that differ with every common kind of colour blindness.
+COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#DDCC77")
+DASHES = ("solid", "dashed", "dotted", "dashdot")  # names that matplotlib and Bokeh share
+GREY = "#8c8c8c"
+# Of a change in perplexity: rose and indigo differ in hue for every eye, and in lightness without colour.
+HURTS, HELPS = COLOURS[0], COLOURS[1]
+
+
+def line_styles(variants: Iterable[str], baseline: str | None) -> dict[str, tuple[str, str]]:
+    """Colour and dash of each variant, given in the plan's order; the same in every figure of a page.
+
+    The baseline is black and solid. Up to 36 others differ in colour or dash: nine and four have no common factor.
+    """
+    others = [name for name in variants if name != baseline]
+    styles = {name: (COLOURS[k % len(COLOURS)], DASHES[k % len(DASHES)]) for k, name in enumerate(others)}
+    return styles if baseline is None else {baseline: ("#000000", "solid")} | styles
+
 
 @dataclass(frozen=True)
 class ForestRow:
-    """A variant's difference to the baseline, nats per token, with a simultaneous interval where there is one.
+    """A variant's difference to the baseline, nats per token, with a simultaneous interval if there is one.
 
     `verdict` as the page says it: hurts, helps, no effect ..., not decided ...; anything else is drawn as no verdict.
-    `published_nats` is the difference in the papers, None where they give none.
+    `published_nats` is the difference in the papers, None if they give none, `recalled` if it is quoted from memory.
     """
 
     name: str
@@ -29,7 +46,7 @@ class ForestRow:
 
 @dataclass(frozen=True)
 class Forest:
-    """`level` is the intervals' confidence in words, `95%`."""
+    """Every variant's difference to the baseline; `level` is the intervals' confidence in words, `95%`."""
 
     FILE: ClassVar[str] = "forest.svg"
     rows: Sequence[ForestRow]
@@ -39,33 +56,31 @@ class Forest:
 
 
 def in_order(rows: Sequence[ForestRow]) -> list[ForestRow]:
-    """From the highest difference to the lowest; rows without a figure last."""
-    figures = sorted((row for row in rows if not math.isnan(row.nats)), key=lambda row: (-row.nats, row.name))
-    return figures + sorted((row for row in rows if math.isnan(row.nats)), key=lambda row: row.name)
+    """From the highest difference to the lowest; rows without a difference last."""
+    return sorted(rows, key=lambda row: (math.inf if math.isnan(row.nats) else -row.nats, row.name))
 
 
 @dataclass(frozen=True)
 class VariantCurves:
-    """A variant's curves, one a seed; `baseline` marks the one that the others are seen against.
+    """A variant's learning curves, one per seed; `baseline` marks the variant that the others are compared with.
 
-    Unless `complete`, seeds are missing or ended early, and the picture gives no figure for the variant.
-    `seed_numbers` are the seeds of `seeds`, in the same order; without them the seeds are not told apart by name.
-    `turns` are the stages that train with other values than the one before.
+    Unless `complete`, seeds are missing or ended early, and the figures give no number for the variant.
+    `turns` are the stages that train with other values than the stage before.
     """
 
     name: str
     baseline: bool
     complete: bool
     seeds: tuple[Curve, ...]
-    seed_numbers: tuple[int, ...] = ()
+    seed_numbers: tuple[int, ...]
     turns: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Overview:
-    """`overview.svg`. `published` is a validation perplexity to draw as a line.
+    """Learning curves of all variants in one figure.
 
-    So is `unigram`, the unigram model's, if it lies in the range of the curves.
+    `published` and `unigram` are validation perplexities to draw as lines, the second only in the range of the curves.
     """
 
     FILE: ClassVar[str] = "overview.svg"
@@ -76,17 +91,18 @@ class Overview:
 
 @dataclass(frozen=True)
 class Panels:
-    """`variants.svg`."""
+    """Learning curves with a panel for each variant."""
 
     FILE: ClassVar[str] = "variants.svg"
     variants: Sequence[VariantCurves]
 
 
 @dataclass(frozen=True)
-class FrequencyRow:
-    """A variant's difference to the baseline, nats per token, by how often the training text has the word.
+class DifferenceRow:
+    """A variant's differences to the baseline, nats per token, in each part of the test text.
 
-    `low` and `high` are the variant's lowest and highest seed; nan where there is one seed, or no token.
+    `low` and `high` are the variant's lowest and highest seed, nan for a single seed. All three are nan in a part
+    without tokens.
     """
 
     name: str
@@ -97,40 +113,30 @@ class FrequencyRow:
 
 @dataclass(frozen=True)
 class Frequency:
-    """`labels` name the classes, the rarest first, and `shares` are theirs of the test tokens."""
+    """Differences by how often the training text has the word.
+
+    `labels` name the classes of words, the rarest first, and `shares` are their shares of the test tokens.
+    """
 
     FILE: ClassVar[str] = "frequency.svg"
-    rows: Sequence[FrequencyRow]
+    rows: Sequence[DifferenceRow]
     labels: Sequence[str]
     shares: Sequence[float]
     baseline: str
 
 
 @dataclass(frozen=True)
-class PositionRow:
-    """A variant's difference to the baseline, nats per token, in consecutive pieces of the test text.
-
-    `low` and `high` are the variant's lowest and highest seed, nan where there is one seed.
-    """
-
-    name: str
-    nats: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-
-
-@dataclass(frozen=True)
 class Position:
-    """`position.svg`."""
+    """Differences in consecutive pieces of the test text."""
 
     FILE: ClassVar[str] = "position.svg"
-    rows: Sequence[PositionRow]
+    rows: Sequence[DifferenceRow]
     baseline: str
 
 
 @dataclass(frozen=True)
-class Reach:
-    """The mean over the complete seeds, the lowest and the highest of them."""
+class SeedRange:
+    """A measure's mean over the complete seeds, its lowest and its highest seed."""
 
     mean: float
     low: float
@@ -139,18 +145,18 @@ class Reach:
 
 @dataclass(frozen=True)
 class HeadPoint:
-    """A variant with its head's kind; `decoder_parameters` leaves a shared embedding out."""
+    """A variant with the kind of its head; `decoder_parameters` leaves a shared embedding out."""
 
     name: str
     kind: str
     decoder_parameters: int
-    test_perplexity: Reach
-    train_seconds: Reach
+    test_perplexity: SeedRange
+    train_seconds: SeedRange
 
 
 @dataclass(frozen=True)
 class Heads:
-    """`heads.svg`."""
+    """Test perplexity against the size of the decoder and the time of training."""
 
     FILE: ClassVar[str] = "heads.svg"
     points: Sequence[HeadPoint]

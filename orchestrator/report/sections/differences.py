@@ -13,7 +13,8 @@ from orchestrator.analysis.effects import Comparison, Effect, Reason
 from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
 from orchestrator.report.markdown import names
-from orchestrator.report.pictures import Forest, ForestRow, Overview, Panels, Pictures, VariantCurves, in_order
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import Forest, ForestRow, Overview, Panels, VariantCurves, in_order
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.report.sections.where import Where, where_section

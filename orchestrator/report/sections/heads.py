@@ -12,8 +12,8 @@ from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
 from orchestrator.report.markdown import names
-from orchestrator.report.pictures import HeadPoint, Heads, Pictures
-from orchestrator.report.pictures.figures import Reach
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
 from orchestrator.report.sections.cost import tokens_per_second, train_seconds
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 
@@ -38,8 +38,8 @@ class HeadRow:
     decoder_parameters: int
     seeds: int
     complete: int
-    test_perplexity: Reach
-    train_seconds: Reach
+    test_perplexity: SeedRange
+    train_seconds: SeedRange
     tokens_per_second: float
     peak_memory_bytes: float
     cost: HeadCost | None
@@ -198,9 +198,9 @@ def _exp(value: float | None) -> str:
     return significant(value) if value < _LARGEST_SHOWN else "10⁶ or more"
 
 
-def _over_seeds(values: Iterable[float]) -> Reach:
+def _over_seeds(values: Iterable[float]) -> SeedRange:
     seeds = list(values)
-    return Reach(_mean(seeds), min(seeds), max(seeds))
+    return SeedRange(_mean(seeds), min(seeds), max(seeds))
 
 
 def _mean(values: Iterable[float]) -> float:

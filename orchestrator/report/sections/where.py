@@ -13,7 +13,8 @@ from orchestrator.analysis.noise import Array
 from orchestrator.analysis.outcomes import Group, Outcomes
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
 from orchestrator.report.markdown import names
-from orchestrator.report.pictures import Frequency, FrequencyRow, Pictures, Position, PositionRow
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import DifferenceRow, Frequency, Position
 from orchestrator.words import Markdown, signed
 
 PIECES = 16
@@ -106,8 +107,8 @@ def where_section(outcomes: Outcomes, order: Sequence[str], pictures: Pictures) 
     if table is None:
         return None
     rows = sorted(table.rows, key=lambda row: order.index(row.variant))
-    by_class = [FrequencyRow(row.variant, *_ends(row.by_class, outcomes[row.variant])) for row in rows]
-    by_block = [PositionRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
+    by_class = [DifferenceRow(row.variant, *_ends(row.by_class, outcomes[row.variant])) for row in rows]
+    by_block = [DifferenceRow(row.variant, *_ends(row.by_block, outcomes[row.variant])) for row in rows]
     pictures.draw("where_cut", Frequency(by_class, table.classes, table.shares, outcomes.baseline))
     pictures.draw("where_moved", Position(by_block, outcomes.baseline))
     return Where(tuple(rows), table.classes, table.shares, table.left_out)

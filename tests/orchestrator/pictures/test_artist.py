@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.files import WriteError
-from orchestrator.report.pictures import Forest, ForestRow, Heads, Pictures
-from orchestrator.report.pictures.figures import Picture
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures.figures import Forest, ForestRow, Heads, Picture
 from tests.orchestrator.report import golden
 from tests.orchestrator.report.pages import NoArtist, render
 
@@ -33,7 +33,7 @@ def test_a_picture_that_cannot_be_drawn_is_missing_alone(tmp_path: Path, caplog:
         pictures.draw("heads", Heads([], "full"))
         pictures.draw("forest", FOREST)
     assert pictures.sentences == {"heads": None, "forest": None}
-    assert list(pictures.lost) == ["heads.svg"] and pictures.lost["heads.svg"].startswith("ValueError: ")
+    assert list(pictures.missing) == ["heads.svg"] and pictures.missing["heads.svg"].startswith("ValueError: ")
     assert [path.name for path in tmp_path.iterdir()] == ["forest.svg"]
     assert "heads.svg could not be drawn, the report is written without it: ValueError" in caplog.text
 
@@ -44,7 +44,7 @@ def test_a_font_that_is_gone_costs_the_picture_alone(tmp_path: Path) -> None:
 
     pictures = Pictures(tmp_path, draw)
     pictures.draw("forest", FOREST)
-    assert list(pictures.lost) == ["forest.svg"]
+    assert list(pictures.missing) == ["forest.svg"]
 
 
 def test_the_page_says_which_picture_is_missing(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_matplotlib_is_imported_with_the_first_picture_and_needs_no_folder(tmp_p
         "import sys, tempfile; from pathlib import Path; from orchestrator.report.pictures import Pictures; "
         "from tests.orchestrator.pictures.test_artist import FOREST; assert 'matplotlib' not in sys.modules; "
         "tempfile.tempdir = '/dev/null/none'; pictures = Pictures(Path(sys.argv[1])); pictures.draw('', FOREST); "
-        "print(pictures.lost)"
+        "print(pictures.missing)"
     )
     nowhere = {"HOME": "/dev/null", "MPLCONFIGDIR": "/dev/null/none", "PYTHONPATH": str(Path(__file__).parents[3])}
     ended = subprocess.run(

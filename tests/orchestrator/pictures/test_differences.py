@@ -7,26 +7,32 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from unittest import mock
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 
 from orchestrator.analysis.token_losses import CLASSES as LABELS
-from orchestrator.report.pictures.colours import HELPS, HURTS
-from orchestrator.report.pictures.drawing import (
-    change,
-    draw_forest,
-    draw_frequency,
-    draw_position,
-    forest,
-    grid,
-    look,
-    where,
+from orchestrator.report.pictures.drawing import draw, figure_of
+from orchestrator.report.pictures.drawing.differences import words_of
+from orchestrator.report.pictures.drawing.forest import MARKERS, difference_in_words, verdict_kind
+from orchestrator.report.pictures.drawing.style import change_range, change_ticks, show_change, wrapped
+from orchestrator.report.pictures.figures import (
+    GREY,
+    HELPS,
+    HURTS,
+    DifferenceRow,
+    Forest,
+    ForestRow,
+    Frequency,
+    Picture,
+    Position,
+    in_order,
 )
-from orchestrator.report.pictures.figures import ForestRow, FrequencyRow, PositionRow
 
 MARGIN = 0.005
 SHARES = (0.002, 0.05, 0.17, 0.24, 0.27, 0.268)
@@ -49,24 +55,30 @@ def row(name: str, nats: float, half: float | None = 0.01, verdict: str = "not d
     return ForestRow(name, nats, *ends, verdict, None, False)
 
 
-def words(name: str, *nats: float, half: float = 0.01) -> FrequencyRow:
-    return FrequencyRow(name, nats, [value - half for value in nats], [value + half for value in nats])
+def forest_of(rows: Sequence[ForestRow], baseline: str = "full") -> Forest:
+    return Forest(rows, MARGIN, baseline, "95%")
 
 
-def blocks(name: str, *nats: float, half: float = 0.01) -> PositionRow:
-    return PositionRow(name, nats, [value - half for value in nats], [value + half for value in nats])
+def frequency_of(rows: Sequence[DifferenceRow], baseline: str = "full", classes: int = 6) -> Frequency:
+    return Frequency(rows, LABELS[:classes], SHARES[:classes], baseline)
+
+
+def parts(name: str, *nats: float, half: float = 0.01) -> DifferenceRow:
+    return DifferenceRow(name, nats, [value - half for value in nats], [value + half for value in nats])
+
+
+def all_of(names: Sequence[str], nats: Sequence[float], half: float = 0.01) -> list[Picture]:
+    """All three pictures of variants with these names, whose differences are these in every class and piece."""
+    pairs = list(zip(names, nats, strict=True))
+    return [
+        forest_of([row(name, value, half) for name, value in pairs], names[0]),
+        frequency_of([parts(name, *[value] * 6, half=half) for name, value in pairs], names[0]),
+        Position([parts(name, *[value] * 32, half=half) for name, value in pairs], names[0]),
+    ]
 
 
 def draw_all(folder: Path, names: Sequence[str], nats: Sequence[float], half: float = 0.01) -> list[str | None]:
-    """All three pictures of variants with these names, whose differences are these in every class and block."""
-    pairs = list(zip(names, nats, strict=True))
-    return [
-        draw_forest(folder, [row(name, value, half) for name, value in pairs], MARGIN, names[0], "95%"),
-        draw_frequency(
-            folder, [words(name, *[value] * 6, half=half) for name, value in pairs], LABELS, SHARES, names[0]
-        ),
-        draw_position(folder, [blocks(name, *[value] * 32, half=half) for name, value in pairs], names[0]),
-    ]
+    return [draw(folder, picture) for picture in all_of(names, nats, half)]
 
 
 def test_the_same_rows_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
@@ -83,9 +95,9 @@ def test_the_same_rows_give_the_same_bytes_whatever_the_users_settings(tmp_path:
 def test_the_order_of_the_rows_does_not_change_the_forest(tmp_path: Path) -> None:
     rows = [row("a", 0.1), row("b", -0.1), row("lost", NAN, None), row("same", 0.1)]
     for folder, shuffled in (("a", rows), ("b", rows[::-1])):
-        draw_forest(tmp_path / folder, shuffled, MARGIN, "full", "95%")
+        draw(tmp_path / folder, forest_of(shuffled))
     assert (tmp_path / "a/forest.svg").read_bytes() == (tmp_path / "b/forest.svg").read_bytes()
-    assert [each.name for each in forest.in_order(rows)] == ["a", "same", "b", "lost"]
+    assert [each.name for each in in_order(rows)] == ["a", "same", "b", "lost"]
 
 
 @pytest.mark.parametrize("count", [1, 25])
@@ -106,28 +118,25 @@ def test_names_are_literal_text(tmp_path: Path) -> None:
 
 def test_a_name_is_cut_to_a_few_short_printable_lines() -> None:
     for name in HOSTILE:
-        lines = look.wrapped(name, 20, 2).split("\n")
+        lines = wrapped(name, 20, 2).split("\n")
         assert len(lines) <= 2
         assert all(len(line) <= 21 and line.strip("\u200b").isprintable() for line in lines)
-    assert look.wrapped("word " * 30, 20, 3).endswith("…")
-    assert look.wrapped("word " * 30, 20, 3).count("\n") == 2
-    assert look.wrapped("no variable sequence lengths", 20, 2) == "no variable sequence\nlengths"
+    assert wrapped("word " * 30, 20, 3).endswith("…")
+    assert wrapped("word " * 30, 20, 3).count("\n") == 2
+    assert wrapped("no variable sequence lengths", 20, 2) == "no variable sequence\nlengths"
 
 
-def test_what_a_factorial_takes_away_is_told_apart_in_every_picture(tmp_path: Path) -> None:
-    parts = ("weight-dropping", "locked dropout", "embedding dropout", "AR/TAR")
-    away = [some for n in (1, 2, 3, 4) for some in itertools.combinations(parts, n)]
+def test_what_a_factorial_takes_away_is_told_apart_in_every_picture() -> None:
+    part_names = ("weight-dropping", "locked dropout", "embedding dropout", "AR/TAR")
+    away = [some for n in (1, 2, 3, 4) for some in itertools.combinations(part_names, n)]
     names = [" + ".join(f"no {part}" for part in some) for some in away]
-    told: list[str] = []
-
-    def wrapped(name: str, width: int, most: int) -> str:
-        told.append(look.wrapped(name, width, most))
-        return told[-1]
-
-    with mock.patch.object(forest, "wrapped", wrapped), mock.patch.object(grid, "wrapped", wrapped):
-        draw_all(tmp_path, names, [0.01] * len(names))
-    assert len(told) == 3 * len(names)
-    assert not any("…" in label for label in [*told, look.wrapped(names[-1], 42, 2)])
+    forest, *grids = (figure_of(picture)[0] for picture in all_of(names, [0.01] * len(names)))
+    written = [
+        [label.get_text() for label in forest.axes[0].get_yticklabels()],
+        *([axes.get_title(loc="left") for axes in grid.axes] for grid in grids),
+    ]
+    for labels in written:
+        assert sorted(" ".join(label.split()) for label in labels) == sorted(names), "whole, with no ellipsis"
 
 
 @pytest.mark.parametrize("value", [0.0, NAN, math.inf, -math.inf, 800.0])
@@ -138,80 +147,97 @@ def test_any_figures_can_be_drawn(tmp_path: Path, value: float) -> None:
     draw_all(tmp_path, ["full", "b"], [0.01, value], half=NAN)
 
 
-def test_a_few_huge_effects_are_cut_off_and_said(tmp_path: Path) -> None:
+def test_a_few_huge_effects_are_cut_off_and_said() -> None:
     rows = [row(f"v{k}", 0.01 * k) for k in range(-4, 5)]
     wide = ForestRow("wide", 0.0, -3.0, 3.0, "not decided", None, False)
     printed = dataclasses.replace(row("printed", 0.02), published_nats=-2.0, recalled=True)
-    said = draw_forest(tmp_path, [*rows, row("ruin", 5.0, 0.1, "hurts"), wide, printed], MARGIN, "full", "95%")
-    assert said == (
+    figure, sentence = figure_of(forest_of([*rows, row("ruin", 5.0, 0.1, "hurts"), wide, printed]))
+    assert sentence == (
         "Arrows lead out of the picture: to ruin (+14,741%), the published difference of printed (−86.5%) and "
         "the interval of wide."
     )
-    bars = [words(f"v{k}", *[0.01 * k] * 6) for k in range(-4, 5)]
-    part = words("part", 3.0, 0.0, 0.0, 0.0, 0.0, -2.0)
-    assert draw_frequency(tmp_path, [*bars, words("ruin", *[5.0] * 6), part], LABELS, SHARES, "full") == (
-        "Arrows lead out of the picture: ruin on all words and part on words never seen and seen 10,000+ times."
+    low, high = figure.axes[0].get_xlim()
+    ends = [text.xy[0] for text in figure.axes[0].texts if isinstance(text, Annotation)]
+    assert sorted(set(ends)) == [low, high], "arrows end at both edges"
+    bars = [parts(f"v{k}", *[0.01 * k] * 6) for k in range(-4, 5)]
+    some = parts("some", 3.0, 0.0, 0.0, 0.0, 0.0, -2.0)
+    assert figure_of(frequency_of([*bars, parts("ruin", *[5.0] * 6), some]))[1] == (
+        "Arrows lead out of the picture: ruin on all words and some on words never seen and seen 10,000+ times."
     )
-    steps = [blocks(f"v{k}", *[0.01 * k] * 32) for k in range(-4, 5)]
-    assert draw_position(tmp_path, [*steps, blocks("part", *[0.0] * 31, 9.0)], "full") == (
-        "Arrows lead out of the picture: 1 piece of part."
+    steps = [parts(f"v{k}", *[0.01 * k] * 32) for k in range(-4, 5)]
+    assert figure_of(Position([*steps, parts("some", *[0.0] * 31, 9.0)], "full"))[1] == (
+        "Arrows lead out of the picture: 1 piece of some."
     )
+
+
+def test_of_many_variants_with_arrows_some_are_named() -> None:
+    rows = [*(parts(f"v{k}", *[0.001] * 6) for k in range(12)), *(parts(f"r{k}", *[5.0] * 6) for k in range(8))]
+    names = ", ".join(f"r{k} on all words" for k in range(6))
+    assert figure_of(frequency_of(rows))[1] == f"Arrows lead out of the picture: {names} and 2 more."
 
 
 def test_classes_of_words_read_right_in_a_sentence() -> None:
-    assert where._words(LABELS[:1]) == "words never seen"
-    assert [where._words([label]) for label in LABELS[1:]] == [f"words seen {label} times" for label in LABELS[1:]]
-    assert where._words(LABELS[1:3]) == "words seen 1–9 and 10–99 times"
-    assert where._words(LABELS[:3]) == "words never seen and seen 1–9 and 10–99 times"
+    assert words_of(LABELS[:1]) == "words never seen"
+    assert [words_of([label]) for label in LABELS[1:]] == [f"words seen {label} times" for label in LABELS[1:]]
+    assert words_of(LABELS[1:3]) == "words seen 1–9 and 10–99 times"
+    assert words_of(LABELS[:3]) == "words never seen and seen 1–9 and 10–99 times"
 
 
 def test_the_range_leaves_out_far_outliers_alone() -> None:
-    assert change.range_of([0.1, -0.2, NAN, math.inf]) == (-0.2, 0.1)
-    assert change.range_of([0.02] * 8 + [4.0], at_least=0.008) == (-0.008, 0.02)
-    assert change.range_of([0.001] * 8 + [0.04]) == (-0.01, 0.04)  # small, but no effect is flattened by it
-    assert change.range_of([0.1] * 8 + [0.29]) == (-0.01, 0.29)
-    assert change.range_of([0.1] * 8 + [0.31]) == (-0.01, 0.1)
-    assert change.range_of([0.1] * 8 + [0.25, 0.37]) == (-0.01, 0.37)  # just beyond what is shown
-    assert change.range_of([NAN]) == (-0.01, 0.01)
+    assert change_range([0.1, -0.2, NAN, math.inf]) == (-0.2, 0.1)
+    assert change_range([0.02] * 8 + [4.0], at_least=0.008) == (-0.008, 0.02)
+    assert change_range([0.001] * 8 + [0.04]) == (-0.01, 0.04)  # small, but no effect is flattened by it
+    assert change_range([0.1] * 8 + [0.29]) == (-0.01, 0.29)
+    assert change_range([0.1] * 8 + [0.31]) == (-0.01, 0.1)
+    assert change_range([0.1] * 8 + [0.25, 0.37]) == (-0.01, 0.37)  # just beyond what is shown
+    assert change_range([NAN]) == (-0.01, 0.01)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-0.01, 0.01), (-0.2, 0.3), (-0.01, 0.9), (-3.0, 5.0), (-0.0087, 0.02)])
-def test_ticks_are_round_and_hold_zero(low: float, high: float) -> None:
-    marks = change.ticks(low, high, 6)
-    assert 0.0 in marks
-    assert 2 <= len(marks) <= 8
-    assert all(low <= mark <= high for mark in marks)
-    assert [change._short(change.per_cent(mark)) for mark in marks] == [
-        change._short(round(change.per_cent(mark), 2)) for mark in marks
-    ]
+@pytest.mark.parametrize(
+    ("limits", "labels"),
+    [
+        ((-0.01, 0.01), "−0.5% 0% +0.5% +1%"),
+        ((-0.2, 0.3), "−10% 0% +10% +20% +30%"),
+        ((-0.01, 0.9), "0% +20% +50% +100%"),
+        ((-3.0, 5.0), "−95% −80% 0% +400% +1,900% +9,900%"),
+        ((0.0, 24.0), "0% +9,900% +1e+06% +1e+08% +1e+10%"),
+    ],
+)
+def test_ticks_are_round_changes_in_per_cent(limits: tuple[float, float], labels: str) -> None:
+    axes = Figure().add_subplot()
+    show_change(axes, "x", limits, 6)
+    assert axes.get_xlim()[0] < limits[0] and limits[1] < axes.get_xlim()[1], "room for arrows"
+    marks = [axes.xaxis.get_major_formatter()(nats) for nats in axes.get_xticks()]
+    assert " ".join(marks) == labels
 
 
 @pytest.mark.parametrize("most", [4, 5, 7])
-def test_ticks_are_on_every_side_with_room_and_not_crowded(most: int) -> None:
-    ends = [0.0, *np.geomspace(1e-3, 100.0, 60).tolist()]
+def test_ticks_hold_zero_and_are_not_crowded(most: int) -> None:
+    ends = [0.0, *np.geomspace(1e-3, 20.0, 60).tolist()]
     for low, high in ((-low, high) for low in ends for high in ends if low + high > 0):
-        marks = change.ticks(low, high, most)
-        whole = high - low
+        marks = change_ticks((low, high), most)
         assert 0.0 in marks and low <= marks[0] and marks[-1] <= high, (low, high, marks)
-        assert min(np.diff(marks), default=1.0) >= whole / 12, (low, high, marks)
-        assert marks[0] < 0 or -low < whole / 5, (low, high, marks)
-        assert marks[-1] > 0 or high < whole / 5, (low, high, marks)
+        assert min(np.diff(marks), default=100.0) >= (high - low) / 16, (low, high, marks)
 
 
 def test_figures_are_rounded_by_their_interval() -> None:
-    assert forest._figures(ForestRow("a", 0.113, 0.095, 0.131, "hurts", None, False)) == "+12.0% [+10.0, +14.0]\nhurts"
-    assert forest._figures(row("a", 0.02, None, "one seed")) == "+2.02%\none seed"
-    assert forest._figures(row("a", NAN, None, "all failed")) == "–\nall failed"
+    assert (
+        difference_in_words(ForestRow("a", 0.113, 0.095, 0.131, "hurts", None, False)) == "+12.0% [+10.0, +14.0]\nhurts"
+    )
+    assert difference_in_words(row("a", 0.02, None, "one seed")) == "+2.02%\none seed"
+    assert difference_in_words(row("a", NAN, None, "all failed")) == "–\nall failed"
     # An end above zero does not read as zero, and a huge difference has no false digits.
     close = ForestRow("a", math.log(1.02), math.log(1.0004), math.log(1.04), "hurts", None, False)
-    assert forest._figures(close) == "+2.0% [+0.04, +4.0]\nhurts"
-    assert forest._figures(ForestRow("a", 5.2, 4.8, 5.6, "hurts", None, False)).startswith("+18000% [+12100, +26900]")
+    assert difference_in_words(close) == "+2.0% [+0.04, +4.0]\nhurts"
+    assert difference_in_words(ForestRow("a", 5.2, 4.8, 5.6, "hurts", None, False)).startswith(
+        "+18000% [+12100, +26900]"
+    )
     lopsided = ForestRow("a", math.log(19.01), math.log(0.97), math.log(372.33), "not decided", None, False)
-    assert forest._figures(lopsided) == "+2000% [−3.0, +37000]\nnot decided"
+    assert difference_in_words(lopsided) == "+2000% [−3.0, +37000]\nnot decided"
 
 
 def test_every_verdict_has_a_shape_of_its_own() -> None:
-    shapes = [marker for marker, _, _ in forest._MARKS.values()]
+    shapes = [style["marker"] for style in MARKERS.values()]
     assert len(set(shapes)) == len(shapes)
     said = {
         "hurts": "hurts",
@@ -220,12 +246,33 @@ def test_every_verdict_has_a_shape_of_its_own() -> None:
         "not decided (6 more seeds)": "not decided",
         "one seed": "no verdict",
     }
-    assert {verdict: forest._kind(verdict) for verdict in said} == said
+    assert {verdict: verdict_kind(verdict) for verdict in said} == said
 
 
-def test_bars_are_solid_only_where_the_seeds_agree(tmp_path: Path) -> None:
-    some = FrequencyRow("a", (0.1, -0.1, 0.1, 0.1), (0.05, -0.2, -0.05, NAN), (0.2, -0.05, 0.2, NAN))
-    with mock.patch.object(Axes, "barh", autospec=True, side_effect=Axes.barh) as barh:
-        draw_frequency(tmp_path, [some], LABELS[:4], SHARES[:4], "full")
-    drawn = [(call.kwargs["color"], call.kwargs["alpha"] == 1.0) for call in barh.call_args_list]
-    assert drawn == [(HURTS, True), (HELPS, True), (HURTS, False), (HURTS, False)]
+def test_the_forest_shows_what_is_published_and_from_memory() -> None:
+    rows = [
+        dataclasses.replace(row("a", 0.1), published_nats=0.05),
+        dataclasses.replace(row("b", 0.2), published_nats=0.06, recalled=True),
+    ]
+    figure, _ = figure_of(forest_of(rows))
+    diamonds = {
+        (float(line.get_xdata()[0]), line.get_markeredgecolor())
+        for line in figure.axes[0].lines
+        if line.get_marker() == "D"
+    }
+    assert diamonds == {(0.05, "black"), (0.06, GREY)}
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[-2:] == ["published difference", "published difference, from memory"]
+    assert "95% interval, all variants at once" in labels and "no more than ±0.5%" in labels
+
+
+def test_bars_are_solid_only_if_the_seeds_agree() -> None:
+    some = DifferenceRow("a", (0.1, -0.1, 0.1, 0.1), (0.05, -0.2, -0.05, NAN), (0.2, -0.05, 0.2, NAN))
+    figure, _ = figure_of(frequency_of([some], classes=4))
+    bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
+    assert [(to_hex(bar.get_facecolor()).upper(), bar.get_alpha() == 1.0) for bar in bars] == [
+        (HURTS, True),
+        (HELPS, True),
+        (HURTS, False),
+        (HURTS, False),
+    ]

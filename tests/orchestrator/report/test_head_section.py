@@ -62,7 +62,7 @@ def test_a_head_above_the_picture_is_told_below_it(tmp_path: Path) -> None:
         trials.append(make_trial("lost | *", seed, head=ECOC, model=UNTIED, epochs=9))
         settle(tmp_path / "runs", trials[-1], 3e7)
     found = section(write(tmp_path, trials, baseline="softmax", pictures=True), "Heads")
-    assert "mark softmax. Above the top of the picture, where arrows point: lost \\| \\* (3.00e+07).\n" in found
+    assert "mark softmax. Above the top of the picture, where arrows point: lost \\| \\* (30,000,000).\n" in found
 
 
 def test_the_answer_names_heads(tmp_path: Path) -> None:

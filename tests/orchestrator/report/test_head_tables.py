@@ -13,7 +13,7 @@ from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.files.csv_tables import measures_csv
-from orchestrator.report.pictures import Reach
+from orchestrator.report.pictures.figures import SeedRange
 from orchestrator.report.sections.cost import cost_section, cost_table
 from orchestrator.report.sections.heads import HeadRow, head_table, measure_table
 from orchestrator.report.sections.provenance import provenance
@@ -42,8 +42,8 @@ def test_the_costs_of_two_heads(tmp_path: Path) -> None:
     # 6,000 words see 100 hidden numbers through the embedding that both share: a bias each is the decoder's own.
     assert (softmax.decoder_parameters, softmax.head) == (6_000, "softmax, tied")
     assert (ecoc.decoder_parameters, ecoc.kind, ecoc.head) == (200 * 201, "ecoc", "ecoc (codebook random (bits 200))")
-    assert ecoc.test_perplexity == Reach(125.0, 120.0, 130.0)
-    assert ecoc.train_seconds == Reach(100.0, 80.0, 120.0)  # two stages
+    assert ecoc.test_perplexity == SeedRange(125.0, 120.0, 130.0)
+    assert ecoc.train_seconds == SeedRange(100.0, 80.0, 120.0)  # two stages
     assert (ecoc.tokens_per_second, ecoc.peak_memory_bytes) == (pytest.approx(10_000.0), 300 * 2**20)
     assert (ecoc.complete, ecoc.seeds) == (2, 2)
 
@@ -75,7 +75,7 @@ def test_what_is_not_complete_is_left_out_of_the_means_and_a_cache_altogether(tm
     rows = rows_of(tmp_path, [*base, *half, lost, cached])
     assert list(rows) == ["softmax", "ecoc"]
     assert (rows["ecoc"].complete, rows["ecoc"].seeds) == (1, 2)
-    assert rows["ecoc"].test_perplexity == Reach(80.0, 80.0, 80.0)
+    assert rows["ecoc"].test_perplexity == SeedRange(80.0, 80.0, 80.0)
 
 
 def test_nothing_is_said_before_a_record_tells_how_many_words_there_are(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from lm.record import curve_table
 from orchestrator.analysis.outcomes import Outcome
-from orchestrator.report.html import hovering
-from orchestrator.report.html.body import html_body
-from orchestrator.report.pictures.colours import GREY, looks
+from orchestrator.report import html
+from orchestrator.report.html.curves import HoverCurves, hover_curves
+from orchestrator.report.pictures.figures import line_styles
 from tests.factories import CACHE, begin, make_curve, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, render, write
 
@@ -123,7 +123,7 @@ def test_its_tables_are_those_of_the_markdown(page: tuple[str, Seen]) -> None:
 
 
 def test_the_first_column_stays_and_pictures_of_a_narrow_screen_keep_a_width_to_be_read() -> None:
-    css = (Path(hovering.__file__).parent / "page.css").read_text(encoding="utf-8")
+    css = (Path(html.__file__).parent / "page.css").read_text(encoding="utf-8")
     on_screen, printed = css.split("@media print")
     everywhere, narrow = on_screen.split("@media (max-width: 44rem)")
     first = r"th:first-child, td:first-child \{[^}]*"
@@ -137,27 +137,31 @@ def test_the_first_column_stays_and_pictures_of_a_narrow_screen_keep_a_width_to_
 
 
 def test_html_that_is_not_a_bare_fold_is_text(tmp_path: Path) -> None:
-    told = html_body(
+    text = (
         "# t\n\n<details onclick=x>\n<summary>s</summary>\n\n<b>b</b> [l](javascript:alert(1)) ![p](//e.org/p.svg)\n\n"
-        "</details>\n",
-        tmp_path,
+        "</details>\n"
     )
-    html = told.before + told.after
-    assert "&lt;details onclick=x&gt;\n<summary>s</summary>" in html and "</details>" in html
-    assert "&lt;b&gt;b&lt;/b&gt; [l](javascript:alert(1))" in html and "<a" not in html
-    assert '<img src="//e.org/p.svg"' in html, "left to the page's policy, which loads nothing"
+    html.write_html(tmp_path, text, None)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "&lt;details onclick=x&gt;\n<summary>s</summary>" in page and "</details>" in page
+    assert "&lt;b&gt;b&lt;/b&gt; [l](javascript:alert(1))" in page and "<a" not in page
+    assert '<img src="//e.org/p.svg"' in page, "left to the page's policy, which loads nothing"
 
 
 def test_pictures_of_the_folder_are_inside_the_page(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
+    folder = tmp_path / "in"
+    folder.mkdir()
     for name in ("in/overview.svg", "out.svg", "in/note.txt"):
         (tmp_path / name).write_text("<svg/>")
-    text = "".join(f"![{name}]({name})\n\n" for name in ("overview.svg", "../out.svg", "note.txt", "gone.svg"))
-    told = html_body(f"# t\n\n{text}caption\n\n## h\n\nend\n", tmp_path / "in")
-    sources = re.findall(r'src="([^",]*)', told.before)
+    pictures = "".join(f"![{name}]({name})\n\n" for name in ("overview.svg", "../out.svg", "note.txt", "gone.svg"))
+    curves = hover_curves({"full": (outcome("full", 1),)}, "full")
+    html.write_html(folder, f"# t\n\n{pictures}caption\n\n## h\n\nend\n", curves)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    sources = re.findall(r'<img src="([^",]*)', page)
     assert sources == ["data:image/svg+xml;base64", "../out.svg", "note.txt", "gone.svg"]
-    assert "caption" in told.before and told.after.startswith("<h2"), "the curves end the picture's part"
-    assert told.title == "t" and [heading for _, heading in told.sections] == ["h"]
+    assert page.index("caption") < page.index('class="curves"') < page.index("<h2"), "the curves end the section"
+    ((anchor, heading),) = re.findall(r'<a href="#(.*)">(.*)</a>', page)
+    assert "<title>t</title>" in page and heading == "h" and f'<h2 id="{anchor}">' in page
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
@@ -181,9 +185,9 @@ def outcome(variant: str, seed: int, perplexity: float = 60.0, **how: Any) -> Ou
     return Outcome(trial, "unfinished", "", None, curve_table(make_curve(trial.spec, perplexity, noise=seed)))
 
 
-def drawn(found: hovering.Hovered | None) -> dict[str, Any]:
+def drawn(curves: HoverCurves | None) -> dict[str, Any]:
     """The data of the lines."""
-    assert found is not None
+    assert curves is not None
     sources: list[dict[str, Any]] = []
 
     def look(node: Any) -> None:
@@ -192,7 +196,7 @@ def drawn(found: hovering.Hovered | None) -> dict[str, Any]:
         for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
             look(part)
 
-    look(json.loads(found.json))
+    look(json.loads(curves.json))
     (source,) = sources
     return source
 
@@ -203,12 +207,12 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
         "b": (outcome("b", 1),),
         "cache": (outcome("cache", 1, cache=CACHE),),
     }
-    found = hovering.hovered_curves(outcomes, "full")
-    assert found is not None and found.listed[0].colour == "#000000"
-    lines = drawn(found)
+    curves = hover_curves(outcomes, "full")
+    assert curves is not None
+    lines = drawn(curves)
     assert lines["variant"] == ["full"] * 3 + ["b"]
     assert lines["seed"] == ["seed 1", "seed 2", "mean of 2 seeds", "seed 1"]
-    assert [one.lines for one in found.listed] == [[0, 1, 2], [3]]
+    assert [key.lines for key in curves.keys] == [[0, 1, 2], [3]]
     one, two, mean, _ = (
         np.frombuffer(gzip.decompress(base64.b64decode(line["array"]["data"])), dtype=line["dtype"])
         if isinstance(line, dict)
@@ -216,44 +220,34 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
         for line in lines["ys"]
     )
     assert mean == pytest.approx(np.sqrt(one * two)), "of losses, as in the pictures"
-    assert "mean" not in found.note
+    assert curves.note == "Hover, or tap, for variant, seed, epoch and perplexity."
 
 
 def test_a_variant_looks_as_in_the_static_pictures() -> None:
     names = ["b", "full", *(f"v{k}" for k in range(12))]
-    found = hovering.hovered_curves({name: (outcome(name, 1),) for name in names}, "full")
-    assert found is not None
-    look_of = looks(name for name in names if name != "full")
-    colours = {one.name: one.colour for one in found.listed}
-    assert colours == {"full": "#000000", **{name: colour for name, (colour, _) in look_of.items()}}
-    assert drawn(found)["colour"] == [colours[name] for name in names]
-    assert drawn(found)["dash"] == [look_of[name][1].bokeh if name in look_of else "solid" for name in names]
+    curves = hover_curves({name: (outcome(name, 1),) for name in names}, "full")
+    assert curves is not None
+    styles = line_styles(names, "full")
+    assert {key.name: key.colour for key in curves.keys} == {name: colour for name, (colour, _) in styles.items()}
+    assert drawn(curves)["colour"] == [styles[name][0] for name in names]
+    assert drawn(curves)["dash"] == [styles[name][1] for name in names]
 
 
-def test_of_many_trials_means_are_drawn_and_of_many_points_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hovering, "MOST_TRIALS", 3)
-    monkeypatch.setattr(hovering, "MOST_POINTS", 20)
-    outcomes = {name: (outcome(name, 1), outcome(name, 2)) for name in ("full", "b")}
-    found = hovering.hovered_curves(outcomes, "full")
-    assert drawn(found)["seed"] == ["mean of 2 seeds"] * 2
-    epochs = drawn(found)["xs"][0]
-    assert epochs["shape"] == [8]
-    assert gzip.decompress(base64.b64decode(epochs["array"]["data"]))[::4] == bytes(range(2, 17, 2))
-    assert found is not None and "more than 3 trials" in found.note and "One epoch in 2 is drawn" in found.note
+def test_losses_that_overflow_or_are_no_number_do_not_fail() -> None:
+    for perplexity, names in ((1e40, ["full", "b"]), (1e300, ["full", "b"]), (float("nan"), ["b"])):
+        curves = hover_curves({"full": (outcome("full", 1, perplexity),), "b": (outcome("b", 1),)}, "full")
+        assert drawn(curves)["variant"] == names
+    assert hover_curves({"full": (outcome("full", 1, float("nan")),)}, "full") is None
 
 
-def test_a_loss_that_was_lost_leaves_a_gap_and_nothing_else_fails() -> None:
-    lost = outcome("full", 1, 1e40)
-    assert hovering.hovered_curves({"full": (lost,)}, "full") is not None
-
-
-def test_a_thousand_long_trials_make_a_page_of_a_few_megabytes() -> None:
-    one = outcome("full", 1, epochs=500, finetune=None)
-    outcomes = {f"variant {count}": (one,) for count in range(1000)}
-    found = hovering.hovered_curves(outcomes, "variant 0")
-    assert found is not None and len(found.json) < 2_000_000
-    assert found.listed == [] and "1,000 variants are too many for colours" in found.note
-    assert set(drawn(found)["colour"]) == {GREY}
+def test_of_many_long_curves_the_lowest_make_a_page_of_a_few_megabytes() -> None:
+    long = outcome("full", 1, epochs=500, finetune=None)
+    lower = outcome("full", 1, 50.0, epochs=500, finetune=None)
+    outcomes = {f"variant {k}": (lower if 60 <= k < 95 else long,) * 5 for k in range(100)}
+    curves = hover_curves(outcomes, "variant 0")
+    assert curves is not None and len(curves.json) < 2_000_000
+    assert [key.name for key in curves.keys] == ["variant 0", *(f"variant {k}" for k in range(60, 95))]
+    assert curves.note.endswith("Of 100 variants, the 36 with the lowest perplexity are drawn.")
 
 
 def test_an_unfinished_seed_does_not_bend_the_mean(tmp_path: Path) -> None:

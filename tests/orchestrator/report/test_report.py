@@ -13,7 +13,7 @@ import pytest
 
 from lm.record import Evaluation, read_record, write_curve, write_record
 from lm.spec import Leg
-from orchestrator.report.pictures import Forest, Overview
+from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
 from tests.factories import CACHE, FULL, begin, make_curve, make_trial, settle, write_tokens

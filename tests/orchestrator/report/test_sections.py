@@ -13,7 +13,7 @@ import yaml
 from lm.record import write_record
 from lm.spec import Dropout, EcocHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.pictures import Frequency
+from orchestrator.report.pictures.figures import Frequency
 from orchestrator.report.sections.where import where_table
 from orchestrator.trials.records import Records
 from orchestrator.trials.spec_words import overrides

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from orchestrator.report.pictures.drawing.forest import draw_forest
-from orchestrator.report.pictures.drawing.heads import draw_heads
-from orchestrator.report.pictures.drawing.learning import draw_overview
-from orchestrator.report.pictures.drawing.panels import draw_variants
-from orchestrator.report.pictures.drawing.where import draw_frequency, draw_position
+from matplotlib.figure import Figure
+
+from lm.files import atomic
+from orchestrator.report.pictures.drawing.differences import frequency_figure, position_figure
+from orchestrator.report.pictures.drawing.forest import forest_figure
+from orchestrator.report.pictures.drawing.heads import heads_figure
+from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
+from orchestrator.report.pictures.drawing.style import report_style
 from orchestrator.report.pictures.figures import Forest, Frequency, Heads, Overview, Panels, Picture, Position
+
+_FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
+    Forest: forest_figure,
+    Overview: overview_figure,
+    Panels: panels_figure,
+    Frequency: frequency_figure,
+    Position: position_figure,
+    Heads: heads_figure,
+}
 
 
 def draw(folder: Path, picture: Picture) -> str | None:
-    """Write the picture into `folder`; what the page is to say of it, such as what lies outside, None where nothing."""
-    match picture:
-        case Forest(rows, margin_nats, baseline, level):
-            return draw_forest(folder, rows, margin_nats, baseline, level)
-        case Overview(variants, published, unigram):
-            return draw_overview(folder, variants, published, unigram)
-        case Panels(variants):
-            return draw_variants(folder, variants)
-        case Frequency(rows, labels, shares, baseline):
-            return draw_frequency(folder, rows, labels, shares, baseline)
-        case Position(rows, baseline):
-            return draw_position(folder, rows, baseline)
-        case Heads(points, baseline):
-            return draw_heads(folder, points, baseline)
+    """Write the picture into `folder`, the same bytes for the same values; returns `figure_of`'s sentences."""
+    with report_style():
+        figure, sentences = figure_of(picture)
+        with atomic(folder / picture.FILE) as path:
+            figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    return sentences
+
+
+def figure_of(picture: Picture) -> tuple[Figure, str | None]:
+    """The picture as a figure, and what the page says of it: what lies outside or is left out, None if nothing."""
+    return _FIGURES[type(picture)](picture)
