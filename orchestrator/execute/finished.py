@@ -21,7 +21,7 @@ import orchestrator
 from lm.files import in_a_line, read_regular, sha256, write_text
 from orchestrator.agenda.expand import SweepState
 from orchestrator.report import Report
-from orchestrator.report.files.staging import PAGE
+from orchestrator.report.files.place import PAGE
 from orchestrator.report.files.summary import read_summary
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import lock_path

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from orchestrator.agenda.expand import SweepState
-from orchestrator.report.files.earlier import IfFuller
 from orchestrator.report.files.index import write_index
+from orchestrator.report.files.place import IfFuller
 from orchestrator.report.page import Report, write_report
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Published, published_numbers
