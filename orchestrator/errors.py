@@ -13,17 +13,17 @@ _SECRET_VALUE = re.compile(
 
 
 class CannotStartError(ValueError):
-    """What the trials ask for is not there; nothing was started."""
+    """Something that the trials need is missing; nothing was started."""
 
 
 class RayLostError(RuntimeError):
-    """Ray's own processes died, and could not be replaced; what is on disk is as after an interrupt. Exit code 4."""
+    """Ray's processes died and could not be started again; the disk is as after an interrupt. Exit code 4."""
 
 
 def nearest(got: object, valid: Iterable[str]) -> str:
-    """A hint in brackets: the valid name that was probably meant, or all of them where none is close.
+    """A hint in brackets: the valid name that was probably meant, or all of them if none is close.
 
-    Of names that begin with what was got, all: `table1` may be any of its parts.
+    If names begin with `got` and a space, it names all of these: `table1` may be any of its parts.
     """
     names = [str(name) for name in valid]
     if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
@@ -34,7 +34,7 @@ def nearest(got: object, valid: Iterable[str]) -> str:
 
 
 def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant; None where none is close."""
+    """The valid name that was probably meant; None if none is close."""
     return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
 
 

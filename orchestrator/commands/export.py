@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import ScaleName, SweepFile, WrittenRuns, opened, refused, wrong
+from orchestrator.commands.shared import ScaleName, SweepFile, WrittenRuns, opened_state, refused, wrong
 
 
 def export(
@@ -19,19 +19,18 @@ def export(
     runs: WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
-    from orchestrator.agenda.expand import expand
-    from orchestrator.trials.records import Records
     from orchestrator.words import counted
 
-    sweep = opened(file, scale)
+    sweep, state, _ = opened_state(file, scale, runs)
     if sweep.searching is None:
         wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
+    studies = {
+        f"{sweep.name}.{sweep.scale}.{search.task.variant}": (search.task, search.trials) for search in state.searches
+    }
     with refused(ValueError, OSError):
-        searches = expand(sweep, Records(runs.resolve())).searches
-        studies = {f"{sweep.name}.{sweep.scale}.{one.task.variant}": (one.task, one.trials) for one in searches}
         # Optuna takes most of a second to import.
         from orchestrator.search.optuna import export as write
 
         write(studies, optuna)
-    for name, (_, found) in studies.items():
-        typer.echo(f"{name}: {counted(len(found), 'trial')}")
+    for name, (_, trials) in studies.items():
+        typer.echo(f"{name}: {counted(len(trials), 'trial')}")

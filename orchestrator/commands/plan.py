@@ -1,4 +1,4 @@
-"""`plan` and `schema`: what would run, and what a file may hold."""
+"""`plan`, `status` and `schema`: what would run, where it stands, and what a file may hold."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from orchestrator.commands.shared import (
     RunsFolder,
     ScaleName,
     SweepFile,
-    opened,
+    WrittenRuns,
+    opened_state,
     print_json,
+    print_table,
     refused,
+    sweep_files,
 )
 
 
@@ -30,42 +33,80 @@ def plan(
     ] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
-    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: measure again what is known")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
     cpus: Cpus = None,
     gpus: Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from orchestrator.agenda.expand import expand
-    from orchestrator.commands.plan_table import plan_data, print_plan
+    from orchestrator.commands.standing import plan_data, print_plan
     from orchestrator.execute.packing import granted
-    from orchestrator.trials.plan import write_specs as write
-    from orchestrator.trials.records import Records
 
-    sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
+    sweep, state, records = opened_state(file, scale, runs, silent=as_json)
     with refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
-        now = expand(sweep, records)
         cost = None
         if estimate:
             from orchestrator.execute.cost import Measuring, print_estimate
             from orchestrator.execute.cost import estimate as reckon
 
-            cost = reckon(sweep, now, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
+            cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
         if as_json:
-            print_json(plan_data(sweep, now, records) | ({"estimate": asdict(cost)} if cost else {}))
+            print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
         else:
-            print_plan(sweep, now, records)
+            print_plan(sweep, state, records)
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
+            from orchestrator.trials.plan import write_specs as write
             from orchestrator.words import counted
 
-            written = write(now.table, write_specs)
-            train = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
-            how = f"as this sweep would train one: {train}"
-            typer.echo(f"{counted(len(written), 'spec')} written to {write_specs}; {how}", err=as_json)
+            specs = counted(len(write(state.table, write_specs)), "spec")
+            line = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
+            typer.echo(f"{specs} written to {write_specs}; as this sweep would train one: {line}", err=as_json)
+
+
+def status(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=sweep_files),
+    ] = None,
+    scale: ScaleName = None,
+    runs: WrittenRuns = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""
+    from orchestrator.agenda.standing import sweep_standing
+    from orchestrator.commands.standing import print_status
+
+    if file is None:
+        _last_commands(runs.resolve(), as_json)
+        return
+    sweep, state, records = opened_state(file, scale, runs, silent=as_json)
+    with refused(ValueError, OSError):
+        standing = sweep_standing(sweep, state, records)
+    if as_json:
+        print_json(standing)
+    else:
+        print_status(standing)
+
+
+def _last_commands(runs: Path, as_json: bool) -> None:
+    from orchestrator.agenda.standing import last_commands
+
+    with refused(OSError):
+        commands = last_commands(runs)
+    if as_json:
+        print_json({"sweeps": [asdict(holder) | {"state": state} for holder, state in commands]})
+    elif not commands:
+        typer.echo(f"no sweep was run with {runs}")
+    else:
+        rows = [
+            (h.sweep, h.scale, state, h.since, h.until or "", f"{h.user}, {h.pid} on {h.host}", h.command)
+            for h, state in commands
+        ]
+        print_table(("sweep", "scale", "state", "since", "until", "by", "command"), rows, whole=("sweep", "scale"))
 
 
 def schema() -> None:
