@@ -62,13 +62,13 @@ def signed(value: float, decimals: int = 2) -> str:
     return f"+{text}" if value > 0 and text.strip("0.") else text
 
 
-def decimals_for(uncertainty: float, exponent: int = 0) -> int:
+def decimals_for(uncertainty: float) -> int:
     """Decimals that show two significant digits of an uncertainty; at most two, unless it would then read as zero.
 
-    An uncertainty of zero or infinity gives two decimals of a number in this power of ten.
+    An uncertainty of zero or infinity gives two.
     """
     if not math.isfinite(uncertainty) or uncertainty <= 0:
-        return 2 - exponent
+        return 2
     decimals = min(2, 1 - math.floor(math.log10(uncertainty)))
     while decimals < 6 and round(uncertainty, decimals) == 0:
         decimals += 1
@@ -79,9 +79,8 @@ def spread(mean: float, deviation: float | None) -> str:
     """Mean ± standard deviation, rounded by the deviation; the mean alone if there is one value."""
     if deviation is None or math.isnan(mean):
         return number(mean)
-    exponent = _common_exponent(mean, deviation)
-    decimals = decimals_for(deviation, exponent)
-    return f"{_scaled(mean, decimals, exponent)} ± {_scaled(deviation, decimals, exponent)}"
+    decimals = decimals_for(deviation)
+    return f"{number(mean, decimals)} ± {number(deviation, decimals)}"
 
 
 def difference(value: float, interval: tuple[float, float] | None) -> str:
@@ -100,28 +99,14 @@ def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str
     """
     nearer = min(abs(value - low), abs(high - value))
     half = (high - low) / 2
-    exponent = _common_exponent(value, low, high)
-    decimals = decimals_for(half if math.isfinite(half) else nearer, exponent)
+    decimals = decimals_for(half if math.isfinite(half) else nearer)
 
     def rounded(end: float, uncertainty: float) -> str:
         if math.isfinite(end) and round(end, decimals) == 0:
             return signed(end, decimals_for(uncertainty) if end else decimals)
-        return f"{'+' * (end > 0)}{_scaled(end, decimals, exponent)}"
+        return f"{'+' * (end > 0)}{number(end, decimals)}"
 
     return rounded(value, nearer), rounded(low, abs(low)), rounded(high, abs(high))
-
-
-def _common_exponent(*values: float) -> int:
-    """The power of ten in which these numbers are printed together: 0, as they are, up to a million."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    return math.floor(math.log10(largest)) if largest >= 1e6 else 0
-
-
-def _scaled(value: float, decimals: int, exponent: int) -> str:
-    """As `number`, in this power of ten; `decimals` are those of the number written out."""
-    if exponent == 0 or not math.isfinite(value):
-        return number(value, decimals)
-    return f"{number(value / 10.0**exponent, decimals + exponent)}e+{exponent:02d}"
 
 
 def published(value: float | None) -> str:

@@ -7,27 +7,26 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import ScaleName, SweepFile, WrittenRuns, opened_state, refused, wrong
+from orchestrator.commands import shared
+from orchestrator.words import counted
 
 
 def export(
-    file: SweepFile,
+    file: shared.SweepFile,
     optuna: Annotated[
         str, typer.Option(metavar="URL", help="an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard")
     ],
-    scale: ScaleName = None,
-    runs: WrittenRuns = Path("runs"),
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
     """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
-    from orchestrator.words import counted
-
-    sweep, state, _ = opened_state(file, scale, runs)
+    sweep, state, _ = shared.opened_state(file, scale, runs)
     if sweep.searching is None:
-        wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
+        shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
     studies = {
         f"{sweep.name}.{sweep.scale}.{search.task.variant}": (search.task, search.trials) for search in state.searches
     }
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         # Optuna takes most of a second to import.
         from orchestrator.search.optuna import export as write
 

@@ -8,43 +8,31 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import (
-    AsJson,
-    Cpus,
-    Gpus,
-    RunsFolder,
-    ScaleName,
-    SweepFile,
-    WrittenRuns,
-    opened_state,
-    print_json,
-    print_table,
-    refused,
-    sweep_files,
-)
+from orchestrator.commands import shared
+from orchestrator.words import counted
 
 
 def plan(
-    file: SweepFile,
-    scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
+    file: shared.SweepFile,
+    scale: shared.ScaleName = None,
+    runs: shared.RunsFolder = Path("runs"),
     write_specs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="write a spec for `python -m lm train` for each trial to train")
     ] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
     anew: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
-    cpus: Cpus = None,
-    gpus: Gpus = None,
+    cpus: shared.Cpus = None,
+    gpus: shared.Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.commands.standing import plan_data, print_plan
     from orchestrator.execute.packing import granted
 
-    sweep, state, records = opened_state(file, scale, runs, silent=as_json)
-    with refused(ValueError, OSError):
+    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
         if estimate:
@@ -53,14 +41,13 @@ def plan(
 
             cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
         if as_json:
-            print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
+            shared.print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
         else:
             print_plan(sweep, state, records)
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
             from orchestrator.trials.plan import write_specs as write
-            from orchestrator.words import counted
 
             specs = counted(len(write(state.table, write_specs)), "spec")
             line = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
@@ -70,11 +57,13 @@ def plan(
 def status(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=sweep_files),
+        typer.Argument(
+            metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=shared.sweep_files
+        ),
     ] = None,
-    scale: ScaleName = None,
-    runs: WrittenRuns = Path("runs"),
-    as_json: AsJson = False,
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""
     from orchestrator.agenda.standing import sweep_standing
@@ -83,11 +72,11 @@ def status(
     if file is None:
         _last_commands(runs.resolve(), as_json)
         return
-    sweep, state, records = opened_state(file, scale, runs, silent=as_json)
-    with refused(ValueError, OSError):
+    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    with shared.refused(ValueError, OSError):
         standing = sweep_standing(sweep, state, records)
     if as_json:
-        print_json(standing)
+        shared.print_json(standing)
     else:
         print_status(standing)
 
@@ -95,10 +84,10 @@ def status(
 def _last_commands(runs: Path, as_json: bool) -> None:
     from orchestrator.agenda.standing import last_commands
 
-    with refused(OSError):
+    with shared.refused(OSError):
         commands = last_commands(runs)
     if as_json:
-        print_json({"sweeps": [asdict(holder) | {"state": state} for holder, state in commands]})
+        shared.print_json({"sweeps": [asdict(holder) | {"state": state} for holder, state in commands]})
     elif not commands:
         typer.echo(f"no sweep was run with {runs}")
     else:
@@ -106,7 +95,9 @@ def _last_commands(runs: Path, as_json: bool) -> None:
             (h.sweep, h.scale, state, h.since, h.until or "", f"{h.user}, {h.pid} on {h.host}", h.command)
             for h, state in commands
         ]
-        print_table(("sweep", "scale", "state", "since", "until", "by", "command"), rows, whole=("sweep", "scale"))
+        shared.print_table(
+            ("sweep", "scale", "state", "since", "until", "by", "command"), rows, whole=("sweep", "scale")
+        )
 
 
 def schema() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.shared import ReportsFolder, RunsFolder, ScaleName, opened, refused, sweep_files, wrong
+from orchestrator.commands import shared
 
 if TYPE_CHECKING:
     from orchestrator.report.files.place import IfFuller
@@ -20,12 +20,12 @@ def report(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=sweep_files
+            metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=shared.sweep_files
         ),
     ] = None,
-    scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
-    reports: ReportsFolder = Path("reports"),
+    scale: shared.ScaleName = None,
+    runs: shared.RunsFolder = Path("runs"),
+    reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[
         bool, typer.Option("--watch", help="write it again whenever the records change, until Ctrl-C (exit code 130)")
     ] = False,
@@ -39,14 +39,14 @@ def report(
 ) -> None:
     """Write the report of what the records hold now (nothing is trained), or print two reports side by side."""
     if (file is None) == (compare is None):
-        wrong("report: expected either a sweep FILE or --compare A B")
+        shared.wrong("report: expected either a sweep FILE or --compare A B")
     if compare is not None:
         from orchestrator.report.compare import compare_reports
 
-        with refused(ValueError, OSError):
+        with shared.refused(ValueError, OSError):
             typer.echo(compare_reports(*compare), nl=False)
     elif file is not None:
-        _report(opened(file, scale), file, runs, reports, every if watch else None, force=force)
+        _report(shared.opened(file, scale), file, runs, reports, every if watch else None, force=force)
 
 
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
@@ -62,7 +62,7 @@ def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: f
     try:
         while True:
             if (times := _modification_times(records.root)) != written:
-                with refused(ValueError, OSError):
+                with shared.refused(ValueError, OSError):
                     try:
                         report = report_sweep(
                             scaled, file, expand(scaled, records), records, reports, if_fuller=if_fuller

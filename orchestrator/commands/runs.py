@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.commands.shared import (
-    AsJson,
-    Key,
-    RunsFolder,
-    ScaleName,
-    SweepFile,
-    WrittenRuns,
-    opened_state,
-    print_json,
-    print_table,
-    refused,
-    sweep_files,
-    wrong,
-)
+from orchestrator.commands import shared
+from orchestrator.words import byte_size, counted
 
 if TYPE_CHECKING:
     from orchestrator.agenda.expand import SweepState
@@ -34,20 +22,19 @@ app = typer.Typer(help="List, show, compare and carry the trials on disk, and fr
 def list_runs(
     file: Annotated[
         Path | None,
-        typer.Option("--sweep", metavar="FILE", help="only this sweep's trials", autocompletion=sweep_files),
+        typer.Option("--sweep", metavar="FILE", help="only this sweep's trials", autocompletion=shared.sweep_files),
     ] = None,
-    scale: ScaleName = None,
-    runs: WrittenRuns = Path("runs"),
-    as_json: AsJson = False,
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
+    as_json: shared.AsJson = False,
 ) -> None:
     """List every trial that has settled: its key, what it is, how it ended, its size on disk, and when."""
     from orchestrator.api import load_records
     from orchestrator.trials.disk import size_of
     from orchestrator.trials.spec_words import in_short
-    from orchestrator.words import byte_size, counted
 
-    variants = {} if file is None else dict(_named(opened_state(file, scale, runs, silent=as_json)[1]))
-    with refused(ValueError, OSError):
+    variants = {} if file is None else dict(_named(shared.opened_state(file, scale, runs, silent=as_json)[1]))
+    with shared.refused(ValueError, OSError):
         records = [record for key, record in load_records(runs).items() if file is None or key in variants]
     rows = []
     for record in sorted(records, key=lambda record: record.finished_at):
@@ -64,7 +51,7 @@ def list_runs(
         }
         rows.append(row)
     if as_json:
-        print_json({"runs": rows})
+        shared.print_json({"runs": rows})
         return
     cells = [
         (
@@ -78,43 +65,43 @@ def list_runs(
         for row in rows
     ]
     headings = ("key", "trial", "status", "test perplexity", "size", "finished at")
-    print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
+    shared.print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
     typer.echo(f"{counted(len(rows), 'trial')}, {byte_size(sum(row['bytes'] for row in rows))}")
 
 
 @app.command()
-def show(key: Key, runs: WrittenRuns = Path("runs"), as_json: AsJson = False) -> None:
+def show(key: shared.Key, runs: shared.WrittenRuns = Path("runs"), as_json: shared.AsJson = False) -> None:
     """Show everything that a trial's record holds, as YAML; --json prints the record as it is."""
     from lm.yaml_text import write_yaml
     from orchestrator.trials.find import record_of
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         record = record_of(runs, key)
     typer.echo(record.model_dump_json(indent=1) if as_json else write_yaml(record.model_dump(mode="json")).rstrip())
 
 
 @app.command()
-def diff(key: Key, other: Key, runs: WrittenRuns = Path("runs")) -> None:
+def diff(key: shared.Key, other: shared.Key, runs: shared.WrittenRuns = Path("runs")) -> None:
     """Compare two trials: how their specs differ, what they read, where they ran."""
     from orchestrator.trials.find import record_of
     from orchestrator.trials.spec_words import record_differences
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         lines = list(record_differences(record_of(runs, key), record_of(runs, other)))
     typer.echo("\n".join(lines) or "no difference")
 
 
 @app.command()
 def gc(
-    runs: WrittenRuns = Path("runs"),
+    runs: shared.WrittenRuns = Path("runs"),
     weights: Annotated[
         bool, typer.Option("--weights", help="with --sweep: also the weights of its trials, after a question")
     ] = False,
     file: Annotated[
         Path | None,
-        typer.Option("--sweep", metavar="FILE", help="whose weights go", autocompletion=sweep_files),
+        typer.Option("--sweep", metavar="FILE", help="whose weights go", autocompletion=shared.sweep_files),
     ] = None,
-    scale: ScaleName = None,
+    scale: shared.ScaleName = None,
     keep_best: Annotated[
         int, typer.Option(min=0, metavar="N", help="with --weights: not those of the N best on validation")
     ] = 0,
@@ -128,25 +115,24 @@ def gc(
     everything.
     """
     from orchestrator.trials.disk import collect, size_of
-    from orchestrator.words import byte_size, counted
 
     runs = runs.resolve()
     if weights != (file is not None):
-        wrong("runs gc: --weights and --sweep FILE go together: they remove the weights of that sweep's trials")
+        shared.wrong("runs gc: --weights and --sweep FILE go together: they remove the weights of that sweep's trials")
     if not weights and (scale is not None or keep_best):
-        wrong("runs gc: --scale and --keep-best go with --weights")
+        shared.wrong("runs gc: --scale and --keep-best go with --weights")
     keys = [] if file is None else _with_weights(file, scale, runs, keep_best)
     if keys and not dry_run and not yes:
         size = byte_size(sum(size_of(runs / key / "weights") for key in keys))
         try:
             agreed = typer.confirm(f"Remove the weights of {counted(len(keys), 'trial')}, {size}?")
         except typer.Abort:
-            wrong("runs gc: nothing was removed, because nobody answered; --yes removes without a question")
+            shared.wrong("runs gc: nothing was removed, because nobody answered; --yes removes without a question")
         if not agreed:
             typer.echo("nothing was removed")
             return
     freed = 0
-    with refused(ValueError):
+    with shared.refused(ValueError):
         for gone in collect(runs, weights=keys, dry=dry_run):
             freed += gone.bytes
             typer.echo(f"{gone.bytes:>14,}  {gone.path}")
@@ -155,10 +141,10 @@ def gc(
 
 @app.command()
 def export(
-    file: SweepFile,
+    file: shared.SweepFile,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to; made if it is not there")],
-    scale: ScaleName = None,
-    runs: WrittenRuns = Path("runs"),
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
     """Copy what a report of a sweep needs: the records, curves and losses on test of its trials; no weights.
 
@@ -167,8 +153,8 @@ def export(
     """
     from orchestrator.trials.carry import export_trials
 
-    _, state, records = opened_state(file, scale, runs)
-    with refused(ValueError, OSError):
+    _, state, records = shared.opened_state(file, scale, runs)
+    with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]
         _end(export_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
@@ -177,7 +163,7 @@ def export(
 @app.command("import")
 def import_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="what `runs export` wrote")],
-    runs: RunsFolder = Path("runs"),
+    runs: shared.RunsFolder = Path("runs"),
 ) -> None:
     """Add trials that `runs export` copied; a trial that is in RUNS already stays as it is.
 
@@ -185,13 +171,12 @@ def import_(
     """
     from orchestrator.trials.carry import import_trials
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         _end(import_trials(folder, runs), runs)
 
 
 def _end(carried: Carried, to: Path) -> None:
     from orchestrator.trials.disk import size_of
-    from orchestrator.words import byte_size, counted
 
     for line in carried.left_out:
         typer.echo(f"left out: {line}", err=True)
@@ -208,10 +193,10 @@ def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> 
     from orchestrator.trials.disk import has_weights
     from orchestrator.trials.locks import sweep_runs
 
-    _, state, records = opened_state(file, scale, runs)
+    _, state, records = shared.opened_state(file, scale, runs)
     if sweep_runs(runs):
-        wrong(f"runs gc: a sweep runs with {runs}, and may start a trial from these weights")
-    with refused(ValueError, OSError):
+        shared.wrong(f"runs gc: a sweep runs with {runs}, and may start a trial from these weights")
+    with shared.refused(ValueError, OSError):
         settled = [record for key in dict(_named(state)) if (record := records.read(key)) is not None]
     complete = [record for record in settled if record.status == "complete"]
     best = sorted(complete, key=lambda record: record.stages[-1].valid.nats_per_token)[:keep_best]

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from lm.files import cannot_write, in_a_line
+from orchestrator.errors import closest
+
 if TYPE_CHECKING:
     from orchestrator.agenda.expand import SweepState
     from orchestrator.sweep import ScaledSweep
@@ -22,20 +25,20 @@ def sweep_files(incomplete: str) -> list[str]:
     """Completes the path of a sweep file: in the folder that is typed, and in `sweeps/`."""
     start = Path(incomplete or ".")
     folders = {start if incomplete.endswith("/") or not incomplete else start.parent, Path("sweeps")}
-    paths = {str(path) for folder in folders for path in folder.glob("*.yaml")}
-    return sorted(path for path in paths if path.startswith(incomplete))
+    return sorted({str(path) for folder in folders for path in folder.glob("*.yaml")})
 
 
-def _scales(context: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in _names(context, of_variants=False) if name.startswith(incomplete)]
+def scales_of(context: typer.Context) -> list[str]:
+    """Completes a scale of the sweep on the line."""
+    return _scales_and_variants(context)[0]
 
 
-def variants_of(context: typer.Context, incomplete: str) -> list[str]:
+def variants_of(context: typer.Context) -> list[str]:
     """Completes a variant of the sweep on the line."""
-    return [name for name in _names(context, of_variants=True) if name.startswith(incomplete)]
+    return _scales_and_variants(context)[1]
 
 
-def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
+def _scales_and_variants(context: typer.Context) -> tuple[list[str], list[str]]:
     from orchestrator.sweep import SweepError, read_sweep
 
     # An option that still lacks its value keeps the parser from giving the line's other words their names.
@@ -44,13 +47,11 @@ def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
         sweep = read_sweep(Path(file or ""))
         scaled = sweep.at(context.params.get("scale") or sweep.scale_names[0])
     except SweepError:
-        return []  # no file yet, or a wrong one: the command itself will say so
-    return [variant.name for variant in scaled.variants] if of_variants else list(sweep.scale_names)
+        return [], []  # no file yet, or a wrong one: the command itself will say so
+    return list(sweep.scale_names), [variant.name for variant in scaled.variants]
 
 
 def _existing(context: typer.Context, runs: Path) -> Path:
-    from orchestrator.errors import closest
-
     if not context.resilient_parsing and runs != Path("runs") and not runs.is_dir():
         near = closest(runs.name, (path.name for path in runs.parent.glob("*") if path.is_dir()))
         hint = "" if near is None else f" (did you mean {str(runs.parent / near)!r}?)"
@@ -64,7 +65,7 @@ SweepFile = Annotated[
 ]
 ScaleName = Annotated[
     str | None,
-    typer.Option("--scale", help="a scale of the file [default: what fits the machine]", autocompletion=_scales),
+    typer.Option("--scale", help="a scale of the file [default: what fits the machine]", autocompletion=scales_of),
 ]
 ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
@@ -115,8 +116,6 @@ def refused(*errors: type[Exception], exit_code: int = 2) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        from lm.files import cannot_write, in_a_line
-
         if cannot_write(error) or isinstance(error, BrokenPipeError):
             raise
         wrong(in_a_line(error) if isinstance(error, OSError) else str(error), exit_code)

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.agenda.expand import Left, SweepState, what_is_left
 from orchestrator.agenda.standing import SweepStanding, TrialStanding, search_standing
-from orchestrator.commands.shared import print_table
+from orchestrator.commands import shared
 from orchestrator.execute.machine import multiplies_in_bfloat16
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import millions, state_in_words, state_of
@@ -30,7 +30,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     ]
     if rows:
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
-        print_table(headings, rows, right=("seed", "parameters"), whole=("key",))
+        shared.print_table(headings, rows, right=("seed", "parameters"), whole=("key",))
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
@@ -69,7 +69,9 @@ def print_status(standing: SweepStanding) -> None:
     for search in standing.searches:
         typer.echo(search.in_words())
     headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
-    print_table(headings, map(_status_cells, standing.trials), right=("seed", "epoch", "validation perplexity", "best"))
+    shared.print_table(
+        headings, map(_status_cells, standing.trials), right=("seed", "epoch", "validation perplexity", "best")
+    )
     counts = ", ".join(f"{count} {state}" for state, count in standing.counts.items())
     typer.echo(f"{counted(len(standing.trials), 'trial')}: {counts}")
     if (best := standing.best) is not None:

@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.shared import (
-    Cpus,
-    Gpus,
-    ReportsFolder,
-    RunsFolder,
-    ScaleName,
-    SweepFile,
-    opened,
-    refused,
-    variants_of,
-)
+from orchestrator.commands import shared
+from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.options import Executor
+from orchestrator.words import counted
 
 if TYPE_CHECKING:
     from orchestrator.sweep import ScaledSweep
@@ -27,7 +19,9 @@ if TYPE_CHECKING:
 Only = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="VARIANT", help="train this variant and the baseline; may be repeated", autocompletion=variants_of
+        metavar="VARIANT",
+        help="train this variant and the baseline; may be repeated",
+        autocompletion=shared.variants_of,
     ),
 ]
 Fresh = Annotated[
@@ -41,15 +35,15 @@ InProcess = Annotated[Executor, typer.Option(help="inline: in this process, one 
 
 
 def sweep(
-    file: SweepFile,
-    scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
-    reports: ReportsFolder = Path("reports"),
+    file: shared.SweepFile,
+    scale: shared.ScaleName = None,
+    runs: shared.RunsFolder = Path("runs"),
+    reports: shared.ReportsFolder = Path("reports"),
     only: Only = None,
     fresh: Fresh = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
-    cpus: Cpus = None,
-    gpus: Gpus = None,
+    cpus: shared.Cpus = None,
+    gpus: shared.Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
     address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
     storage: StorageUrl = None,
@@ -61,16 +55,15 @@ def sweep(
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
-    from orchestrator.errors import CannotStartError, RayLostError
     from orchestrator.execute.packing import granted
 
-    scaled = opened(file, scale)
-    with refused(CannotStartError):
+    scaled = shared.opened(file, scale)
+    with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
     if dry_run:
         _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
         return
-    with refused(CannotStartError), refused(RayLostError, exit_code=4):
+    with shared.refused(CannotStartError), shared.refused(RayLostError, exit_code=4):
         result = run_sweep(
             scaled,
             file=file,
@@ -96,9 +89,8 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
     from orchestrator.agenda.standing import search_standing
     from orchestrator.api import select, to_train
     from orchestrator.trials.records import Records
-    from orchestrator.words import counted
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         trials, searches = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)
     for trial, state in trials:
         typer.echo(f"{trial.key}  {trial.variant}, seed {trial.seed}: {state}")

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.shared import Key, ScaleName, WrittenRuns, opened_state, refused, variants_of, wrong
+from lm.files import DamagedError, read_regular
+from orchestrator.commands import shared
+from orchestrator.errors import nearest
+from orchestrator.words import counted
 
 if TYPE_CHECKING:
     from lm.record import Evaluation
@@ -24,19 +27,18 @@ def why(
         ),
     ],
     variant: Annotated[
-        str | None, typer.Option(help="of FILE [default: the baseline]", autocompletion=variants_of)
+        str | None, typer.Option(help="of FILE [default: the baseline]", autocompletion=shared.variants_of)
     ] = None,
     seed: Annotated[int | None, typer.Option(help="of FILE [default: its first]")] = None,
-    scale: ScaleName = None,
-    runs: WrittenRuns = Path("runs"),
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
     """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
-    from lm.files import DamagedError, read_regular
     from lm.record import read_curve
     from orchestrator.trials.records import check_trial, damage_in_a_line
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         key = _key(file, variant, seed, scale, runs)
         try:
             record, curve = check_trial(runs / key), read_curve(runs / key)
@@ -64,9 +66,9 @@ def why(
 
 
 def reproduce(
-    key: Key,
+    key: shared.Key,
     epochs: Annotated[int | None, typer.Option(min=1, help="only the first epochs [default: all]")] = None,
-    runs: WrittenRuns = Path("runs"),
+    runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
     """Train a trial again from its record alone, in a temporary folder, and compare the curves: PASS or FAIL.
 
@@ -78,21 +80,20 @@ def reproduce(
     from orchestrator.execute.reproduce import reproduce as reproduce_trial
     from orchestrator.trials.find import record_of
     from orchestrator.trials.records import check_trial
-    from orchestrator.words import counted
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         record = record_of(runs, key)
         check_trial(runs / record.key)
         curve = read_curve(runs / record.key)
         if (obstacle := next(obstacles(record, curve), None)) is not None:
-            wrong(obstacle)
+            shared.wrong(obstacle)
     if epochs is not None and epochs > len(curve):
-        wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
+        shared.wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
     os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads
     for line in circumstances(record):
         typer.echo(f"not as in the record: {line}", err=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, refused(ValueError, OSError):
+        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, shared.refused(ValueError, OSError):
             repetition = reproduce_trial(
                 record, curve, Path(folder) / "trial", epochs=epochs, said=lambda point: typer.echo(_in_words(point))
             )
@@ -107,21 +108,20 @@ def reproduce(
 
 
 def _key(trial_or_file: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
-    from orchestrator.errors import nearest
     from orchestrator.trials.find import find_key
 
     if variant is None and seed is None and Path(trial_or_file).suffix not in (".yaml", ".yml"):
         return find_key(runs, trial_or_file)
-    sweep, state, _ = opened_state(Path(trial_or_file), scale, runs, silent=True)
+    sweep, state, _ = shared.opened_state(Path(trial_or_file), scale, runs, silent=True)
     trials: dict[str, dict[int, str]] = {}
     for trial in state.trials:
         trials.setdefault(trial.variant, {})[trial.seed] = trial.reads_from or trial.key
     variant = sweep.baseline.name if variant is None else variant
     seed = sweep.seeds[0] if seed is None else seed
     if variant not in trials:
-        wrong(f"--variant: unknown variant {variant!r}{nearest(variant, trials)}")
+        shared.wrong(f"--variant: unknown variant {variant!r}{nearest(variant, trials)}")
     if seed not in trials[variant]:
-        wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
+        shared.wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
     return trials[variant][seed]
 
 
