@@ -19,7 +19,7 @@ def export(
     scale: shared.ScaleName = None,
     runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
-    """Write a sweep's searches as studies, each in the place of the one of its name; nothing is trained."""
+    """Write a sweep's searches as studies, each replaces the study of its name; nothing is trained."""
     sweep, state, _ = shared.opened_state(file, scale, runs)
     if sweep.searching is None:
         shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")

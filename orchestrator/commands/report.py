@@ -64,10 +64,8 @@ def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: f
             if (times := _modification_times(records.root)) != written:
                 with shared.refused(ValueError, OSError):
                     try:
-                        report = report_sweep(
-                            scaled, file, expand(scaled, records), records, reports, if_fuller=if_fuller
-                        )
-                        typer.echo(report.page)
+                        state = expand(scaled, records)
+                        typer.echo(report_sweep(scaled, file, state, records, reports, if_fuller=if_fuller).page)
                     except FullerPageError as error:
                         if written is None:
                             raise

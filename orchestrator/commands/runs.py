@@ -20,10 +20,7 @@ app = typer.Typer(help="List, show, compare and carry the trials on disk, and fr
 
 @app.command("list")
 def list_runs(
-    file: Annotated[
-        Path | None,
-        typer.Option("--sweep", metavar="FILE", help="only this sweep's trials", autocompletion=shared.sweep_files),
-    ] = None,
+    file: shared.OfSweep = None,
     scale: shared.ScaleName = None,
     runs: shared.WrittenRuns = Path("runs"),
     as_json: shared.AsJson = False,
@@ -97,10 +94,7 @@ def gc(
     weights: Annotated[
         bool, typer.Option("--weights", help="with --sweep: also the weights of its trials, after a question")
     ] = False,
-    file: Annotated[
-        Path | None,
-        typer.Option("--sweep", metavar="FILE", help="whose weights go", autocompletion=shared.sweep_files),
-    ] = None,
+    file: shared.OfSweep = None,
     scale: shared.ScaleName = None,
     keep_best: Annotated[
         int, typer.Option(min=0, metavar="N", help="with --weights: not those of the N best on validation")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from orchestrator.sweep import ScaledSweep
     from orchestrator.trials.records import Records
 
-# A file has no width of its own: there no line of a table is broken.
 _WIDTH_OF_A_FILE = 10_000
+"""Wide enough that no line of a table is broken if the output is not a terminal."""
 
 
 def sweep_files(incomplete: str) -> list[str]:
@@ -62,6 +62,10 @@ def _existing(context: typer.Context, runs: Path) -> Path:
 SweepFile = Annotated[
     Path,
     typer.Argument(metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=sweep_files),
+]
+OfSweep = Annotated[
+    Path | None,
+    typer.Option("--sweep", metavar="FILE", help="only the trials of this sweep", autocompletion=sweep_files),
 ]
 ScaleName = Annotated[
     str | None,

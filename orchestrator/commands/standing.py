@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from orchestrator.execute.machine import multiplies_in_bfloat16
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import millions, state_in_words, state_of
 from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from orchestrator.words import counted
 
 
@@ -34,7 +36,9 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
-        typer.echo(_summary(sweep, state, Counter(states.values())))
+        typer.echo(
+            _counts(len(trials), Counter(states[trial.key] for trial in trials), f" ({_product(sweep, trials)})")
+        )
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     left = what_is_left(sweep, state, records)
@@ -72,29 +76,21 @@ def print_status(standing: SweepStanding) -> None:
     shared.print_table(
         headings, map(_status_cells, standing.trials), right=("seed", "epoch", "validation perplexity", "best")
     )
-    counts = ", ".join(f"{count} {state}" for state, count in standing.counts.items())
-    typer.echo(f"{counted(len(standing.trials), 'trial')}: {counts}")
+    typer.echo(_counts(len(standing.trials), standing.counts))
     if (best := standing.best) is not None:
         perplexity = f"{best.best_valid_perplexity:.2f} validation perplexity"
         typer.echo(f"best so far: {best.variant}, seed {best.seed}: {perplexity}")
 
 
-def _summary(sweep: ScaledSweep, state: SweepState, states: Counter[str]) -> str:
-    trials = state.table
-    product = counted(len({trial.variant for trial in trials}), "variant")
+def _counts(trials: int, states: Mapping[str, int], detail: str = "") -> str:
+    return f"{counted(trials, 'trial')}{detail}: {', '.join(f'{count} {state}' for state, count in states.items())}"
+
+
+def _product(sweep: ScaledSweep, trials: Sequence[Trial]) -> str:
+    variants = counted(len({trial.variant for trial in trials}), "variant")
     if len(sweep.looks) > 1:
-        product += f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more where undecided"
-    else:
-        product += f" x {counted(len(sweep.seeds), 'seed')}"
-    parts = [
-        f"{counted(len(trials), 'trial')} ({product})",
-        f"{sum(states[name] for name in ('new', 'to resume', 'failed', 'damaged'))} to train",
-        f"{sum(trial.reads_from is not None for trial in trials)} read from another trial",
-        f"{sum(trial.starts_from is not None for trial in trials)} going on from another's stages",
-        f"{states['done']} done",
-    ]
-    parts += [f"{states[name]} {name}" for name in ("to resume", "diverged", "failed", "damaged") if states[name]]
-    return "; ".join(parts)
+        return f"{variants}, {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
+    return f"{variants} x {counted(len(sweep.seeds), 'seed')}"
 
 
 def _left_in_words(left: Left) -> str:

@@ -96,7 +96,7 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[O
         if earlier is None:
             raise ValueError(f"it has no {FILE}")
         trials = _complete_trials(folder)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, KeyError, csv.Error) as error:
         return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
     keys = {(o.trial.variant, o.trial.seed): o.trial.key for o in flat(outcomes) if o.final is not None}
     searched = {
@@ -118,13 +118,8 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[O
 def _complete_trials(folder: Path) -> dict[tuple[str, int], str]:
     """The keys of a report's complete trials, by variant and seed."""
     with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
-        try:
-            lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
-            return {(line["variant"], int(line["seed"])): line["key"] for line in lines}
-        except KeyError as error:
-            raise ValueError(f"{file.name} has no column {error}") from error
-        except (ValueError, csv.Error) as error:
-            raise ValueError(f"{file.name}: {error}") from error
+        lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
+    return {(line["variant"], int(line["seed"])): line["key"] for line in lines}
 
 
 def _of(variants: Sequence[str]) -> str:

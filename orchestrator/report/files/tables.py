@@ -85,7 +85,7 @@ def write_tables(
 
 
 def escaped(text: str) -> str:
-    """Any text as one line that LaTeX prints as it is; what UTF-8 LaTeX knows no glyph for is left to its fonts."""
+    """Any text as one line that LaTeX prints as it is; characters without a glyph are left to its fonts."""
     line = " ".join(text.split())
     printable = "".join(character for character in line if character.isprintable())
     return _SPECIAL_CHARACTER.sub(lambda match: _SPECIAL[match.group(0)], printable)
