@@ -41,9 +41,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         )
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
-    left = what_is_left(sweep, state, records)
-    if state.searching or left.nothing:
-        typer.echo(_left_in_words(left))
+    typer.echo(_left_in_words(what_is_left(sweep, state, records)))
 
 
 def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[str, Any]:
@@ -96,10 +94,12 @@ def _product(sweep: ScaledSweep, trials: Sequence[Trial]) -> str:
 def _left_in_words(left: Left) -> str:
     if left.nothing:
         return "nothing is left to train"
+    fewest, most = left.table_trials_fewest, left.table_trials_most
+    if left.search_trials == 0 and fewest == most:
+        return f"{most} to train"
     searches = "as many search trials as the hours or the grid of the search allow"
     if left.search_trials is not None:
         searches = f"up to {counted(left.search_trials, 'search trial')}"
-    fewest, most = left.table_trials_fewest, left.table_trials_most
     table = str(most) if fewest == most else f"{fewest} to {most}"
     return f"to train: {searches}, then {table} of the table, with the values that the searches find"
 
