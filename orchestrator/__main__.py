@@ -9,10 +9,8 @@ import typer
 
 from lm.command_group import CommandGroup
 from orchestrator.commands import runs
-from orchestrator.commands.export import export
-from orchestrator.commands.plan import plan, schema
+from orchestrator.commands.plan import export, plan, schema, status
 from orchestrator.commands.report import report
-from orchestrator.commands.status import status
 from orchestrator.commands.sweep import sweep
 from orchestrator.commands.why import reproduce, why
 

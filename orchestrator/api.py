@@ -15,10 +15,10 @@ from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
 from lm.validation import nearest
-from orchestrator.agenda.expand import BEST_FOUND, expand, unsettled
+from orchestrator.agenda.expand import BEST_FOUND, SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.machine import load_sweep
-from orchestrator.execute.prepare import Executor, Options, Prepared, prepare
+from orchestrator.execute.prepare import Executor, Options, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
@@ -28,7 +28,7 @@ from orchestrator.trials.locks import HeldError, holding, holding_searches, tria
 from orchestrator.trials.plan import Facts, TrialStatus, state_of
 from orchestrator.trials.records import Records, damage_in_a_line, read_own
 from orchestrator.trials.trial import Trial
-from orchestrator.words import counted
+from orchestrator.words import counted, seconds_in
 
 __all__ = ["SweepResult", "load_records", "load_sweep", "run_sweep", "select", "to_train"]
 _log = logging.getLogger(__name__)
@@ -91,23 +91,29 @@ def run_sweep(
         cpus=cpus,
         gpus=gpus,
     )
-    chosen = select(sweep, only)
+    return _run(sweep, options, fresh=fresh)
+
+
+def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
+    part = select(sweep, options.only)
     try:
-        prepared = prepare(chosen, options, whole=sweep, fresh=fresh)
+        if options.budget is not None:
+            seconds_in(options.budget)
+        prepared = prepare(part, options, whole=sweep, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
             raise WriteError(error.errno or errno.EIO, error.strerror or str(error), error.filename) from error
         raise CannotStartError(in_a_line(error)) from error
     except ValueError as error:
         raise CannotStartError(str(error)) from error
-    ledgers = [searched.ledger for searched in prepared.state.searches if fresh or not searched.ended]
+    ledgers = [search.ledger for search in prepared.state.searches if fresh or not search.ended]
     with holding(prepared.records.root, sweep.name, sweep.scale), holding_searches(ledgers):
         if fresh:
-            _set_aside(prepared)
-            prepared = prepare(chosen, options, whole=sweep, fresh=True)
+            set_trials_aside(prepared.state, prepared.records.root)
+            prepared = prepare(part, options, whole=sweep, fresh=True)
         code, page = run_prepared(prepared)
     records = Records(prepared.records.root) if fresh else prepared.records
-    counts = Counter(state_of(trial, records) for trial in expand(chosen, records).table)
+    counts = Counter(state_of(trial, records) for trial in expand(part, records).table)
     return SweepResult(code, page or options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
 
 
@@ -116,23 +122,20 @@ def load_records(path: Path | str = "runs") -> dict[str, Record]:
 
     One that is damaged, or that another version wrote, is left out, and a warning of the log names it.
     """
-    found = {}
+    records = {}
     for folder in sorted(place.parent for place in Path(path).glob("*/record.json")):
         try:
-            record = read_own(folder)
+            if (record := read_own(folder)) is not None:
+                records[folder.name] = record
         except ValueError as error:
             _log.warning("%s", damage_in_a_line(error))
-            continue
-        if record is not None:
-            found[folder.name] = record
-    return found
+    return records
 
 
 def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
     """The sweep with the baseline and these variants alone, the whole if none is named.
 
-    What a search of the base finds is a variant of its own, and the search belongs to it.
-    Raises CannotStartError for a name that it does not have.
+    What a search of the base finds is a variant too, to which the search belongs. CannotStartError for another name.
     """
     if not only:
         return sweep
@@ -152,37 +155,37 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
 def to_train(
     sweep: ScaledSweep, records: Records, *, fresh: bool = False
 ) -> tuple[list[tuple[Trial, TrialStatus]], list[SearchState]]:
-    """The trials that a run would train as far as they are known, longest first, and where they stand.
+    """The trials that a run would train, longest first, with their states, and the searches that it would run first.
 
-    Then the searches that it would go through first, from their beginning with `fresh`: what they ask for, and the
-    trials of the variants that wait for them, are not known. Nothing is written.
+    With `fresh` these are all trials, and all searches from their beginning. What searches will ask for, and the
+    trials of variants that wait for them, are not known yet. Nothing is written.
     """
-    now = expand(sweep, records)
-    searches = [searched for searched in now.searches if fresh or not searched.ended]
-    waiting = {searched.task.variant for searched in searches}
-    trials = [trial for trial in now.trials if trial.variant not in waiting]
+    state = expand(sweep, records)
+    searches = [search for search in state.searches if fresh or not search.ended]
+    waiting = {search.task.variant for search in searches}
+    trials = [trial for trial in state.trials if trial.variant not in waiting]
     trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
     states = [(trial, state_of(trial, records)) for trial in trained]
-    return states, [dataclasses.replace(searched, trials=()) if fresh else searched for searched in searches]
+    return states, [dataclasses.replace(search, trials=()) if fresh else search for search in searches]
 
 
-def _set_aside(prepared: Prepared) -> None:
-    """Move the trials' folders and searches aside, and forget which other trial went through the same stages."""
-    root, now = prepared.records.root, prepared.state
-    trained = [trial for trial in now.table if trial.reads_from is None]
+def set_trials_aside(state: SweepState, runs: Path) -> None:
+    """Move the folders of a sweep's trials and its searches to `.old/`, and drop the notes of shared stages.
+
+    HeldError, and nothing is moved, if a process trains in one of the folders.
+    """
+    facts = Facts()
+    trained = [trial for trial in state.table if trial.reads_from is None]
     keys = [trial.key for trial in trained]
-    keys += [found.key for searched in now.searches for found in searched.trials if found.key]
-    folders = [folder for key in dict.fromkeys(keys) if (folder := root / key).exists()]
+    keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
+    folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
     for folder in folders:
         if trial_is_held(folder):
             raise HeldError(f"--fresh: {folder} is in use: a process trains in it")
-    facts = Facts()
-    for path in (*folders, *(searched.ledger for searched in now.searches if searched.ledger.exists())):
-        set_aside(path, root)
-    for key in keys:
-        (root / ".stages" / f"{key}.json").unlink(missing_ok=True)
-    for trial in trained:
-        for stage in trial.spec.stages().values():
-            (root / ".stages" / f"{trial_key(stage, facts.fingerprint(stage.corpus))}.json").unlink(missing_ok=True)
+    for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
+        set_aside(path, runs)
+    stages = [stage for trial in trained for stage in trial.spec.stages().values()]
+    for key in (*keys, *(trial_key(stage, facts.fingerprint(stage.corpus)) for stage in stages)):
+        (runs / ".stages" / f"{key}.json").unlink(missing_ok=True)
     if folders:
-        print(f"{counted(len(folders), 'trial folder')} moved to {aside_folder(root)}")
+        print(f"{counted(len(folders), 'trial folder')} moved to {aside_folder(runs)}")

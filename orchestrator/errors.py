@@ -11,11 +11,11 @@ _SECRET_VALUE = re.compile(
 
 
 class CannotStartError(ValueError):
-    """What the trials ask for is not there; nothing was started."""
+    """Something that the trials need is missing; nothing was started."""
 
 
 class RayLostError(RuntimeError):
-    """Ray's own processes died, and could not be replaced; what is on disk is as after an interrupt. Exit code 4."""
+    """Ray's processes died and could not be started again; the disk is as after an interrupt. Exit code 4."""
 
 
 def redacted(text: object) -> str:

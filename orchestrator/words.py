@@ -21,7 +21,7 @@ class Markdown(str):
 
 
 def escape(text: object) -> Markdown:
-    """Any text as one line of literal Markdown: no table, link, mention, formula or HTML can come out of it."""
+    """Any text as one line of literal Markdown, without tables, links, mentions, formulas and HTML."""
     if isinstance(text, Markdown):
         return text
     line = " ".join(str(text).split())
@@ -37,7 +37,7 @@ def fenced(text: str, language: str = "") -> Markdown:
 
 
 def number(value: float, decimals: int = 2) -> str:
-    """A number with so many decimals (negative: rounded to tens, hundreds), a true minus and no negative zero."""
+    """A number with these decimals (negative: rounded to tens, hundreds), a true minus and no negative zero."""
     if math.isnan(value):
         return NOTHING
     if not math.isfinite(value):
@@ -49,7 +49,7 @@ def number(value: float, decimals: int = 2) -> str:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """A number with so many significant digits; a larger one whole, with its thousands apart."""
+    """A number with these significant digits; a larger one is whole, with commas between its thousands."""
     if not math.isfinite(value) or abs(value) >= 1e12:
         return number(value)
     text = f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value + 0.0:#.{digits}g}".rstrip(".")
@@ -57,83 +57,65 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def signed(value: float, decimals: int = 2) -> str:
-    """A difference: as `number`, with a plus where it is above zero after rounding."""
+    """A difference: as `number`, with a plus if it is above zero after rounding."""
     text = number(value, decimals)
     return f"+{text}" if value > 0 and text.strip("0.") else text
 
 
-def decimals_for(uncertainty: float, exponent: int = 0) -> int:
+def decimals_for(uncertainty: float) -> int:
     """Decimals that show two significant digits of an uncertainty; at most two, unless it would then read as zero.
 
-    One that is zero or not finite gives two decimals of a number in this power of ten.
+    An uncertainty of zero or infinity gives two.
     """
     if not math.isfinite(uncertainty) or uncertainty <= 0:
-        return 2 - exponent
-    return _more_until_seen(min(2, 1 - math.floor(math.log10(uncertainty))), uncertainty)
+        return 2
+    decimals = min(2, 1 - math.floor(math.log10(uncertainty)))
+    while decimals < 6 and round(uncertainty, decimals) == 0:
+        decimals += 1
+    return decimals
 
 
 def spread(mean: float, deviation: float | None) -> str:
-    """Mean ± standard deviation, rounded by the deviation; the mean alone where there is one value."""
+    """Mean ± standard deviation, rounded by the deviation; the mean alone if there is one value."""
     if deviation is None or math.isnan(mean):
         return number(mean)
-    exponent = _common_exponent(mean, deviation)
-    decimals = decimals_for(deviation, exponent)
-    return f"{_scaled(mean, decimals, exponent)} ± {_scaled(deviation, decimals, exponent)}"
+    decimals = decimals_for(deviation)
+    return f"{number(mean, decimals)} ± {number(deviation, decimals)}"
 
 
 def difference(value: float, interval: tuple[float, float] | None) -> str:
     """A difference with its interval, rounded by the interval's width."""
     if interval is None:
         return signed(value)
-    shown, low, high = rounded_by_interval(value, *interval)
-    return f"{shown} [{low}, {high}]"
+    text, low, high = rounded_by_interval(value, *interval)
+    return f"{text} [{low}, {high}]"
 
 
 def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """A difference and the ends of its interval, each with its sign, to two digits of the half width.
 
-    In a lopsided interval some of the three can be far smaller than that. One that would read as zero is rounded by
+    In a lopsided interval some of the three can be far smaller than that. If one would read as zero, it is rounded by
     itself: an end by its size, the difference by the distance of the nearer end.
     """
     nearer = min(abs(value - low), abs(high - value))
     half = (high - low) / 2
-    exponent = _common_exponent(value, low, high)
-    decimals = decimals_for(half if math.isfinite(half) else nearer, exponent)
+    decimals = decimals_for(half if math.isfinite(half) else nearer)
 
-    def shown(one: float, own: float) -> str:
-        if math.isfinite(one) and round(one, decimals) == 0:
-            return signed(one, decimals_for(own) if one else decimals)
-        return f"{'+' * (one > 0)}{_scaled(one, decimals, exponent)}"
+    def rounded(end: float, uncertainty: float) -> str:
+        if math.isfinite(end) and round(end, decimals) == 0:
+            return signed(end, decimals_for(uncertainty) if end else decimals)
+        return f"{'+' * (end > 0)}{number(end, decimals)}"
 
-    return shown(value, nearer), shown(low, abs(low)), shown(high, abs(high))
-
-
-def _common_exponent(*values: float) -> int:
-    """The power of ten in which numbers beside each other are printed: 0, as they are, up to a million."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    return math.floor(math.log10(largest)) if largest >= 1e6 else 0
-
-
-def _scaled(value: float, decimals: int, exponent: int) -> str:
-    """As `number`, in this power of ten; `decimals` are those of the number written out."""
-    if exponent == 0 or not math.isfinite(value):
-        return number(value, decimals)
-    return f"{number(value / 10.0**exponent, decimals + exponent)}e+{exponent:02d}"
-
-
-def _more_until_seen(decimals: int, value: float) -> int:
-    while value > 0 and decimals < 6 and round(value, decimals) == 0:
-        decimals += 1
-    return decimals
+    return rounded(value, nearer), rounded(low, abs(low)), rounded(high, abs(high))
 
 
 def published(value: float | None) -> str:
-    """A published figure with the digits it was printed with."""
+    """A published number with its printed digits."""
     return NOTHING if value is None else f"{value:.10g}" + (".0" if float(value).is_integer() else "")
 
 
 def published_difference(value: float) -> str:
-    """A difference of published figures, with the digits that they were printed with."""
+    """A difference of published numbers, with their printed digits."""
     return signed(value, len(published(value).partition(".")[2]))
 
 
@@ -150,23 +132,23 @@ def counted(count: int, noun: str) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Bytes in KiB, MiB or GiB, whichever shows three digits."""
+    """Bytes in KiB, MiB or GiB, with three digits: `5.20 MiB`."""
     return _in_unit(count, {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30})
 
 
 def in_thousands(count: float) -> str:
-    """A large number in K, M or G, whichever shows three digits: `5.38 K`."""
+    """A large number in K, M or G, with three digits: `5.38 K`."""
     return _in_unit(count, {"K": 1e3, "M": 1e6, "G": 1e9})
 
 
 def _in_unit(count: float, units: Mapping[str, float]) -> str:
-    """Three digits, in the first of these units, from small to large, that has no more before the point."""
+    """Three digits in the smallest of these units, which ascend, that needs no more before the point."""
     unit = next((unit for unit, size in units.items() if count / size < 999.5), list(units)[-1])
     return f"{significant(count / units[unit], 3)} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit a reader would use."""
+    """A time in one unit, with a decimal: `3.2 s`, `1.5 min`, `2.0 h`."""
     for size, unit in ((3600.0, "h"), (60.0, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
@@ -174,7 +156,7 @@ def duration(seconds: float) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """A time as one reads it: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    """A time in whole units: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -185,26 +167,26 @@ def in_words(seconds: float) -> str:
 
 
 def seconds_in(text: str) -> float:
-    """The seconds of a span such as `8h` or `1.5d`; ValueError for anything else, and for nothing at all."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    """The seconds of a span such as `8h` or `1.5d`; ValueError for anything else, and for zero."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
     if seconds <= 0.0:
-        raise ValueError(f"a number above 0 and s, m, h or d, such as 90m or 8h; got {text!r}")
+        raise ValueError(f"expected a number above 0 and s, m, h or d, such as 90m or 8h, got {text!r}")
     return seconds
 
 
 def value_in_words(value: object) -> str:
-    """A value of a spec; a part by its kind and what it sets off its defaults: `ecoc (codebook random (bits 200))`."""
+    """A value of a spec; a part by its kind and the fields that differ from their defaults: `ecoc (codebook ...)`."""
     match value:
         case None:
             return "none"
         case Part():
-            fields = type(value).model_fields.items()
-            values = [(name, field, getattr(value, name)) for name, field in fields if name != "kind"]
-            sets = [
-                f"{name} {value_in_words(v)}" for name, field, v in values if field.is_required() or v != field.default
+            fields = [
+                f"{name} {value_in_words(getattr(value, name))}"
+                for name, field in type(value).model_fields.items()
+                if name != "kind" and (field.is_required() or getattr(value, name) != field.default)
             ]
-            return f"{getattr(value, 'kind', '')} ({', '.join(sets)})".strip().removesuffix(" ()")
+            return f"{getattr(value, 'kind', '')} ({', '.join(fields)})".strip().removesuffix(" ()")
         case tuple():
             return f"[{', '.join(map(value_in_words, value))}]"
         case float():

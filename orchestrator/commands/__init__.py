@@ -1,1 +1,1 @@
-"""The commands, a file each; heavy modules are imported inside the functions that need them."""
+"""The commands; heavy modules are imported inside the functions that need them."""

@@ -1,4 +1,4 @@
-"""`plan` and `schema`: what would run, and what a file may hold."""
+"""`plan`, `status`, `export` and `schema`: a sweep's trials, how far they are, its searches, what a file may hold."""
 
 from __future__ import annotations
 
@@ -8,64 +8,120 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.shared import (
-    AsJson,
-    Cpus,
-    Gpus,
-    RunsFolder,
-    ScaleName,
-    SweepFile,
-    opened,
-    print_json,
-    refused,
-)
+from orchestrator.commands import shared
+from orchestrator.words import counted
 
 
 def plan(
-    file: SweepFile,
-    scale: ScaleName = None,
-    runs: RunsFolder = Path("runs"),
+    file: shared.SweepFile,
+    scale: shared.ScaleName = None,
+    runs: shared.RunsFolder = Path("runs"),
     write_specs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="write a spec for `python -m lm train` for each trial to train")
     ] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
-    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: measure again what is known")] = False,
-    cpus: Cpus = None,
-    gpus: Gpus = None,
+    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
+    cpus: shared.Cpus = None,
+    gpus: shared.Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from orchestrator.agenda.expand import expand
-    from orchestrator.commands.plan_table import plan_data, print_plan
+    from orchestrator.commands.standing import plan_data, print_plan
     from orchestrator.execute.machine import granted
-    from orchestrator.trials.plan import write_specs as write
-    from orchestrator.trials.records import Records
 
-    sweep, records = opened(file, scale, silent=as_json), Records(runs.resolve())
-    with refused(ValueError, OSError):
+    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
-        now = expand(sweep, records)
         cost = None
         if estimate:
             from orchestrator.execute.cost import Measuring, print_estimate
             from orchestrator.execute.cost import estimate as reckon
 
-            cost = reckon(sweep, now, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
+            cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
         if as_json:
-            print_json(plan_data(sweep, now, records) | ({"estimate": asdict(cost)} if cost else {}))
+            shared.print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
         else:
-            print_plan(sweep, now, records)
+            print_plan(sweep, state, records)
             if cost is not None:
                 print_estimate(cost)
         if write_specs is not None:
-            from orchestrator.words import counted
+            from orchestrator.trials.plan import write_specs as write
 
-            written = write(now.table, write_specs)
-            train = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
-            how = f"as this sweep would train one: {train}"
-            typer.echo(f"{counted(len(written), 'spec')} written to {write_specs}; {how}", err=as_json)
+            specs = counted(len(write(state.table, write_specs)), "spec")
+            line = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
+            typer.echo(f"{specs} written to {write_specs}; as this sweep would train one: {line}", err=as_json)
+
+
+def status(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=shared.sweep_files
+        ),
+    ] = None,
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
+    as_json: shared.AsJson = False,
+) -> None:
+    """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""
+    from orchestrator.agenda.standing import sweep_standing
+    from orchestrator.commands.standing import print_status
+
+    if file is None:
+        _last_commands(runs.resolve(), as_json)
+        return
+    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    with shared.refused(ValueError, OSError):
+        standing = sweep_standing(sweep, state, records)
+    if as_json:
+        shared.print_json(standing)
+    else:
+        print_status(standing)
+
+
+def _last_commands(runs: Path, as_json: bool) -> None:
+    from orchestrator.agenda.standing import last_commands
+
+    with shared.refused(OSError):
+        commands = last_commands(runs)
+    if as_json:
+        shared.print_json({"sweeps": [asdict(holder) | {"state": state} for holder, state in commands]})
+    elif not commands:
+        typer.echo(f"no sweep was run with {runs}")
+    else:
+        rows = [
+            (h.sweep, h.scale, state, h.since, h.until or "", f"{h.user}, {h.pid} on {h.host}", h.command)
+            for h, state in commands
+        ]
+        shared.print_table(
+            ("sweep", "scale", "state", "since", "until", "by", "command"), rows, whole=("sweep", "scale")
+        )
+
+
+def export(
+    file: shared.SweepFile,
+    optuna: Annotated[
+        str, typer.Option(metavar="URL", help="an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard")
+    ],
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
+) -> None:
+    """Write a sweep's searches as studies, each replaces the study of its name; nothing is trained."""
+    sweep, state, _ = shared.opened_state(file, scale, runs)
+    if sweep.searching is None:
+        shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
+    studies = {
+        f"{sweep.name}.{sweep.scale}.{search.task.variant}": (search.task, search.trials) for search in state.searches
+    }
+    with shared.refused(ValueError, OSError):
+        # Optuna takes most of a second to import.
+        from orchestrator.search.optuna import export as write
+
+        write(studies, optuna)
+    for name, (_, trials) in studies.items():
+        typer.echo(f"{name}: {counted(len(trials), 'trial')}")
 
 
 def schema() -> None:

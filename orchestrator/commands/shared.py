@@ -1,38 +1,44 @@
-"""What commands share: their common arguments, how a sweep is opened, how an error of the user ends."""
+"""What commands share: common arguments, how a sweep is opened, how an error of the user ends, tables and JSON."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from lm.files import cannot_write, in_a_line
+from lm.validation import closest
+
 if TYPE_CHECKING:
+    from orchestrator.agenda.expand import SweepState
     from orchestrator.sweep import ScaledSweep
+    from orchestrator.trials.records import Records
+
+_WIDTH_OF_A_FILE = 10_000
+"""Wide enough that no line of a table is broken if the output is not a terminal."""
 
 
 def sweep_files(incomplete: str) -> list[str]:
-    """Completes the path of a sweep file: beside what is typed, and in `sweeps/`."""
+    """Completes the path of a sweep file: in the folder that is typed, and in `sweeps/`."""
     start = Path(incomplete or ".")
     folders = {start if incomplete.endswith("/") or not incomplete else start.parent, Path("sweeps")}
-    found = {str(path) for folder in folders for path in folder.glob("*.yaml")}
-    return sorted(path for path in found if path.startswith(incomplete))
+    return sorted({str(path) for folder in folders for path in folder.glob("*.yaml")})
 
 
-def _scales(context: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in _names(context, of_variants=False) if name.startswith(incomplete)]
+def scales_of(context: typer.Context) -> list[str]:
+    """Completes a scale of the sweep on the line."""
+    return _scales_and_variants(context)[0]
 
 
-def variants_of(context: typer.Context, incomplete: str) -> list[str]:
+def variants_of(context: typer.Context) -> list[str]:
     """Completes a variant of the sweep on the line."""
-    return [name for name in _names(context, of_variants=True) if name.startswith(incomplete)]
+    return _scales_and_variants(context)[1]
 
 
-def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
+def _scales_and_variants(context: typer.Context) -> tuple[list[str], list[str]]:
     from orchestrator.sweep import SweepError, read_sweep
 
     # An option that still lacks its value keeps the parser from giving the line's other words their names.
@@ -41,13 +47,11 @@ def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
         sweep = read_sweep(Path(file or ""))
         scaled = sweep.at(context.params.get("scale") or sweep.scale_names[0])
     except SweepError:
-        return []  # no file yet, or a wrong one: the command itself will say so
-    return [variant.name for variant in scaled.variants] if of_variants else list(sweep.scale_names)
+        return [], []  # no file yet, or a wrong one: the command itself will say so
+    return list(sweep.scale_names), [variant.name for variant in scaled.variants]
 
 
-def _written(context: typer.Context, runs: Path) -> Path:
-    from lm.validation import closest
-
+def _existing(context: typer.Context, runs: Path) -> Path:
     if not context.resilient_parsing and runs != Path("runs") and not runs.is_dir():
         near = closest(runs.name, (path.name for path in runs.parent.glob("*") if path.is_dir()))
         hint = "" if near is None else f" (did you mean {str(runs.parent / near)!r}?)"
@@ -59,27 +63,31 @@ SweepFile = Annotated[
     Path,
     typer.Argument(metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=sweep_files),
 ]
+OfSweep = Annotated[
+    Path | None,
+    typer.Option("--sweep", metavar="FILE", help="only the trials of this sweep", autocompletion=sweep_files),
+]
 ScaleName = Annotated[
     str | None,
-    typer.Option("--scale", help="a scale of the file [default: what fits the machine]", autocompletion=_scales),
+    typer.Option("--scale", help="a scale of the file [default: what fits the machine]", autocompletion=scales_of),
 ]
 ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
-WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_written)]
-"""Of a command that only reads: a folder that is named is there; the default one may not have been written yet."""
+WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_existing)]
+"""Of a command that only reads: a folder that is named must exist; the default one may not have been written yet."""
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts; its keys stay as they are")]
 Cpus = Annotated[
-    float | None, typer.Option("--cpus", help="of a trial, which trains with so many threads [default: the file's]")
+    float | None, typer.Option("--cpus", help="of a trial, which trains with as many threads [default: the file's]")
 ]
 Gpus = Annotated[
     str | None,
-    typer.Option("--gpus", help="of a trial: a number, or auto: 0.25 where there is one, else 0 [default: the file's]"),
+    typer.Option("--gpus", help="of a trial: a number, or auto: 0.25 if there is one, else 0 [default: the file's]"),
 ]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as much of it as tells it from others")]
 
 
 def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSweep:
-    """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, where it is wrong."""
+    """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, if it is wrong."""
     from lm.data import CorpusError
     from orchestrator.execute.machine import open_sweep
     from orchestrator.sweep import SweepError
@@ -91,18 +99,28 @@ def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSwee
     return sweep
 
 
+def opened_state(
+    file: Path, scale: str | None, runs: Path, *, silent: bool = False
+) -> tuple[ScaledSweep, SweepState, Records]:
+    """The sweep as of `opened`, what it consists of so far, and the records; exit code 2 if one cannot be read."""
+    from orchestrator.agenda.expand import expand
+    from orchestrator.trials.records import Records
+
+    sweep, records = opened(file, scale, silent=silent), Records(runs.resolve())
+    with refused(ValueError, OSError):
+        return sweep, expand(sweep, records), records
+
+
 @contextmanager
 def refused(*errors: type[Exception], exit_code: int = 2) -> Iterator[None]:
     """Within the block these errors end the command: a line on stderr, in their own words, and this exit code.
 
-    What cannot be written is not among them: the group of commands ends with exit code 5.
+    A reader of stdout that went away, and what cannot be written, are left to the group of commands.
     """
     try:
         yield
     except errors as error:
-        from lm.files import cannot_write, in_a_line
-
-        if cannot_write(error):
+        if cannot_write(error) or isinstance(error, BrokenPipeError):
             raise
         wrong(in_a_line(error) if isinstance(error, OSError) else str(error), exit_code)
 
@@ -115,17 +133,27 @@ def wrong(message: str, exit_code: int = 2) -> NoReturn:
 
 def print_json(value: Any) -> None:
     """Print plain data or a dataclass as JSON; a number that JSON does not have, such as infinity, becomes null."""
-    data = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-    typer.echo(json.dumps(_finite(data), indent=1, ensure_ascii=False))
+    from pydantic_core import to_json
+
+    typer.echo(to_json(value, indent=1, inf_nan_mode="null").decode())
 
 
-def _finite(value: Any) -> Any:
-    match value:
-        case float():
-            return value if abs(value) < float("inf") else None
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    right: Iterable[str] = (),
+    whole: Iterable[str] = ("key",),
+) -> None:
+    """Print rows under headings: columns `right` aligned so, columns `whole` never broken."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading in whole)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDTH_OF_A_FILE)).print(table)

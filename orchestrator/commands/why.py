@@ -1,4 +1,4 @@
-"""`why` and `reproduce`: what became of one trial, and whether it can be had again."""
+"""`why` and `reproduce`: what became of one trial, and whether it can be repeated."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.shared import Key, ScaleName, WrittenRuns, opened, refused, variants_of, wrong
+from lm.files import DamagedError, read_regular
+from lm.validation import nearest
+from orchestrator.commands import shared
+from orchestrator.words import counted
 
 if TYPE_CHECKING:
     from lm.record import Evaluation
 
-TrialOrFile = Annotated[
-    str,
-    typer.Argument(metavar="TRIAL", help="a trial's key or its beginning; or a sweep FILE with --variant and --seed"),
-]
-# Under the name of the option, so that variants are completed from the file.
-Variant = Annotated[
-    str | None, typer.Option("--variant", help="of FILE [default: the baseline]", autocompletion=variants_of)
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="of FILE [default: its first]")]
-
 
 def why(
-    file: TrialOrFile,
-    variant: Variant = None,
-    seed: Seed = None,
-    scale: ScaleName = None,
-    runs: WrittenRuns = Path("runs"),
+    # Under the name of the other commands' FILE, so that variants are completed from it.
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRIAL", help="a trial's key or its beginning; or a sweep FILE with --variant and --seed"
+        ),
+    ],
+    variant: Annotated[
+        str | None, typer.Option(help="of FILE [default: the baseline]", autocompletion=shared.variants_of)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="of FILE [default: its first]")] = None,
+    scale: shared.ScaleName = None,
+    runs: shared.WrittenRuns = Path("runs"),
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
     """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
-    from lm.files import DamagedError, read_regular
     from lm.record import read_curve
     from orchestrator.trials.records import check_trial, damage_in_a_line
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         key = _key(file, variant, seed, scale, runs)
         try:
             record, curve = check_trial(runs / key), read_curve(runs / key)
@@ -66,65 +66,62 @@ def why(
 
 
 def reproduce(
-    key: Key,
-    epochs: Annotated[int | None, typer.Option(min=1, help="only the first so many [default: all]")] = None,
-    runs: WrittenRuns = Path("runs"),
+    key: shared.Key,
+    epochs: Annotated[int | None, typer.Option(min=1, help="only the first epochs [default: all]")] = None,
+    runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
     """Train a trial again from its record alone, in a temporary folder, and compare the curves: PASS or FAIL.
 
     On a CPU all numbers but times must be the same to the last bit; on a GPU losses within 1% of each other. Exit
-    codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, as where the text is another.
+    codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, for example because the text is another.
     """
     from lm.record import read_curve
     from orchestrator.execute.reproduce import circumstances, obstacles
     from orchestrator.execute.reproduce import reproduce as reproduce_trial
     from orchestrator.trials.records import check_trial, record_of
-    from orchestrator.words import counted
 
-    with refused(ValueError, OSError):
+    with shared.refused(ValueError, OSError):
         record = record_of(runs, key)
         check_trial(runs / record.key)
         curve = read_curve(runs / record.key)
         if (obstacle := next(obstacles(record, curve), None)) is not None:
-            wrong(obstacle)
+            shared.wrong(obstacle)
     if epochs is not None and epochs > len(curve):
-        wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
+        shared.wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
     os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads
     for line in circumstances(record):
-        typer.echo(f"otherwise than in the record: {line}", err=True)
+        typer.echo(f"not as in the record: {line}", err=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, refused(ValueError, OSError):
-            found = reproduce_trial(
+        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, shared.refused(ValueError, OSError):
+            repetition = reproduce_trial(
                 record, curve, Path(folder) / "trial", epochs=epochs, said=lambda point: typer.echo(_in_words(point))
             )
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    how = "bit for bit" if not found.tolerance else f"within {found.tolerance:.0%}"
-    if found.difference is not None:
-        typer.echo(f"FAIL ({how}): {found.difference}")
+    how = f"within {repetition.tolerance:.0%}" if repetition.tolerance else "bit for bit"
+    if repetition.difference is not None:
+        typer.echo(f"FAIL ({how}): {repetition.difference}")
         raise typer.Exit(1)
-    stages = f" and the scores of {counted(found.stages, 'stage')}" if found.stages else ""
-    typer.echo(f"PASS: {counted(found.epochs, 'epoch')}{stages} the same {how}")
+    stages = f" and the scores of {counted(repetition.stages, 'stage')}" if repetition.stages else ""
+    typer.echo(f"PASS: {counted(repetition.epochs, 'epoch')}{stages} the same {how}")
 
 
-def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
-    from lm.validation import nearest
-    from orchestrator.agenda.expand import expand
-    from orchestrator.trials.records import Records, find_key
+def _key(trial_or_file: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
+    from orchestrator.trials.records import find_key
 
-    if variant is None and seed is None and Path(text).suffix not in (".yaml", ".yml"):
-        return find_key(runs, text)
-    sweep = opened(Path(text), scale, silent=True)
-    trials = expand(sweep, Records(runs)).trials
-    names = list(dict.fromkeys(trial.variant for trial in trials))
+    if variant is None and seed is None and Path(trial_or_file).suffix not in (".yaml", ".yml"):
+        return find_key(runs, trial_or_file)
+    sweep, state, _ = shared.opened_state(Path(trial_or_file), scale, runs, silent=True)
+    trials: dict[str, dict[int, str]] = {}
+    for trial in state.trials:
+        trials.setdefault(trial.variant, {})[trial.seed] = trial.reads_from or trial.key
     variant = sweep.baseline.name if variant is None else variant
     seed = sweep.seeds[0] if seed is None else seed
-    if variant not in names:
-        wrong(f"--variant: unknown variant {variant!r}{nearest(variant, names)}")
-    found = [trial for trial in trials if (trial.variant, trial.seed) == (variant, seed)]
-    if not found:
-        wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
-    return found[0].reads_from or found[0].key
+    if variant not in trials:
+        shared.wrong(f"--variant: unknown variant {variant!r}{nearest(variant, trials)}")
+    if seed not in trials[variant]:
+        shared.wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
+    return trials[variant][seed]
 
 
 def _in_words(point: Evaluation) -> str:

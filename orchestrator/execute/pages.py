@@ -24,7 +24,7 @@ from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.trial_source import first_compared
 from orchestrator.execute.machine import code_digest
 from orchestrator.report import Report
-from orchestrator.report.files.staging import PAGE
+from orchestrator.report.files.place import PAGE
 from orchestrator.report.files.summary import read_summary
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import lock_path

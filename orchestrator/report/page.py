@@ -12,10 +12,9 @@ from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.statistics import MARGIN
-from orchestrator.report.files.earlier import IfFuller, place_for, remove_contained
-from orchestrator.report.files.exports import write_tables
-from orchestrator.report.files.staging import PAGE, staged
+from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
 from orchestrator.report.files.summary import summary, verdicts, write_summary
+from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib

@@ -16,6 +16,10 @@ from tests.orchestrator.places import command, make_place, process, settle, tria
 
 REPORT = ("report", "toy.yaml", "--scale", "paper")
 PAGE = "reports/toy/paper/report.md"
+LACKS_ALL = (
+    "has 4 complete trials; this report would lack all of them, of full, no weight-dropping, no fine-tuning and 1 more"
+    ": not complete, or of another spec, text or version of the numerics"
+)
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def test_a_fresh_clone_keeps_its_page(place: Path) -> None:
     before = page(place)
     line = (*REPORT, "--runs", "none")
     code, _, err = command(*line)
-    assert (code, err) == (2, f"{PAGE} has 4 complete trials, this report would have 0; --force replaces it\n")
+    assert (code, err) == (2, f"{PAGE} {LACKS_ALL}; --force replaces it\n")
     code, _, err = command(*line, "--watch")
     assert (code, err.count("\n")) == (2, 1)
     assert page(place) == before
@@ -54,7 +58,9 @@ def test_a_sweep_with_another_base_writes_its_page_beside(place: Path) -> None:
     done = process(place, "-m", "orchestrator", "sweep", *REPORT[1:], "--executor", "inline")
     assert done.returncode == 0, done.stderr
     why, written = done.stdout.splitlines()[-2:]
-    assert why.startswith(f"{PAGE} has 4 complete trials, this report would have 4 (the base has epochs 2 -> 1; ")
+    assert why == (
+        f"{PAGE} {LACKS_ALL}; the new page is reports/toy/paper+2/report.md (`report --force` replaces the earlier one)"
+    )
     assert written == "reports/toy/paper+2/report.md"
     assert page(place) == before
     assert "4 of 4 planned trials complete" in (place / written).read_text(encoding="utf-8")
@@ -77,7 +83,7 @@ def test_a_watched_report_keeps_what_is_set_aside(place: Path) -> None:
             assert watching.stdout is not None and watching.stderr is not None
             _read_until(watching.stdout.readline, PAGE)
             shutil.move(trial, place / "aside")
-            _read_until(watching.stderr.readline, "has 4 complete trials, this report would have 3")
+            _read_until(watching.stderr.readline, "has 4 complete trials; this report would lack 1 of them")
             assert page(place) == before
             shutil.move(place / "aside", trial)
             _read_until(watching.stdout.readline, PAGE)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import BEST_FOUND, Left, SweepState, expand, search_tasks, trial_source, what_is_left
-from orchestrator.api import _set_aside, select, to_train
+from orchestrator.api import select, set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.cost.totals import most_trials
 from orchestrator.execute.prepare import Options, prepare
@@ -272,7 +272,7 @@ def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, recor
     placeholder = expand(sweep, records).trials[0]
     settle(records.root, placeholder, 100.0)
     options = Options(tmp_path / "toy.yaml", runs=records.root, reports=tmp_path / "reports", executor="inline")
-    _set_aside(prepare(sweep, options, fresh=True))
+    set_trials_aside(prepare(sweep, options, fresh=True).state, records.root)
     assert records.find(placeholder) is not None
 
 

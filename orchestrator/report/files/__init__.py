@@ -1,1 +1,1 @@
-"""The files of a report beside its page: tables, summary, index; and how they take the place of earlier ones."""
+"""The files of a report: its place, tables, summary, and the index of all reports."""

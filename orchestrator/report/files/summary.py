@@ -19,11 +19,11 @@ FILE = "summary.json"
 
 
 class Summary(Part):
-    """A report in short. `finished_at` is when the last of its trials settled, None where none has.
+    """A report in short. `finished_at` is when the last of its trials settled, None if none has.
 
     `margin` is the share of perplexity below which an effect counts as none. `base` is the baseline's spec without its
-    seed, `searches` has the key of each searched variant's search, `files` are all files of the report; earlier
-    reports have none of the three.
+    seed, `searches` has the key of each searched variant's search, `files` are all files of the report; old reports
+    have none of the three.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Summary(Part):
 
 
 def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
-    """The bare verdict on every variant that is compared with the baseline, seeds that are missing included."""
+    """The bare verdict on every variant that is compared with the baseline, even if seeds are missing."""
     compared = [row for row in rows if row.variant != baseline and not row.adaptive]
     return {row.variant: verdict_in_words(row.effect, margin) if row.effect else "no verdict" for row in compared}
 
@@ -55,11 +55,11 @@ def summary(
     margin: float,
     answer: str,
     verdicts: Mapping[str, str],
-    outcomes: Mapping[str, Sequence[Outcome]],
+    outcomes: Mapping[str, tuple[Outcome, ...]],
     searches: Sequence[SearchState],
 ) -> Summary:
     """What the report of these outcomes says in short."""
-    trials = flat({variant: tuple(group) for variant, group in outcomes.items()})
+    trials = flat(outcomes)
     ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
     return Summary(
         name=name,
@@ -73,7 +73,7 @@ def summary(
         planned=len(trials),
         verdicts=dict(verdicts),
         base=outcomes[baseline][0].trial.spec.model_dump(mode="json", exclude={"seed"}),
-        searches={searched.task.variant: searched.ledger.stem for searched in searches},
+        searches={search.task.variant: search.ledger.stem for search in searches},
     )
 
 
@@ -85,16 +85,11 @@ def write_summary(folder: Path, summary: Summary) -> None:
 
 
 def read_summary(folder: Path) -> Summary | None:
-    """The summary in a report's folder, None where there is none; ValueError for one that cannot be read."""
+    """The summary in a report's folder, None if there is none; ValueError for one that cannot be read."""
     path = folder / FILE
-    return parsed(path.read_bytes(), str(path)) if path.exists() else None
-
-
-def parsed(data: bytes, place: str) -> Summary:
-    """The summary that these bytes hold; ValueError, with their place, where they hold none."""
     try:
-        return Summary.model_validate_json(data)
+        return Summary.model_validate_json(path.read_bytes()) if path.exists() else None
     except ValidationError as error:
         problem = error.errors()[0]
-        field = ".".join(map(str, problem["loc"]))
-        raise ValueError(f"{place}: {f'{field}: ' if field else ''}{problem['msg']}") from error
+        field = "".join(f"{name}: " for name in problem["loc"])
+        raise ValueError(f"{path}: {field}{problem['msg']}") from error

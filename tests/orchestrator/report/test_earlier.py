@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import search_tasks
-from orchestrator.report.files.earlier import FullerPageError, IfFuller
+from orchestrator.report.files.place import FullerPageError, IfFuller
 from orchestrator.search.ledger import SearchState, SearchTrial
 from orchestrator.trials.trial import Trial
 from tests.factories import make_trial, settle
@@ -57,7 +57,10 @@ def why(tmp_path: Path, trials: list[Trial], complete: int | None = None, **how:
 def test_a_page_is_not_replaced_by_one_without_records(tmp_path: Path) -> None:
     before = report(tmp_path, sweep())
     (tmp_path / "runs").rename(tmp_path / "elsewhere")
-    says = "reports/x/mini/report.md has 4 complete trials, this report would have 0; --force replaces it"
+    says = (
+        "reports/x/mini/report.md has 4 complete trials; this report would lack all of them, of full and b: "
+        "not complete, or of another spec, text or version of the numerics; --force replaces it"
+    )
     assert why(tmp_path, sweep(), complete=0) == says
     assert report(tmp_path, sweep(), "replace", complete=0) != before
     report(tmp_path, sweep())  # the empty page has nothing to lose
@@ -72,15 +75,15 @@ def test_a_page_that_has_all_of_the_earlier_replaces_it(tmp_path: Path, more: li
 def test_what_differs_is_named(tmp_path: Path) -> None:
     report(tmp_path, sweep("full b c d e"))
     said = why(tmp_path, sweep("full b"))
-    assert "has 10 complete trials, this report would have 4 (not complete: c, d and e); --force" in said
+    assert "has 10 complete trials; this report would lack 6 of them, of c, d and e: not complete, or of" in said
     other = why(tmp_path, sweep("full b c d e", epochs=9))
-    assert "this report would have 10 (the base has epochs 12 -> 9; other trials: full, b, c and 2 more); " in other
+    assert "this report would lack all of them, of full, b, c and 2 more: " in other
 
 
 def test_another_variant_of_the_same_name_is_another_trial(tmp_path: Path) -> None:
     report(tmp_path, sweep())
     changed = [*sweep("full"), *sweep("b", batch_size=30)]
-    said = "(other trials: b, of another spec, text or version of the numerics)"
+    said = "lack 2 of them, of b: not complete, or of another spec, text or version of the numerics; --force"
     assert said in why(tmp_path, changed)
 
 
@@ -88,7 +91,7 @@ def test_a_page_that_cannot_be_compared_stays(tmp_path: Path) -> None:
     report(tmp_path, sweep())
     folder = tmp_path / "reports/x/mini"
     (folder / "trials.csv").unlink()
-    assert "report.md cannot be compared with this report (reports/x/mini: the report has no trials.csv" in why(
+    assert "report.md cannot be compared with this report ([Errno 2] No such file or directory" in why(
         tmp_path, sweep()
     )
     (folder / "summary.json").unlink()
@@ -102,7 +105,7 @@ def test_a_page_without_the_newer_fields_is_compared_by_its_trials(tmp_path: Pat
     old = path.read_text(encoding="utf-8").partition(',\n  "base"')[0]
     path.write_text(old + "\n}\n", encoding="utf-8")
     said = why(tmp_path, sweep(epochs=9))
-    assert "this report would have 4 (other trials: full and b, of another spec, text" in said
+    assert "this report would lack all of them, of full and b: " in said
     report(tmp_path, sweep(seeds=3))
 
 
@@ -131,5 +134,5 @@ def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:
     report(tmp_path, trials, searches=(searched,))
     report(tmp_path, better, searches=(searched,))
     other = replace(searched, ledger=tmp_path / "runs/.searches/4567.jsonl")
-    assert "other trials: full" in why(tmp_path, trials, searches=(other,))
-    assert "other trials: full" in why(tmp_path, trials)
+    assert "of them, of full: " in why(tmp_path, trials, searches=(other,))
+    assert "of them, of full: " in why(tmp_path, trials)

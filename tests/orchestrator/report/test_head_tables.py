@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.files.csv_tables import measures_csv
 from orchestrator.report.pictures.figures import SeedRange
 from orchestrator.report.sections.cost import cost_section, cost_table
 from orchestrator.report.sections.heads import HeadRow, head_table, measure_table
@@ -21,6 +18,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.words import value_in_words
 from tests.factories import CACHE, make_record, make_trial, settle
+from tests.orchestrator.report.test_tables import csv_lines
 
 UNTIED = Model(layers=2, embedding_size=100, hidden_size=200, tied=False)
 ECOC = EcocHead.model_validate({"kind": "ecoc", "codebook": {"kind": "random", "bits": 200}})
@@ -148,10 +146,8 @@ def test_measures_are_means_over_seeds_and_of_each_seeds_exp(tmp_path: Path) -> 
     (row,) = measure_table(outcomes)
     assert (row.variant, row.measures) == ("ecoc", {"marginal_nats_per_token": 4.5, "hamming": pytest.approx(0.045)})
     assert row.perplexities == {"marginal_nats_per_token": pytest.approx((math.exp(4) + math.exp(5)) / 2)}
-    text = measures_csv(outcomes)
-    assert text is not None
-    lines = list(csv.DictReader(io.StringIO(text)))
-    assert len(lines) == 2 * 2 * 2 * 2  # seeds, stages, splits, measures
+    lines = csv_lines(tmp_path / "both", "measures.csv", outcomes)
+    assert lines is not None and len(lines) == 2 * 2 * 2 * 2  # seeds, stages, splits, measures
     assert lines[0] == {
         "variant": "ecoc",
         "seed": "1",
@@ -160,4 +156,5 @@ def test_measures_are_means_over_seeds_and_of_each_seeds_exp(tmp_path: Path) -> 
         "measure": "marginal_nats_per_token",
         "value": "4.4",
     }
-    assert measures_csv(read_outcomes(trials[:1], Records(tmp_path), trials[0].variant)) is None
+    outcomes = read_outcomes(trials[:1], Records(tmp_path), trials[0].variant)
+    assert csv_lines(tmp_path / "one", "measures.csv", outcomes) is None

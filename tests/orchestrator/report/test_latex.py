@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.report.files.latex import escaped
+from orchestrator.report.files.tables import escaped
 from orchestrator.sweep.published import Published
 from tests.factories import CACHE, make_trial, settle
 from tests.orchestrator.report.pages import HOSTILE, write

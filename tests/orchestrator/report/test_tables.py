@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lm.record import write_record
 from lm.spec import SgdHalving, stage_keys
 from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
-from orchestrator.report.files.csv_tables import table_csv, trials_csv
+from orchestrator.report.files.tables import write_tables
 from orchestrator.report.sections.ablation import (
     AblationRow,
     PublishedDifference,
@@ -42,6 +43,15 @@ def read(runs: Path, trials: list[Trial]) -> tuple[Outcomes, dict[str, AblationR
     outcomes = read_outcomes(trials, Records(runs), "full")
     rows = ablation_table(outcomes, compare_variants(outcomes), PAPERS)
     return outcomes, {row.variant: row for row in rows}
+
+
+def csv_lines(
+    folder: Path, name: str, outcomes: Outcomes, rows: Sequence[AblationRow] = ()
+) -> list[dict[str, str]] | None:
+    """The lines of a CSV file of a report, None without the file."""
+    write_tables(folder, outcomes, rows, (), (), (), 0.005, "a caption")
+    path = folder / name
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))) if path.exists() else None
 
 
 def two_variants(runs: Path, full: list[float], other: list[float]) -> list[Trial]:
@@ -151,11 +161,13 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
 def test_the_csv_files_carry_every_variant_and_every_trial_in_full_digits(tmp_path: Path) -> None:
     trials = [*two_variants(tmp_path, [60.0, 61.0], [70.0, 72.0]), make_trial('a "b", c\nd', epochs=9)]
     outcomes, rows = read(tmp_path, trials)
-    table = list(csv.DictReader(io.StringIO(table_csv(rows.values()))))
+    table = csv_lines(tmp_path / "report", "table.csv", outcomes, [*rows.values()])
+    assert table is not None
     assert [line["variant"] for line in table] == ["full", "no weight drop", 'a "b", c\nd']
     assert float(table[1]["test_perplexity_mean"]) == pytest.approx(71.0, rel=1e-12)
     assert table[1]["published_test_difference"] == "11.6"
-    lines = list(csv.DictReader(io.StringIO(trials_csv(outcomes))))
+    lines = csv_lines(tmp_path / "report", "trials.csv", outcomes)
+    assert lines is not None
     assert [(line["variant"], line["seed"], line["status"]) for line in lines][-2:] == [
         ("no weight drop", "2", "complete"),
         ('a "b", c\nd', "1", "missing"),

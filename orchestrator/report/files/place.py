@@ -1,0 +1,159 @@
+"""Where a report may lie, and how it takes its place: whole, and never over one that has trials which it lacks."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from lm.files import WriteError, make_folder, sync, writing
+from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.report.files.summary import FILE, Summary, read_summary
+from orchestrator.words import counted, listed
+
+IfFuller = Literal["refuse", "write beside", "replace"]
+"""What becomes of a new report if the earlier one has trials that it lacks."""
+
+PAGE = "report.md"
+_ABANDONED_SECONDS = 3600.0
+_MOST_NAMED = 3
+
+
+class FullerPageError(ValueError):
+    """The earlier page has complete trials that the new one lacks; nothing was written."""
+
+
+def place_for(
+    folder: Path, summary: Summary, outcomes: Mapping[str, tuple[Outcome, ...]], if_fuller: IfFuller
+) -> tuple[Path, str | None]:
+    """The folder for a new report, and the line that says why it is not `folder`.
+
+    Else it is the first of `<folder>+2`, `<folder>+3`, ... in which no earlier report has trials that the new one
+    lacks. The name of a sweep or a scale has no `+`.
+    """
+    why = None if if_fuller == "replace" else _missing_from(folder, summary, outcomes)
+    if why is None:
+        return folder, None
+    if if_fuller == "refuse":
+        raise FullerPageError(f"{why}; --force replaces it")
+    others = (folder.with_name(f"{folder.name}+{number}") for number in itertools.count(2))
+    place = next(other for other in others if _missing_from(other, summary, outcomes) is None)
+    return place, f"{why}; the new page is {place / PAGE} (`report --force` replaces the earlier one)"
+
+
+def remove_contained(
+    folder: Path, written: Path, summary: Summary, outcomes: Mapping[str, tuple[Outcome, ...]]
+) -> None:
+    """Remove every report in `<folder>+2`, ... whose trials are all in the one just written."""
+    for page in folder.parent.glob(f"{folder.name}+*/{PAGE}"):
+        if page.parent != written and _missing_from(page.parent, summary, outcomes) is None:
+            with writing(page.parent):
+                for name in _files(page.parent):
+                    (page.parent / name).unlink(missing_ok=True)
+            with suppress(OSError):  # somebody keeps another file there
+                page.parent.rmdir()
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A folder to write a whole report into; its files move to `folder` when the block ends without an error.
+
+    Until then the earlier report stays as it is. Files that only the earlier report has are removed. A WriteError
+    names the file as it would be in `folder`.
+    """
+    make_folder(folder)
+    _remove_abandoned(folder)
+    staging = folder / f".{os.getpid()}.tmp"
+    try:
+        make_folder(staging)
+        yield staging
+        with writing(folder):
+            _move(staging, folder)
+    except WriteError as error:
+        final = str(error.filename).replace(str(staging), str(folder))
+        raise WriteError(error.errno, error.strerror, final) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _missing_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[Outcome, ...]]) -> str | None:
+    """Which complete trials of the report in `folder` the new one lacks, in a line; None if none.
+
+    If both have values of the same search for a variant, a seed's trial may be of any of them.
+    """
+    page = folder / PAGE
+    if not page.exists():
+        return None
+    try:
+        earlier = read_summary(folder)
+        if earlier is None:
+            raise ValueError(f"it has no {FILE}")
+        trials = _complete_trials(folder)
+    except (ValueError, OSError, KeyError, csv.Error) as error:
+        return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
+    keys = {(o.trial.variant, o.trial.seed): o.trial.key for o in flat(outcomes) if o.final is not None}
+    searched = {
+        variant for variant, search in summary.searches.items() if earlier.searches.get(variant, search) == search
+    }
+    missing = [
+        variant
+        for (variant, seed), key in trials.items()
+        if keys.get((variant, seed)) != key and not (variant in searched and (variant, seed) in keys)
+    ]
+    if not missing:
+        return None
+    lacks = "all" if len(missing) == len(trials) else f"{len(missing)}"
+    return (
+        f"{page} has {counted(len(trials), 'complete trial')}; this report would lack {lacks} of them, {_of(missing)}"
+    )
+
+
+def _complete_trials(folder: Path) -> dict[tuple[str, int], str]:
+    """The keys of a report's complete trials, by variant and seed."""
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
+        lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
+    return {(line["variant"], int(line["seed"])): line["key"] for line in lines}
+
+
+def _of(variants: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(variants))
+    more = len(distinct) - _MOST_NAMED
+    names = listed([*distinct[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return f"of {names}: not complete, or of another spec, text or version of the numerics"
+
+
+def _move(staging: Path, folder: Path) -> None:
+    """Each file to its place, the page last; none if a folder lies in the place of a file."""
+    names = sorted((path.name for path in staging.iterdir()), key=lambda name: (name == PAGE, name))
+    for name in names:
+        if (folder / name).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
+    for name in _files(folder) - set(names):
+        (folder / name).unlink(missing_ok=True)
+    for name in names:
+        (staging / name).replace(folder / name)
+    sync(folder)
+
+
+def _files(folder: Path) -> set[str]:
+    """The files of the report in a folder, as its summary names them."""
+    try:
+        summary = read_summary(folder)
+    except ValueError:
+        return set()
+    return set() if summary is None else {name for name in summary.files if Path(name).name == name}
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what killed writers left; another that writes at this moment is younger."""
+    for left in folder.glob(".*.tmp"):
+        with suppress(FileNotFoundError):  # its writer has just ended
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
