@@ -1,4 +1,4 @@
-"""Pictures of differences: the forest, by frequency of words, by position; what is cut off is said, bytes repeat."""
+"""Pictures of differences: the forest, by frequency, by position; what the page says of what is cut off; same bytes."""
 
 from __future__ import annotations
 
@@ -93,21 +93,21 @@ def test_the_same_rows_give_the_same_bytes_whatever_the_users_settings(tmp_path:
 
 
 def test_the_order_of_the_rows_does_not_change_the_forest(tmp_path: Path) -> None:
-    rows = [row("a", 0.1), row("b", -0.1), row("lost", NAN, None), row("same", 0.1)]
+    rows = [row("a", 0.1), row("b", -0.1), row("failed", NAN, None), row("same", 0.1)]
     for folder, shuffled in (("a", rows), ("b", rows[::-1])):
         draw(tmp_path / folder, forest_of(shuffled))
     assert (tmp_path / "a/forest.svg").read_bytes() == (tmp_path / "b/forest.svg").read_bytes()
-    assert [each.name for each in in_order(rows)] == ["a", "same", "b", "lost"]
+    assert [each.name for each in in_order(rows)] == ["a", "same", "b", "failed"]
 
 
 @pytest.mark.parametrize("count", [1, 25])
 def test_one_variant_and_many_can_be_drawn(tmp_path: Path, count: int) -> None:
-    said = draw_all(
+    sentences = draw_all(
         tmp_path, [f"variant {k} {'with a long name ' * 5}" for k in range(count)], [0.001 * k for k in range(count)]
     )
-    assert said[0] is None
+    assert sentences[0] is None
     rest = None if count == 1 else "A picture has 24 panels at most: 1 variant more without one."
-    assert said[1:] == [rest, rest]
+    assert sentences[1:] == [rest, rest]
 
 
 def test_names_are_literal_text(tmp_path: Path) -> None:
@@ -141,13 +141,13 @@ def test_what_a_factorial_takes_away_is_told_apart_in_every_picture() -> None:
 
 @pytest.mark.parametrize("value", [0.0, NAN, math.inf, -math.inf, 800.0])
 def test_any_figures_can_be_drawn(tmp_path: Path, value: float) -> None:
-    said = draw_all(tmp_path, ["full", "b"], [value, value], half=0.0)
+    sentences = draw_all(tmp_path, ["full", "b"], [value, value], half=0.0)
     outside = math.isinf(value)
-    assert [text is not None for text in said] == [outside] * 3
+    assert [text is not None for text in sentences] == [outside] * 3
     draw_all(tmp_path, ["full", "b"], [0.01, value], half=NAN)
 
 
-def test_a_few_huge_effects_are_cut_off_and_said() -> None:
+def test_a_few_huge_effects_are_cut_off_and_named() -> None:
     rows = [row(f"v{k}", 0.01 * k) for k in range(-4, 5)]
     wide = ForestRow("wide", 0.0, -3.0, 3.0, "not decided", None, False)
     printed = dataclasses.replace(row("printed", 0.02), published_nats=-2.0, recalled=True)
@@ -239,14 +239,14 @@ def test_figures_are_rounded_by_their_interval() -> None:
 def test_every_verdict_has_a_shape_of_its_own() -> None:
     shapes = [style["marker"] for style in MARKERS.values()]
     assert len(set(shapes)) == len(shapes)
-    said = {
+    kinds = {
         "hurts": "hurts",
         "helps": "helps",
         "no effect larger than 0.5%": "no effect",
         "not decided (6 more seeds)": "not decided",
         "one seed": "no verdict",
     }
-    assert {verdict: verdict_kind(verdict) for verdict in said} == said
+    assert {verdict: verdict_kind(verdict) for verdict in kinds} == kinds
 
 
 def test_the_forest_shows_what_is_published_and_from_memory() -> None:

@@ -1,4 +1,4 @@
-"""Pictures from curves: what is drawn, what is cut off and said, and that bytes repeat."""
+"""Pictures from curves: what is drawn, what is cut off, what the page says of it, and that bytes repeat."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_same_curves_give_the_same_bytes_whatever_the_users_settings(tmp_pat
     assert "<dc:date>" not in picture
 
 
-def test_high_first_epochs_are_cut_off_and_said() -> None:
+def test_high_first_epochs_are_cut_off_and_counted() -> None:
     sentence = overview_of([variant("full", 60.0)])
     assert sentence is not None
     assert "above the top of the picture" in sentence
