@@ -29,7 +29,8 @@ from tests.factories import CACHE, CORPUS, begin, make_record, make_trial, settl
 
 def number(perplexity: float, certainty: str = "seed", std: float | None = None, note: str | None = None) -> Number:
     """A published perplexity."""
-    return Number(perplexity, std, certainty, "a paper", note)
+    known = {"paper": "a paper", "table": "1", "metric": "perplexity"}
+    return Number(**known, perplexity=perplexity, std=std, certainty=certainty, note=note)
 
 
 PAPERS = {
