@@ -34,14 +34,11 @@ def state_of_files(folder: Path) -> FileStates:
     names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
     with suppress(OSError):  # each of its files will raise it too
         names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208
-    states: FileStates = []
-    for name in names:
-        try:
+    states: FileStates = [(name, None) for name in names]
+    for place, name in enumerate(names):
+        with suppress(OSError):
             status = os.stat(f"{folder}/{name}")  # noqa: PTH116
-        except OSError:
-            states.append((name, None))
-        else:
-            states.append((name, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)))
+            states[place] = name, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return states
 
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,10 +35,9 @@ from lm.files import (
 from lm.hashes import CURVE, RECORD, WEIGHTS
 from lm.kept import say_once
 from orchestrator.trials.locks import trial_is_held
-from orchestrator.trials.records import check_trial, damage_in_a_line, read_own
+from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
-_KEY = re.compile(r"[0-9a-f]{16}")
 _LOSSES = re.compile(r"tokens/[\w-]+\.test\.parquet")
 
 
@@ -54,10 +53,8 @@ def size_of(path: Path) -> int:
     """Bytes of a file, or of all files in a folder; files that go away meanwhile count nothing."""
     total = 0
     for part in [path, *path.rglob("*")] if path.is_dir() else [path]:
-        try:
-            total += part.lstat().st_size if not part.is_dir() else 0
-        except FileNotFoundError:
-            continue
+        with suppress(FileNotFoundError):
+            total += 0 if part.is_dir() else part.lstat().st_size
     return total
 
 
@@ -173,7 +170,7 @@ def import_trials(folder: Path, runs: Path) -> Carried:
 
     Errors as of `export_trials`, and ValueError for a folder without any trial.
     """
-    keys = sorted(path.name for path in folder.glob("*") if _KEY.fullmatch(path.name))
+    keys = sorted(path.name for path in folder.glob("*") if KEY.fullmatch(path.name))
     if not keys:
         raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
     return _carry(keys, sorted((folder / ".searches").glob("*.jsonl")), folder, runs, replace=False)
@@ -185,7 +182,7 @@ def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path,
     copied, there, left_out = 0, 0, []
     with _alone(to):
         for key in keys:
-            if not _KEY.fullmatch(key) or not (source / key / RECORD).exists() or trial_is_held(source / key):
+            if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or trial_is_held(source / key):
                 continue  # no trial, or one that has not settled yet
             if (to / key).exists() and not (replace and _differ(source / key / RECORD, to / key / RECORD)):
                 there += 1

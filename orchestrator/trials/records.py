@@ -18,7 +18,8 @@ from lm.validation import nearest
 from orchestrator.trials.checked import Checked, state_of_files
 from orchestrator.trials.trial import Trial
 
-_KEY = re.compile(r"[0-9a-f]{16}")
+KEY = re.compile(r"[0-9a-f]{16}")
+"""The names of trial folders."""
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:
@@ -33,14 +34,14 @@ def read_own(folder: Path) -> Record | None:
     a key may hold any record.
     """
     record = read_record(folder)
-    if record is not None and _KEY.fullmatch(folder.name) and record.key != folder.name:
+    if record is not None and KEY.fullmatch(folder.name) and record.key != folder.name:
         raise DamagedError(folder / RECORD, f"is the record of trial {record.key}")
     return record
 
 
 def find_key(runs: Path, prefix: str) -> str:
     """The key of the trial in `runs` that begins with the prefix; ValueError if there is none, or are several."""
-    keys = sorted(path.name for path in runs.glob("*") if _KEY.fullmatch(path.name))
+    keys = sorted(path.name for path in runs.glob("*") if KEY.fullmatch(path.name))
     # The prefix is never joined to the path, so that no name leads out of the folder.
     matching = [key for key in keys if prefix and key.startswith(prefix)]
     if len(matching) == 1:
