@@ -127,9 +127,9 @@ def gc(
             return
     freed = 0
     with shared.refused(ValueError):
-        for gone in collect(runs, weights=keys, dry=dry_run):
-            freed += gone.bytes
-            typer.echo(f"{gone.bytes:>14,}  {gone.path}")
+        for removed in collect(runs, weights=keys, dry=dry_run):
+            freed += removed.bytes
+            typer.echo(f"{removed.bytes:>14,}  {removed.path}")
     typer.echo(f"{freed:,} bytes {'would be freed' if dry_run else 'freed'}")
 
 
@@ -151,7 +151,7 @@ def export(
     with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]
-        _end(export_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
+        _print_carried(export_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
 
 
 @app.command("import")
@@ -166,10 +166,10 @@ def import_(
     from orchestrator.trials.disk import import_trials
 
     with shared.refused(ValueError, OSError):
-        _end(import_trials(folder, runs), runs)
+        _print_carried(import_trials(folder, runs), runs)
 
 
-def _end(carried: Carried, to: Path) -> None:
+def _print_carried(carried: Carried, to: Path) -> None:
     from orchestrator.trials.disk import size_of
 
     for line in carried.left_out:

@@ -17,7 +17,7 @@ from tests.orchestrator.places import command, make_place, process, settle, tria
 REPORT = ("report", "toy.yaml", "--scale", "paper")
 PAGE = "reports/toy/paper/report.md"
 LACKS_ALL = (
-    "has 4 complete trials; this report would lack all of them, of full, no weight-dropping, no fine-tuning and 1 more"
+    "has 4 complete trials; this report would lack 4 of them, of full, no weight-dropping, no fine-tuning and 1 more"
     ": not complete, or of another spec, text or version of the numerics"
 )
 

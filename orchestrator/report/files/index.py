@@ -43,7 +43,7 @@ def _cells(folder: Path) -> list[str]:
         summary = read_summary(folder)
     except (ValueError, OSError) as error:
         why = str(error).replace(f"{folder.parents[1]}/", "")
-        return [NOTHING, f"not known: {escape(why)}", escape(scale), NOTHING, link]
+        return [NOTHING, f"cannot be read: {escape(why)}", escape(scale), NOTHING, link]
     if summary is None:
         return [NOTHING, NOTHING, escape(scale), NOTHING, link]
     partial = "" if summary.complete == summary.planned else f" ({summary.complete} of {summary.planned} complete)"

@@ -8,7 +8,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -109,9 +109,11 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[O
     ]
     if not missing:
         return None
-    lacks = "all" if len(missing) == len(trials) else f"{len(missing)}"
+    variants = list(dict.fromkeys(missing))
+    names = variants[:_MOST_NAMED] + [f"{len(variants) - _MOST_NAMED} more"] * (len(variants) > _MOST_NAMED)
     return (
-        f"{page} has {counted(len(trials), 'complete trial')}; this report would lack {lacks} of them, {_of(missing)}"
+        f"{page} has {counted(len(trials), 'complete trial')}; this report would lack {len(missing)} of them, "
+        f"of {listed(names)}: not complete, or of another spec, text or version of the numerics"
     )
 
 
@@ -120,13 +122,6 @@ def _complete_trials(folder: Path) -> dict[tuple[str, int], str]:
     with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
         lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
     return {(line["variant"], int(line["seed"])): line["key"] for line in lines}
-
-
-def _of(variants: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(variants))
-    more = len(distinct) - _MOST_NAMED
-    names = listed([*distinct[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
-    return f"of {names}: not complete, or of another spec, text or version of the numerics"
 
 
 def _move(staging: Path, folder: Path) -> None:

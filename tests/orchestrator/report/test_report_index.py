@@ -77,8 +77,10 @@ def test_every_report_has_a_row_whatever_state_it_is_in(tmp_path: Path) -> None:
     assert found[0] == "| – | – | mini | – | [a b/mini](a%20b/mini/report.md) |"
     assert found[1].startswith("| Which parts carry the perplexity? | At scale mini, test perplexity is higher with b ")
     assert found[1].endswith(" | mini | 2020-01-01 | [b/mini](b/mini/report.md) |")
-    assert found[2].startswith("| – | not known: c/mini/summary.json: name: Input should be a valid string | mini |")
-    assert found[3].startswith("| – | not known: c/paper/summary.json: Invalid JSON") and len(found) == 4
+    assert found[2].startswith(
+        "| – | cannot be read: c/mini/summary.json: name: Input should be a valid string | mini |"
+    )
+    assert found[3].startswith("| – | cannot be read: c/paper/summary.json: Invalid JSON") and len(found) == 4
     assert rows(reports) == found
 
 

@@ -58,7 +58,7 @@ def test_a_page_is_not_replaced_by_one_without_records(tmp_path: Path) -> None:
     before = report(tmp_path, sweep())
     (tmp_path / "runs").rename(tmp_path / "elsewhere")
     says = (
-        "reports/x/mini/report.md has 4 complete trials; this report would lack all of them, of full and b: "
+        "reports/x/mini/report.md has 4 complete trials; this report would lack 4 of them, of full and b: "
         "not complete, or of another spec, text or version of the numerics; --force replaces it"
     )
     assert why(tmp_path, sweep(), complete=0) == says
@@ -77,7 +77,7 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     said = why(tmp_path, sweep("full b"))
     assert "has 10 complete trials; this report would lack 6 of them, of c, d and e: not complete, or of" in said
     other = why(tmp_path, sweep("full b c d e", epochs=9))
-    assert "this report would lack all of them, of full, b, c and 2 more: " in other
+    assert "this report would lack 10 of them, of full, b, c and 2 more: " in other
 
 
 def test_another_variant_of_the_same_name_is_another_trial(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_page_without_the_newer_fields_is_compared_by_its_trials(tmp_path: Pat
     old = path.read_text(encoding="utf-8").partition(',\n  "base"')[0]
     path.write_text(old + "\n}\n", encoding="utf-8")
     said = why(tmp_path, sweep(epochs=9))
-    assert "this report would lack all of them, of full and b: " in said
+    assert "this report would lack 4 of them, of full and b: " in said
     report(tmp_path, sweep(seeds=3))
 
 
