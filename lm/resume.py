@@ -98,7 +98,7 @@ def take_over(trial: TrialState, source: Path) -> None:
     except ValueError as error:
         _log.warning("%s; %s trains all its stages itself", error, trial.out)
         return
-    theirs = stage_keys(record.spec, record.corpus.fingerprint)
+    recorded = stage_keys(record.spec, record.corpus.fingerprint)
     shared = [result for result in record.stages if trial.keys.get(result.name) == result.key]
     if not trial.test:
         shared = [result.without_test() for result in shared]
@@ -107,7 +107,7 @@ def take_over(trial: TrialState, source: Path) -> None:
         return
     names = [result.name for result in shared]
     divergence = record.divergence
-    if divergence is not None and trial.keys.get(divergence.stage) == theirs[divergence.stage]:
+    if divergence is not None and trial.keys.get(divergence.stage) == recorded[divergence.stage]:
         names.append(divergence.stage)
     else:
         divergence = None

@@ -17,7 +17,7 @@ from orchestrator.commands.why import reproduce, why
 app = typer.Typer(
     cls=CommandGroup,
     help="Run many trials of language models and report what they show.",
-    # A shell completes a command, `orchestrator`, and not a module that another command is told to run.
+    # A shell completes a command, `orchestrator`, and not a module that another command runs.
     add_completion=Path(sys.argv[0]).name != "__main__.py",
     no_args_is_help=True,
     rich_markup_mode=None,

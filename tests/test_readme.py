@@ -1,4 +1,4 @@
-"""The README's commands, links and numbers are true."""
+"""The commands, links and numbers of README and docs/ are true."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.S)
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (ROOT / "docs").glob("*.md")
+)
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+README = TEXTS[ROOT / "README.md"]
+BLOCKS = [block for text in TEXTS.values() for block in re.findall(r"```sh\n(.*?)```", text, flags=re.S)]
 LINES = [part.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() for part in line.split("&&")]
 COMMANDS = sorted({line for line in LINES if line.startswith(("python -m orchestrator", "python -m lm"))})
 
@@ -20,11 +24,24 @@ def run(line: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False)
 
 
-def test_every_relative_link_leads_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
-    assert links
-    missing = [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", TEXTS[page])
+    missing = [link for link in links if not link.startswith("https://") and not (page.parent / link).exists()]
     assert not missing
+
+
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    assert len(README.splitlines()) <= 150
+    assert all(f"docs/{page.name}" in README for page in PAGES if page.parent.name == "docs")
+
+
+def test_the_first_sweep_file_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.S)
+    (tmp_path / "first.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    done = run([sys.executable, "-m", "orchestrator", "plan", "first.yaml"])
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("line", COMMANDS)

@@ -57,7 +57,7 @@ def _download_whole(name: str, target: Path) -> None:
             sync(file_in(partial, split))
         partial.replace(target)
         sync(target.parent)
-    except ValueError as error:  # the downloader's word for bytes of another hash, and ours
+    except ValueError as error:  # the downloader's error for bytes of another hash, and this module's
         raise _failed(name, error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

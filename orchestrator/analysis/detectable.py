@@ -1,4 +1,4 @@
-"""How small a difference so many seeds can show."""
+"""How small a difference a number of seeds can show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def smallest_detectable(
     both in nats per token; `variants` are compared with a baseline, each of `seeds` seeds. None with fewer than two
     seeds, seeds that do not differ, or nothing to compare: then no verdict is given.
 
-    Simulated sweeps go through `statistics.contrasts`, always the same ones. A difference is told where it
+    Simulated sweeps go through `statistics.contrasts`, always the same ones. A difference is decided if it
     brings the interval's upper end below zero, so that the answer is a quantile of these ends.
     """
     if seeds < 2 or variants < 1 or deviation == 0.0:

@@ -44,14 +44,14 @@ def untrained(outcomes: Iterable[Outcome]) -> list[Untrained]:
     that is better than guessing. Test decides where it has been opened, else validation. A loss that is not a
     number did not train either.
     """
-    found = []
+    worse = []
     for outcome in outcomes:
         if outcome.record is not None and outcome.final is not None:
             split, nats = _decisive(outcome.final)
             guess = guesses(outcome.record.corpus, split)[0]
             if not nats <= guess.nats:
-                found.append(Untrained(outcome, split, perplexity(nats), guess))
-    return found
+                worse.append(Untrained(outcome, split, perplexity(nats), guess))
+    return worse
 
 
 def reference_corpus(outcomes: Iterable[Outcome]) -> CorpusFacts | None:

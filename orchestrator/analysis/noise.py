@@ -17,7 +17,7 @@ from scipy import special
 Array = NDArray[np.float64]
 
 BLOCKS = 64
-"""A test text is cut into so many blocks of consecutive tokens: their means show all but its fastest changes."""
+"""Blocks of consecutive tokens of a test text: their means show all but its fastest changes."""
 WAVES = 6
 """So many slow waves along the text measure its noise: 0.4 times the number of blocks to the power 2/3."""
 BORROWED = 1.0
@@ -74,15 +74,14 @@ def deviations(groups: Mapping[str, Array]) -> dict[str, Deviation] | None:
     # Rounding alone leaves a deviation of some 1e-16 of the value where all seeds agree.
     if not groups or math.sqrt(total / all_degrees) <= 1e-12 * largest:
         return None
-    found = {}
+    deviation = {}
     for name, square in squares.items():
         others = all_degrees - degrees[name]
         weight = BORROWED * others / (BORROWED + others)
         borrowed = (total - square) / others if others else 0.0
         used = (weight * borrowed + square) / (weight + degrees[name])
-        own = math.sqrt(square / degrees[name])
-        found[name] = Deviation(own, math.sqrt(used), weight + degrees[name])
-    return found
+        deviation[name] = Deviation(math.sqrt(square / degrees[name]), math.sqrt(used), weight + degrees[name])
+    return deviation
 
 
 def correlation(groups: Mapping[str, Losses], used: Mapping[str, Deviation], level: float = 0.95) -> Correlation | None:
@@ -112,7 +111,7 @@ def text_variance(blocks_B: Array) -> float:
     """The variance of a mean over a text, from its means in B blocks of consecutive tokens; `WAVES` degrees of freedom.
 
     Neighbouring tokens are alike, and so are neighbouring blocks where a text keeps to its subject for thousands of
-    tokens: the variance of their mean is more than that of so many independent ones. It is what the slowest cosine
+    tokens: the variance of their mean is larger than if they were independent. It is what the slowest cosine
     waves along the text find, each alike (Lazarus, Lewis, Stock and Watson 2018, "HAR inference: recommendations for
     practice", Journal of Business & Economic Statistics 36: the equal-weighted cosine test). The blocks are
     of a difference: what makes a text hard for every variant cancels. Seeds that differ by token count here and as
@@ -159,7 +158,7 @@ class Errors:
 
     @classmethod
     def of(cls, level: float, intervals: int) -> Errors:
-        """Those of so many intervals that together cover with probability `level` (Šidák 1967)."""
+        """The errors of intervals that all together cover with probability `level` (Šidák 1967)."""
         return cls(1 - level ** (1 / intervals), 1 - level)
 
 

@@ -43,8 +43,7 @@ def further_seeds(
     error, and the share of its variance that belongs to single seeds; `errors` what the comparison may err.
     A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
     seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
-    noisy as the other, so many decide less often. The noise of the text is not known well: its lower limit is that of
-    95%.
+    noisy as the other, they decide less often. The noise of the text is not known well: its lower limit is at 95%.
     """
     more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
     parts = [
@@ -56,7 +55,7 @@ def further_seeds(
     fewest = min(n for _, _, n in groups)
 
     def enough_M(whole: float) -> NDArray[np.bool_]:
-        """Whether so many seeds are enough, if the text's variance is `whole` times what it is estimated to be."""
+        """Which numbers of seeds are enough, if the text's variance is `whole` times what it is estimated to be."""
         text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
         spread_M = np.sqrt(seeds_M + text_M)
         alone_M = seeds_M, fewest + more_M - 1

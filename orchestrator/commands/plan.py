@@ -21,7 +21,7 @@ def plan(
     ] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
-    anew: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
+    again: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
     cpus: shared.Cpus = None,
     gpus: shared.Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,
@@ -39,7 +39,7 @@ def plan(
             from orchestrator.execute.cost import Measuring, print_estimate
             from orchestrator.execute.cost import estimate as reckon
 
-            cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, anew=anew), jobs)
+            cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, again=again), jobs)
         if as_json:
             shared.print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
         else:

@@ -56,10 +56,10 @@ def sweep_command(sweep: ScaledSweep, file: Path) -> str:
 
 
 def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:
-    """The papers' numbers on this scale's corpus, or elsewhere than at their own scale on the base's; what they are."""
+    """The papers' numbers on this scale's corpus, at another scale than theirs perhaps on the base's; and their source."""
     cells = {variant.name: variant.spec.model.cell for variant in sweep.variants}
-    own = sweep.baseline.spec.corpus.name
-    for dataset in (own,) if sweep.published_scale else (own, sweep.published_corpus):
+    corpus = sweep.baseline.spec.corpus.name
+    for dataset in (corpus,) if sweep.published_scale else (corpus, sweep.published_corpus):
         numbers = published_numbers(sweep.published, dataset, cells, folder)
         if numbers:
             return numbers, f"{', '.join(sweep.published)}, on {dataset}"

@@ -57,19 +57,19 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
 
 
 class Measuring:
-    """Measures each distinct model once; with `anew` again, even if an earlier command has measured it."""
+    """Measures each distinct model once; with `again` also if an earlier command has measured it."""
 
     def __init__(
-        self, device: str, threads: int, steps: int = 8, *, anew: bool = False, folder: Path | None = None
+        self, device: str, threads: int, steps: int = 8, *, again: bool = False, folder: Path | None = None
     ) -> None:
-        self.device, self.threads, self.steps, self.anew = device, threads, steps, anew
+        self.device, self.threads, self.steps, self.again = device, threads, steps, again
         self._folder = folder or platformdirs.user_cache_path("lm") / "measured"
         self._measured: dict[str, Measured] = {}
 
     @classmethod
-    def granted(cls, resources: Resources, steps: int = 8, *, anew: bool = False) -> Measuring:
+    def granted(cls, resources: Resources, steps: int = 8, *, again: bool = False) -> Measuring:
         """As a trial with these resources would run: on a GPU if it asks for one, with a thread for each whole CPU."""
-        return cls("cuda" if gpus_of(resources) else "cpu", resources.threads, steps, anew=anew)
+        return cls("cuda" if gpus_of(resources) else "cpu", resources.threads, steps, again=again)
 
     def of(self, spec: TrainSpec) -> Measured:
         """What a trial of this spec costs; CannotStartError, with the last line of the error, if it does not run."""
@@ -77,14 +77,14 @@ class Measuring:
         key = self._key(projected)
         if key not in self._measured:
             path = self._folder / f"{key}.json"
-            if self.anew or not path.exists():
+            if self.again or not path.exists():
                 write_text(path, self._measure(projected).model_dump_json() + "\n")
             self._measured[key] = Measured.model_validate_json(path.read_text(encoding="utf-8"))
         return self._measured[key]
 
     def has(self, spec: TrainSpec) -> bool:
         """Whether an earlier command has measured a trial of this spec."""
-        return not self.anew and (self._folder / f"{self._key(measured_spec(spec))}.json").exists()
+        return not self.again and (self._folder / f"{self._key(measured_spec(spec))}.json").exists()
 
     def _key(self, spec: TrainSpec) -> str:
         """Of all that decides the figures: the model, the text, the machine, the library, the resources."""

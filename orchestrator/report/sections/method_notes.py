@@ -70,19 +70,19 @@ def _trials(outcomes: Outcomes) -> Markdown:
 
 def _divergence(outcomes: Outcomes) -> Markdown:
     """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
-    found = []
+    rates = []
     for variant, group in outcomes.items():
         ended = [outcome for outcome in group if outcome.status in ("complete", "diverged", "failed")]
         for status in ("diverged", "failed"):
             if count := sum(outcome.status == status for outcome in ended):
                 rate = rate_interval(count, len(ended))
                 of = counted(len(ended), "trial")
-                found.append(
+                rates.append(
                     f"{escape(variant)} {status} in {count} of {of} ({100 * rate.low:.0f}% to {100 * rate.high:.0f}%)"
                 )
-    if not found:
+    if not rates:
         return Markdown("")
-    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(found)}.")
+    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(rates)}.")
 
 
 def _looks(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
@@ -124,9 +124,9 @@ def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) ->
 
 def _noisiest(deviations: Mapping[str, Deviation]) -> str:
     """The variant that widens the intervals of all, if one does."""
-    own = {name: each.own for name, each in deviations.items()}
-    most, middle = max(own, key=lambda name: own[name]), median(own.values())
-    if own[most] < _NOISY * middle:
+    by_variant = {name: each.own for name, each in deviations.items()}
+    most, middle = max(by_variant, key=lambda name: by_variant[name]), median(by_variant.values())
+    if by_variant[most] < _NOISY * middle:
         return ""
     who = "the baseline" if most == BASELINE else escape(most)
     return (

@@ -1,4 +1,4 @@
-"""What the page says of the papers' numbers, and whether ours bear out their differences."""
+"""What the page says of the papers' numbers, and whether our intervals bear out their differences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class ReproductionRow:
 
 @dataclass(frozen=True)
 class PublishedSection:
-    """Whose the numbers are, notes on them, and the rows of ours beside theirs; these only at the papers' own scale."""
+    """Whose the numbers are, notes on them, and a row for each variant beside its published number.
+
+    Rows and notes only at the papers' own scale.
+    """
 
     source: Markdown
     notes: tuple[Markdown, ...]
@@ -102,8 +105,8 @@ def _source(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Ma
     sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
     if not published_scale:
         sentences.append(
-            "**They belong to another scale**, with another corpus or size, so their perplexities cannot be compared "
-            "with ours; at most the order of the differences can."
+            "**They belong to another scale**, with another corpus or size: perplexities cannot be compared with them, at "
+            "most the order of the differences can."
         )
     if any(number.certainty == RECALLED for number in numbers):
         sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")

@@ -97,15 +97,15 @@ def _how(searching: Searching, *, ended: bool) -> Markdown:
     return Markdown(
         f"Sampler {escape(value_in_words(searching.sampler))}, sampler seed {searching.sampler_seed}, training seed "
         f"{searching.training_seed}{asked}; {escape(stops)}. Validation alone decided, and the test set stayed closed: "
-        "it was opened for the trials of the ablation table, trained anew on seeds that the search never saw."
+        "it was opened for the trials of the ablation table, trained again on seeds that the search never saw."
         + ("" if ended else " **The search is not over yet.**")
     )
 
 
 def _space(searching: Searching) -> list[tuple[Markdown, str]]:
     """Every searched value with its range; those that a variant has instead come after."""
-    own = searching.variants if isinstance(searching, Tune) else {}
-    spaces = [("", searching.space), *((f", of {escape(name)}", space) for name, space in own.items())]
+    of_variants = searching.variants if isinstance(searching, Tune) else {}
+    spaces = [("", searching.space), *((f", of {escape(name)}", space) for name, space in of_variants.items())]
     return [
         (Markdown(f"`{key}`{whose}"), _range(dimension))
         for whose, space in spaces
