@@ -91,10 +91,7 @@ class Mirror:
     def close(
         self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None = None
     ) -> None:
-        """Upload the report, tag its findings, and end the parent and every run that is still RUNNING.
-
-        Runs whose trials are not `planned` leave the parent; None moves none.
-        """
+        """Upload the report, tag its findings, and end the parent and every run that is still RUNNING."""
         parent = self._connected()
         for run in self._runs:
             if run.status == "RUNNING" and run is not parent:

@@ -36,7 +36,7 @@ class Measure(NamedTuple):
 
 @dataclass
 class Run:
-    """What is known of one MLflow run; `steps` is None until the store was asked for them."""
+    """A run as MLflow has it; `steps` is None until the store was asked for them."""
 
     id: str
     status: str
@@ -61,17 +61,17 @@ class Store:
     """One tracking store. Building it creates a local database, under a lock. Methods raise what MLflow raises."""
 
     def __init__(self, uri: str | None = None) -> None:
-        self.uri = tracking_uri(uri)
-        database = sqlite_file(self.uri)
-        is_server = self.uri.startswith(("http://", "https://"))
+        uri = tracking_uri(uri)
+        database = sqlite_file(uri)
+        is_server = uri.startswith(("http://", "https://"))
         home = Path.cwd() if database is None else database.parent
         self._artifacts = None if is_server else home / "mlartifacts"
         if database is None:
-            self._client = _client(self.uri)
-        else:  # two processes that create the same database at once leave a broken file behind
+            self._client = _client(uri)
+        else:  # two processes that create the same database at once leave a broken file
             home.mkdir(parents=True, exist_ok=True)
             with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):
-                self._client = _client(self.uri, home)
+                self._client = _client(uri, home)
 
     def experiment(self, name: str) -> str:
         """The id of the experiment with this name, created or restored if needed."""

@@ -64,6 +64,7 @@ class Tracker:
         self._uri = tracking_uri(uri)
         self._warned = self._given_up = self._is_whole = False
         self._ending = threading.Event()
+        self._until = math.inf
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         try:
             self._mirror = Mirror(Store(self._uri), sweep, commit, records)
@@ -101,11 +102,12 @@ class Tracker:
         """Fill in what is missing, upload the report's folder, tag its answer and verdicts, and end the parent run.
 
         `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
-        `planned` are tagged `superseded` and leave the parent. Waits for a minute at most. Returns whether MLflow has
-        everything then.
+        `planned` are tagged `superseded` and leave the parent; None moves no run. Waits for a minute at most. Returns
+        whether MLflow has everything.
         """
         if self._thread.is_alive():
             self._close = partial(self._mirror.close, outcome, report, findings(answer, verdicts or {}), planned)
+            self._until = time.monotonic() + _FILL_SECONDS
             self._ending.set()
             self._thread.join(_FINISH_SECONDS)
             if self._thread.is_alive():
@@ -117,12 +119,13 @@ class Tracker:
         rest = _SYNC_SECONDS
         while not self._ending.wait(rest):
             began = time.monotonic()
-            self._sync([pending for pending in list(self._pending.values()) if pending.changed])
+            changed = [pending for pending in list(self._pending.values()) if pending.changed]
+            self._sync(sorted(changed, key=lambda pending: not pending.running))
             rest = min(_LONGEST_REST_SECONDS, max(_SYNC_SECONDS, _REST * (time.monotonic() - began)))
         for pending in self._pending.values():
             pending.running = False
         unsettled = [pending for pending in self._pending.values() if pending.changed or not pending.settled]
-        is_filled = self._sync(unsettled, until=time.monotonic() + _FILL_SECONDS)
+        is_filled = self._sync(unsettled)
         try:
             if not self._given_up:
                 self._close()
@@ -130,11 +133,11 @@ class Tracker:
         except Exception as error:
             self._warn(error)
 
-    def _sync(self, trials: Sequence[_Pending], until: float = math.inf) -> bool:
-        """Whether MLflow has all of these trials now."""
+    def _sync(self, trials: Sequence[_Pending]) -> bool:
+        """Write what MLflow lacks of these trials; whether it has all of them then."""
         failures = 0
         for pending in trials:
-            if self._given_up or failures == _MOST_FAILURES or time.monotonic() > until:
+            if self._given_up or failures == _MOST_FAILURES or time.monotonic() > self._until:
                 return False
             pending.changed = False
             try:

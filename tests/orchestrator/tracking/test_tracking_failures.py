@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 from orchestrator.trials.records import Records
+from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import tracker as tracker_module
 from orchestrator.watch.mlflow.mirror import Mirror
 from orchestrator.watch.mlflow.store import Store
 from tests.orchestrator.tracking.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
-from tests.tracking_factories import curve, leave, point, record, tracker
+from tests.tracking_factories import curve, leave, point, record, tracker, trial
 
 KILLED_DRIVER = """
 import time
@@ -98,6 +99,27 @@ def test_a_server_that_never_answers_holds_up_the_end_for_seconds(
         began = time.monotonic()
         mirror.finish(None, "complete")
         assert 0.9 < time.monotonic() - began < 3
+
+
+def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "_FILL_SECONDS", 0.5)
+    synced: list[str] = []
+
+    def slow(self: Mirror, trial: Trial, *_: Any, **__: Any) -> bool:
+        synced.append(trial.key)
+        time.sleep(0.1)
+        return True
+
+    monkeypatch.setattr(Mirror, "sync", slow)
+    mirror = tracker([trial("full", seed) for seed in range(100)], records)
+    eventually(lambda: synced)
+    began = time.monotonic()
+    assert not mirror.finish(None, "complete")
+    assert time.monotonic() - began < 4
+    assert len(synced) < 50
+    assert Seen().statuses() == ["FINISHED"]
 
 
 def test_what_was_missed_while_the_server_was_away_is_filled_in(
