@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,3 +128,24 @@ def test_no_two_files_import_each_other_in_a_circle() -> None:
     while free := {module for module, others in pending.items() if not (others - {module}) & pending.keys()}:
         pending = {module: others for module, others in pending.items() if module not in free}
     assert not pending, "these are in a circle, or import one that is"
+
+
+NO_LONGER = r"\b(anew|so many|told|whoever|what was got|theirs|ours)\b"
+"""Words that made sentences hard to read: say again, this many, said or printed, who, expected and got, whose it is."""
+NAMELESS = r"^\s*(?:for )?(found|told|own|ours|theirs|here|one|lost) (?:=|in) "
+"""Names of variables that say nothing: a variable is called what it holds."""
+
+
+@pytest.mark.parametrize("pattern", [NO_LONGER, NAMELESS], ids=["words", "names"])
+def test_words_that_do_not_come_back(pattern: str) -> None:
+    paths = [ROOT / path for path in FILES if path.parts[0] == "orchestrator"]
+    if pattern == NO_LONGER:
+        paths += [*(ROOT / "lm").rglob("*.py"), *(ROOT / "orchestrator").rglob("*.jinja"), ROOT / "README.md"]
+        paths += (ROOT / "docs").glob("*.md")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in paths
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(pattern, line) and "--anew" not in line
+    ]
+    assert wrong == []

@@ -105,8 +105,8 @@ def _source(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Ma
     sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
     if not published_scale:
         sentences.append(
-            "**They belong to another scale**, with another corpus or size: perplexities cannot be compared with them, at "
-            "most the order of the differences can."
+            "**They belong to another scale**, with another corpus or size: perplexities cannot be compared with them, "
+            "at most the order of the differences can."
         )
     if any(number.certainty == RECALLED for number in numbers):
         sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")

@@ -89,7 +89,7 @@ def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> N
     assert rows["interaction A × B"]["aliases"] == "C × D"
     assert "| A × B | interaction | +0.4" in text and "| C × D | **costs more together** (or an alias does) |" in text
     assert "| none of one or two |" in text
-    assert "defining relation of the fraction is I = A × B × C × D: an effect cannot be told" in text
+    assert "defining relation of the fraction is I = A × B × C × D: an effect cannot be separated" in text
 
 
 def test_add_one_in_tells_what_each_brings_alone(tmp_path: Path) -> None:

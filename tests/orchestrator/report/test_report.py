@@ -153,7 +153,7 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
 
 def test_one_noisy_variant_does_not_hide_the_others(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0, 60.01], b=[70.0, 70.01], c=[150.0, 400.0], d=[90.0, 90.01]))
-    assert "from mean losses: where seeds lie far apart, it is not that of the means shown" in text
+    assert "from mean losses; if seeds lie far apart, it is not the difference of the means shown" in text
     assert "deviations are 0.0079% to 100% of perplexity. One of them, that of" in text
 
 
@@ -266,7 +266,7 @@ def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> N
         text = write(tmp_path, sweep(**variants))
         assert "  " not in text.split("## Trials that are not complete")[0]
         assert not re.search(r"\n{4}", text.split("## Learning curves")[0])
-        return [words in text for words in ("Perplexity is exact", "A difference is to", "The brackets are a 95%")]
+        return [words in text for words in ("Perplexity is exact", "A difference to", "The brackets are a 95%")]
 
     assert explained(full=[None], b=[None]) == [False, False, False]
     assert explained(full=[60.0, None], b=[70.0, 70.3]) == [True, False, False]
@@ -311,7 +311,7 @@ def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep
     assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
     assert re.search(r"^\| full .*\| \*\*hurts\*\* \|", text, re.MULTILINE)
     assert answer(text).startswith("At scale laptop, test perplexity is higher with full")
-    assert "than with softmax (95%" in answer(text) and "A difference is to `softmax`" in text
+    assert "than with softmax (95%" in answer(text) and "A difference to `softmax` is" in text
 
 
 def test_the_baseline_must_be_there(tmp_path: Path, sweep: Sweep) -> None:
@@ -379,12 +379,12 @@ def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Pa
     ratios = {"full": 1.0, "b": 70 / 60, "c": 75 / 60, "d": 1.0005}
     papers = {name: Published(None, number(round(50 * ratio, 3))) for name, ratio in ratios.items()}
     text = write(tmp_path, trials, published=papers, published_scale=True)
-    table = text.partition("### Published and ours")[2].partition("\n\nA difference is to")[0]
+    table = text.partition("### Published and measured")[2].partition("\n\nA difference is to")[0]
     rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines() if row.startswith("| ")}
     assert rows["full"].startswith("| full | 60.13 ± 0.15 | 3 | 50.0 | +10.13 (+20.3%) | – | – | baseline |")
     verdicts = {name: rows[name].rsplit("|", 2)[1].strip() for name in ("b", "c", "d")}
     assert verdicts == {"b": "reproduced", "c": "not reproduced", "d": "not decided"}
-    assert "Published and ours" not in write(tmp_path, trials, published=papers)
+    assert "Published and measured" not in write(tmp_path, trials, published=papers)
     single = write(tmp_path, sweep(full=[60.0], b=[70.0]), published=papers, published_scale=True)
     assert "| b | 70.00 | 1 | 58.333 | +11.67 (+20.0%) | +8.333 | +10.00 | not decided |" in single
 
@@ -436,6 +436,6 @@ def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -
     page = render(text)
     assert all(len(set(rows)) == 1 for rows in page.tables)
     assert len(page.tables) == 6
-    assert page.links == ["table.csv", "trials.csv", "curves.parquet", "table.tex", "report.html"]
+    assert page.links == ["table.csv", "trials.csv", "curves.parquet", "table.tex"]
     assert page.text.count(" ".join(HOSTILE.split())) >= 4
     assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))
