@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from lm.names import closest, nearest
 from lm.yaml_text import Document, Place
 
 SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
@@ -42,24 +42,6 @@ def messages(problems: Iterable[Problem], document: Document) -> list[str]:
     """A line for each problem, without repetitions, in the file's order: file, line, key, text."""
     ordered = sorted(problems, key=lambda problem: document.line(problem.place))
     return list(dict.fromkeys(document.message(problem.place, problem.text) for problem in ordered))
-
-
-def nearest(got: object, valid: Iterable[str]) -> str:
-    """A hint in brackets: the valid name that was probably meant, or all of them if none is close.
-
-    If names begin with `got` and a space, it names all of these: `table1` may be any of its parts.
-    """
-    names = [str(name) for name in valid]
-    if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
-        return f" (did you mean {' or '.join(map(repr, longer))}?)"
-    if (close := closest(got, names)) is not None:
-        return f" (did you mean {close!r}?)"
-    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
-
-
-def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant; None if none is close."""
-    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
 
 
 def unknown_key(place: Place, valid: Iterable[str]) -> Problem:

@@ -14,9 +14,8 @@ from typing import Literal
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
-from lm.validation import nearest
 from orchestrator.agenda.expand import BEST_FOUND, expand, unsettled
-from orchestrator.errors import CannotStartError
+from orchestrator.errors import CannotStartError, nearest
 from orchestrator.execute.opening import load_sweep
 from orchestrator.execute.options import Executor, Options
 from orchestrator.execute.run import Prepared, prepare

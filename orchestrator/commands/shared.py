@@ -46,7 +46,7 @@ def _names(context: typer.Context, *, of_variants: bool) -> list[str]:
 
 
 def _written(context: typer.Context, runs: Path) -> Path:
-    from lm.validation import closest
+    from orchestrator.errors import closest
 
     if not context.resilient_parsing and runs != Path("runs") and not runs.is_dir():
         near = closest(runs.name, (path.name for path in runs.parent.glob("*") if path.is_dir()))

@@ -109,8 +109,8 @@ def reproduce(
 
 
 def _key(text: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
-    from lm.validation import nearest
     from orchestrator.agenda.expand import expand
+    from orchestrator.errors import nearest
     from orchestrator.trials.find import find_key
     from orchestrator.trials.records import Records
 

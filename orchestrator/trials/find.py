@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from lm.record import Record
-from lm.validation import nearest
+from orchestrator.errors import nearest
 from orchestrator.trials.records import read_own
 
 _KEY = re.compile(r"[0-9a-f]{1,16}")

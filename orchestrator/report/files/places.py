@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lm.validation import nearest
+from orchestrator.errors import nearest
 from orchestrator.report.files.summary import FILE
 
 
