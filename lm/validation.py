@@ -59,7 +59,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
 
     The rules of a union's members are joined by "or". A misspelt key is not reported as missing as well.
     """
-    errors = [(details, *_locate(details["loc"], model)) for details in error.errors(include_url=False)]
+    errors = [(details, *_locate(details, model)) for details in error.errors(include_url=False)]
     misspelt = {
         (*place[:-1], closest(place[-1], _fields(parent)))
         for details, place, _, parent in errors
@@ -115,12 +115,15 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Pro
     return Problem(place, f"{rule[:1].lower()}{rule[1:]}, got {got}")
 
 
-def _locate(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Place, Any, Any]:
+def _locate(details: ErrorDetails, model: type[BaseModel]) -> tuple[Place, Any, Any]:
     """Pydantic's location without the tags and type names of unions; the type there, and the type that holds it."""
     place: list[str | int] = []
     form: Any = model
     parent: Any = model
-    for part in location[:-1] if location[-1:] == ("[key]",) else location:  # "[key]": the key itself is wrong
+    location = details["loc"]
+    if location[-1:] == ("[key]",) and details["type"] != "extra_forbidden":
+        location = location[:-1]  # it marks a key that is itself wrong
+    for part in location:
         if part in (members := _members(form)):
             form = members[part]
         elif isinstance(part, int):
