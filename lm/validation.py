@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from lm.names import closest, nearest
 from lm.yaml_text import Document, Place
 
 SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
@@ -44,24 +44,6 @@ def messages(problems: Iterable[Problem], document: Document) -> list[str]:
     return list(dict.fromkeys(document.message(problem.place, problem.text) for problem in ordered))
 
 
-def nearest(got: object, valid: Iterable[str]) -> str:
-    """A hint in brackets: the valid name that was probably meant, or all of them if none is close.
-
-    If names begin with `got` and a space, it names all of these: `table1` may be any of its parts.
-    """
-    names = [str(name) for name in valid]
-    if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
-        return f" (did you mean {' or '.join(map(repr, longer))}?)"
-    if (close := closest(got, names)) is not None:
-        return f" (did you mean {close!r}?)"
-    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
-
-
-def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant; None if none is close."""
-    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
-
-
 def unknown_key(place: Place, valid: Iterable[str]) -> Problem:
     """A key that is not valid at its place."""
     return Problem(place, f"unknown key {place[-1]!r}{nearest(place[-1], valid)}")
@@ -77,7 +59,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
 
     The rules of a union's members are joined by "or". A misspelt key is not reported as missing as well.
     """
-    errors = [(details, *_locate(details["loc"], model)) for details in error.errors(include_url=False)]
+    errors = [(details, *_locate(details, model)) for details in error.errors(include_url=False)]
     misspelt = {
         (*place[:-1], closest(place[-1], _fields(parent)))
         for details, place, _, parent in errors
@@ -133,12 +115,15 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Pro
     return Problem(place, f"{rule[:1].lower()}{rule[1:]}, got {got}")
 
 
-def _locate(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Place, Any, Any]:
+def _locate(details: ErrorDetails, model: type[BaseModel]) -> tuple[Place, Any, Any]:
     """Pydantic's location without the tags and type names of unions; the type there, and the type that holds it."""
     place: list[str | int] = []
     form: Any = model
     parent: Any = model
-    for part in location[:-1] if location[-1:] == ("[key]",) else location:  # "[key]": the key itself is wrong
+    location = details["loc"]
+    if location[-1:] == ("[key]",) and details["type"] != "extra_forbidden":
+        location = location[:-1]  # it marks a key that is itself wrong
+    for part in location:
         if part in (members := _members(form)):
             form = members[part]
         elif isinstance(part, int):

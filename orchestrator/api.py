@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from lm.files import WriteError, cannot_write, in_a_line
+from lm.names import nearest
 from lm.record import Record
 from lm.spec import trial_key
-from lm.validation import nearest
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.machine import load_sweep

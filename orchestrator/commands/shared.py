@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from lm.files import cannot_write, in_a_line
-from lm.validation import closest
+from lm.names import closest
 
 if TYPE_CHECKING:
     from orchestrator.agenda.expand import SweepState

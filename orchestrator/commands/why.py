@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm.files import DamagedError, read_regular
-from lm.validation import nearest
+from lm.names import nearest
 from orchestrator.commands import shared
 from orchestrator.words import counted
 

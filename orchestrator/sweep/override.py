@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lm.names import nearest
 from lm.spec import Part, Penalties, TrainSpec
-from lm.validation import Problem, nearest, problems_of
+from lm.validation import Problem, problems_of
 
 _NOTHING = object()
 

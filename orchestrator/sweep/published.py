@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from lm.validation import nearest
+from lm.names import nearest
 from lm.yaml_text import read_yaml_file
 
 

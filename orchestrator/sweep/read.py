@@ -8,8 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from lm.data import vocabulary_size_of
+from lm.names import closest, nearest
 from lm.spec import Part, vocabulary_misfits
-from lm.validation import Problem, closest, messages, nearest, problems_of, shown, unknown_key
+from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Place, read_document
 from orchestrator.sweep.override import effective, override, value_at
 from orchestrator.sweep.published import published_table

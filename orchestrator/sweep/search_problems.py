@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lm.names import nearest
 from lm.spec import TrainSpec
-from lm.validation import Problem, nearest, problems_of, shown, unknown_key
+from lm.validation import Problem, problems_of, shown, unknown_key
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import planned_seeds
 from orchestrator.sweep.override import has, override, value_at

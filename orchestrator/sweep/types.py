@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from lm.names import nearest
 from lm.spec import Part, TrainSpec
-from lm.validation import SLUG, nearest
+from lm.validation import SLUG
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, UntilDecided, planned_seeds
 from orchestrator.sweep.override import override

@@ -12,9 +12,9 @@ import pyarrow as pa
 from lm.files import DamagedError
 from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, check_hashes
 from lm.kept import say_once
+from lm.names import nearest
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
 from lm.spec import NUMERICS_VERSION, TrainSpec
-from lm.validation import nearest
 from orchestrator.trials.checked import Checked, state_of_files
 from orchestrator.trials.trial import Trial
 

@@ -75,6 +75,7 @@ WRONG = {
     "blank at a name's end": ("  fine-tuning: {", "  ' fine-tuning': {", "11: components. fine-tuning: should be one line without blanks at its ends, got ' fine-tuning'"),
     "scale's unknown component": ("      weight-dropping: {", "      weight-droping: {", "20: scales.tiny.components.weight-droping: unknown key 'weight-droping' (did you mean 'weight-dropping'?)"),
     "scale's unknown variant": ("      neural cache: {", "      neural cash: {", "22: scales.tiny.variants.neural cash: unknown key 'neural cash' (did you mean 'neural cache'?)"),
+    "unknown key that looks like pydantic's mark": ("{weight: 0.5,", "{'[key]': 0.5,", "6: base.dropout.[key]: unknown key '[key]' (valid here: embedding, input, between, output, weight, shared_mask)"),
     "scale's unknown key": ("    seeds: [7]", "    seed: [7]", "23: scales.tiny.seed: unknown key 'seed' (did you mean 'seeds'?)"),
     "scale's path": ("dropout.input: 0.1", "dropout.inputs: 0.1", "18: scales.tiny.base.dropout.inputs: unknown key 'inputs' (did you mean 'input'?)"),
     "resources": ("{cpus: 1, gpus: 0.25}", "{cpus: 0, gpus: 0.25}", "25: resources.cpus: should be greater than 0, got 0"),

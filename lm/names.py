@@ -1,0 +1,24 @@
+"""The valid name that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(got: object, valid: Iterable[str]) -> str:
+    """A hint in brackets: the valid name that was probably meant, or all of them if none is close.
+
+    If names begin with `got` and a space, it names all of these: `table1` may be any of its parts.
+    """
+    names = [str(name) for name in valid]
+    if longer := [name for name in names if str(got) and name.startswith(f"{got} ")]:
+        return f" (did you mean {' or '.join(map(repr, longer))}?)"
+    if (close := closest(got, names)) is not None:
+        return f" (did you mean {close!r}?)"
+    return f" (valid here: {', '.join(names)})" if names else " (nothing is valid here)"
+
+
+def closest(got: object, valid: Iterable[str]) -> str | None:
+    """The valid name that was probably meant; None if none is close."""
+    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
