@@ -5,8 +5,8 @@ While trials train, it has the executor stop them (`stopping`), and the report o
 signal raises KeyboardInterrupt wherever it lands. In each case the command prints the line that goes on, and its exit
 code is 128 plus the signal: 130 after Ctrl-C, 143 after SIGTERM.
 
-In a terminal Ctrl-C reaches the process that speaks to Ray too, which ignores it (`leave_to_driver`): the driver sends
-it SIGUSR1, at which Tune stops.
+The process that speaks to Ray ignores both signals (`leave_to_driver`), because Slurm, for one, sends them to every
+process of a job: the driver sends it SIGUSR1, at which Tune stops.
 """
 
 from __future__ import annotations
