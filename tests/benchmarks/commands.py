@@ -35,7 +35,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.mirror import Mirror
 from orchestrator.watch.mlflow.store import Store
-from tests.factories import make_curve, make_record
+from tests.support.factories import make_curve, make_record
 
 SEEDS = 20
 SWEEP = """\

@@ -31,7 +31,7 @@ from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.progress import Listeners, Progress
-from tests.factories import FULL, make_curve, make_record
+from tests.support.factories import FULL, make_curve, make_record
 
 MOST_BYTES = 1.5 * 2**30
 MOST_SECONDS_A_TRIAL = 0.050

@@ -25,7 +25,7 @@ from orchestrator.report import ReportInput, write_report
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.factories import FULL, make_curve, make_record, make_trial
+from tests.support.factories import FULL, make_curve, make_record, make_trial
 
 _AS_THE_COMMAND = "from tests.benchmarks import report; report.main()"
 

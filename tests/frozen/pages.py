@@ -22,14 +22,14 @@ from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
-from tests.factories import make_trial, settle, write_tokens
 from tests.frozen.still import standing_still
-from tests.orchestrator.report import golden
-from tests.orchestrator.report.pages import NoArtist, write
 from tests.orchestrator.report.test_head_section import heads
 from tests.orchestrator.report.test_interactions import settled
 from tests.orchestrator.search.test_population import Trainer, population
 from tests.orchestrator.test_rounds import TUNE, at_paper, find, within
+from tests.support import golden
+from tests.support.factories import make_trial, settle, write_tokens
+from tests.support.pages import NoArtist, write
 
 FOLDER = Path(__file__).parent / "expected/pages"
 HASHES = "hashes.json"

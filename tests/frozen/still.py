@@ -9,7 +9,7 @@ from unittest.mock import patch
 from lm.data import PUBLISHED, fingerprint_of
 from lm.spec import Corpus
 from orchestrator.trials.plan import Facts
-from tests.factories import CORPUS
+from tests.support.factories import CORPUS
 
 NUMERICS_VERSION = 3
 

@@ -22,7 +22,7 @@ from orchestrator.agenda.standing import last_commands, sweep_standing
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
 from tests.frozen.still import NUMERICS_VERSION
-from tests.lm.tiny import write_corpus
+from tests.support.tiny import write_corpus
 
 FOLDER = Path(__file__).parent / "expected/runs"
 READ = FOLDER.with_name("read")

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.agenda.expand import search_tasks
 from orchestrator.sweep import read_sweep
-from tests.orchestrator.search.searching import CONDITIONAL, task
-from tests.orchestrator.sweep_texts import SWEEPS
+from tests.support.searching import CONDITIONAL, task
+from tests.support.sweep_texts import SWEEPS
 
 FINGERPRINT = "f" * 64
 COMMITTED = {

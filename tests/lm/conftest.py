@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import write_corpus
 
 from lm.data import EncodedCorpus, load
 from lm.spec import Corpus
+from tests.support.tiny import write_corpus
 
 torch.set_num_threads(1)
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from stages import begin
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,6 +14,7 @@ import lm.epochs
 from lm.analysis import subspace_distance
 from lm.data.batches import columns
 from lm.spec import TrainSpec
+from tests.support.stages import begin
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

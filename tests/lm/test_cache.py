@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from tiny import even
 from torch import Tensor
 
 from lm.cache import CacheValues, active_positions, cache_nats, cache_probability, choose_values, score_with_cache
@@ -18,6 +17,7 @@ from lm.data.batches import columns
 from lm.evaluate import token_nats
 from lm.model import LanguageModel
 from lm.spec import Cache, Dropout, Head, MixtureHead, Model, SoftmaxHead
+from tests.support.tiny import even
 
 Mode = Literal["reference", "full"]
 CPU = torch.device("cpu")

@@ -14,14 +14,14 @@ from unittest import mock
 
 import pytest
 import yaml
-from tiny import AVERAGING, tiny_spec
-from trials import assert_same, run, settled
 from typer.testing import CliRunner, Result
 
 from lm.__main__ import _grant_threads, app
 from lm.data import fingerprint_of
 from lm.record import write_record
 from lm.spec import TrainSpec, trial_key
+from tests.support.lm_trials import assert_same, run, settled
+from tests.support.tiny import AVERAGING, tiny_spec
 
 ROOT = Path(__file__).parents[2]
 

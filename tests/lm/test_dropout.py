@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import even
 
 from lm.dropout import embed, keep_mask, locked_dropout
 from lm.model import LanguageModel
 from lm.spec import Dropout, Model, SoftmaxHead
+from tests.support.tiny import even
 
 
 def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:

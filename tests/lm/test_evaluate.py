@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from tiny import even
 from torch import Tensor
 
 from lm.data.batches import columns
@@ -15,6 +14,7 @@ from lm.evaluate import hidden_and_nats, in_text_order, token_nats, validation_n
 from lm.model import LanguageModel
 from lm.record import perplexity
 from lm.spec import Dropout, Model, SoftmaxHead
+from tests.support.tiny import even
 
 V = 11
 

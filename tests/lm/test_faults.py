@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_record import record
-from tiny import AVERAGING, tiny_spec, write_corpus
-from trials import EVERY_STEP, assert_same, before_call, processes, run, settled
 
 import lm.settle
 from lm.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -25,6 +22,9 @@ from lm.files import remove_temporaries
 from lm.record import read_record, write_record
 from lm.spec import TrainSpec
 from lm.train import train
+from tests.lm.test_record import record
+from tests.support.lm_trials import EVERY_STEP, assert_same, before_call, processes, run, settled
+from tests.support.tiny import AVERAGING, tiny_spec, write_corpus
 
 CPU = torch.device("cpu")
 PARTS: dict[str, Any] = {

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from stages import begin, texts
-from tiny import tiny_spec, write_corpus
-from trials import EVERY_STEP, NEVER, assert_same, killed, run, settled
 
 from lm.checkpoint import load_weights
 from lm.data import fingerprint_of
 from lm.epochs import run_stage
 from lm.record import read_curve, weights_path
 from lm.spec import TrainSpec, stage_keys
+from tests.support.lm_trials import EVERY_STEP, NEVER, assert_same, killed, run, settled
+from tests.support.stages import begin, texts
+from tests.support.tiny import tiny_spec, write_corpus
 
 SGD: dict[str, Any] = {"kind": "sgd", "learning_rate": 2.0, "clip": 0.5}
 SECOND: dict[str, Any] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import even
 
 from lm.dropout import locked_dropout
 from lm.losses import activation, temporal_activation
 from lm.model import LanguageModel
 from lm.spec import Dropout, Model, SoftmaxHead
+from tests.support.tiny import even
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

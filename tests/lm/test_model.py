@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import references
 import torch
-from tiny import even
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,6 +11,8 @@ from lm.dropout import drop_weights, embed, locked_dropout
 from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer
 from lm.spec import AddedAugmentedLoss, Dropout, Model, SoftmaxHead
+from tests.support import references
+from tests.support.tiny import even
 
 HEAD = SoftmaxHead(kind="softmax")
 V, T, B = 13, 8, 3

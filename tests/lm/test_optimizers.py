@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from stages import begin, texts, window
-from tiny import AVERAGING, tiny_spec
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -20,6 +18,8 @@ import lm.epochs
 from lm.optimizers import RunningAverage, build_optimizer, triggered
 from lm.spec import Adam, NtAsgd, Sgd, TrainSpec, Trigger
 from lm.stage import Stage
+from tests.support.stages import begin, texts, window
+from tests.support.tiny import AVERAGING, tiny_spec
 
 
 def raw_weights_each_epoch(spec: TrainSpec) -> tuple[Stage, list[dict[str, Tensor]]]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny_spec, write_corpus
 from torch import Tensor
 
 import lm.recurrent
@@ -22,6 +21,7 @@ from lm.recurrent import RecurrentLayer
 from lm.spec import TrainSpec, trial_key
 from lm.stage import Position, Stage, begin_stage
 from lm.train import build_model, load_model, train, words_for
+from tests.support.tiny import tiny_spec, write_corpus
 
 CPU = torch.device("cpu")
 T, B, H = 7, 3, 8

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from stages import begin, texts, window
-from tiny import tiny_spec
 from torch import Tensor
-from trials import run
 
 import lm.epochs
 from lm.optimizers import decayed_rate
 from lm.spec import SgdDecay
 from lm.stage import Stage
+from tests.support.lm_trials import run
+from tests.support.stages import begin, texts, window
+from tests.support.tiny import tiny_spec
 
 SGD = {"kind": "sgd", "learning_rate": 1.0}
 RECIPE: dict[str, Any] = {

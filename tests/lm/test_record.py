@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny import tiny_spec
 
 from lm.files import DamagedError
 from lm.hashes import content_hash
@@ -33,6 +32,7 @@ from lm.record import (
 )
 from lm.resume import copy_stage
 from lm.spec import TrainSpec, stage_keys, trial_key
+from tests.support.tiny import tiny_spec
 
 SPEC = tiny_spec(
     "somewhere",

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-import references
 import torch
-from tiny import even
 from torch import Tensor, nn
 
 from lm.checkpoint import load_weights, save_weights
@@ -16,6 +14,8 @@ from lm.dropout import drop_weights
 from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer
 from lm.spec import Dropout, Model, SoftmaxHead
+from tests.support import references
+from tests.support.tiny import even
 
 Cell = Literal["lstm", "gru"]
 T, B, H, INPUT = 6, 3, 4, 5

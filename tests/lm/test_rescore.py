@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import tiny_spec
-from trials import run, settled
 
 from lm.rescore import rescore
+from tests.support.lm_trials import run, settled
+from tests.support.tiny import tiny_spec
 
 HEADS: list[dict[str, Any]] = [
     {"kind": "softmax"},

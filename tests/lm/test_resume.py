@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import AVERAGING, tiny_spec, write_corpus
-from trials import EVERY_STEP, NEVER, assert_same, at_once, contents, killed, run, settled
 
 from lm.data import fingerprint_of
 from lm.record import read_curve, write_record
 from lm.spec import TrainSpec, trial_key
 from lm.train import train
+from tests.support.lm_trials import EVERY_STEP, NEVER, assert_same, at_once, contents, killed, run, settled
+from tests.support.tiny import AVERAGING, tiny_spec, write_corpus
 
 FINETUNED: dict[str, Any] = {
     "optimizer": AVERAGING,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-import references
 import torch
-from tiny import even
 from torch import Tensor
 
 from lm.dropout import drop_weights, embed, keep_mask, locked_dropout
 from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer, State
 from lm.spec import Dropout, Model, SoftmaxHead
+from tests.support import references
+from tests.support.tiny import even
 
 Cell = Literal["lstm", "gru"]
 T, B, H, INPUT, V = 7, 4, 6, 5, 13

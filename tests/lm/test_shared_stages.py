@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from tiny import tiny_spec, write_corpus
-from trials import EVERY_STEP, NEVER, assert_same, killed, processes, run, settled
 
 from lm import shared_stages
 from lm.data import fingerprint_of
 from lm.record import weights_path
 from lm.spec import TrainSpec, stage_keys
 from lm.train import train
+from tests.support.lm_trials import EVERY_STEP, NEVER, assert_same, killed, processes, run, settled
+from tests.support.tiny import tiny_spec, write_corpus
 
 PARTS: dict[str, Any] = {"epochs": 3, "finetune": {"epochs": 2}}
 CACHE = {"window": 20, "weight": 0.1, "flatness": 0.5}

@@ -13,10 +13,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tiny import even
 
 from lm.model import LanguageModel
 from lm.spec import Cache, Dropout, Model, SoftmaxHead, TrainSpec, parameter_count, stage_keys, trial_key
+from tests.support.tiny import even
 
 ROOT = Path(__file__).parents[2]
 HEAD = SoftmaxHead(kind="softmax")

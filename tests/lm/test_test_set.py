@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import tiny_spec, write_corpus
-from trials import assert_same, contents, killed, run, settled
 
 import lm.scoring
 from lm.record import token_nats_path, weights_path
 from lm.spec import TrainSpec
+from tests.support.lm_trials import assert_same, contents, killed, run, settled
+from tests.support.tiny import tiny_spec, write_corpus
 
 PARTS: dict[str, Any] = {
     "epochs": 2,
@@ -125,7 +125,7 @@ def test_without_its_weights_it_cannot_be_opened(spec: TrainSpec, tmp_path: Path
 def test_a_test_loss_that_is_not_finite_settles_the_trial_anew(
     spec: TrainSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from test_train import given_score
+    from tests.lm.test_train import given_score
 
     curve = run(spec, tmp_path, test=False)
     scored = lm.scoring.token_nats

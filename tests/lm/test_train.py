@@ -13,9 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tiny import AVERAGING, even, tiny_spec
 from torch import Tensor
-from trials import assert_same, run, settled
 
 import lm.epochs
 import lm.scoring
@@ -28,6 +26,8 @@ from lm.record import Evaluation, read_curve, token_nats_path, weights_path
 from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys
 from lm.stage import Stage
 from lm.train import build_model, load_model, train
+from tests.support.lm_trials import assert_same, run, settled
+from tests.support.tiny import AVERAGING, even, tiny_spec
 
 CPU = torch.device("cpu")
 SGD = {"kind": "sgd", "learning_rate": 4.0}

@@ -17,8 +17,8 @@ from lm.hashes import RECORD
 from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.records import check_trial
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.places import command, make_place, process, settle, trials
 from tests.orchestrator.search import test_search_end_to_end as searching
+from tests.support.places import command, make_place, process, settle, trials
 
 RUNS, THERE = Path("runs"), Path("there")
 OPTIONS = ("toy.yaml", "--scale", "paper")

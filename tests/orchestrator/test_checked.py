@@ -16,7 +16,7 @@ from lm.record import write_record
 from orchestrator.trials import checked
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.factories import make_record, make_trial, settle, write_tokens
+from tests.support.factories import make_record, make_trial, settle, write_tokens
 
 NOTE = ".checked.json"
 FULL, BARE = make_trial(), make_trial("no fine-tuning", finetune=None)

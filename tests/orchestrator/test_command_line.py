@@ -15,7 +15,7 @@ from orchestrator.execute import machine
 from orchestrator.execute.machine import default_scale, has_gpu
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.types import schema_text
-from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited
+from tests.support.sweep_texts import GOOD, SWEEPS, edited
 
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "optuna", "pandas")
 ABLATION = str(SWEEPS / "awd_ablation.yaml")

@@ -25,8 +25,8 @@ from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.contents import findings
-from tests.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import NoArtist, answer, render, write
+from tests.support.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
+from tests.support.pages import NoArtist, answer, render, write
 
 ABLATION = Ablation("pairs", ("A", "B"))
 MEANS = {"full": 60.0, "no A": 66.0, "no B": 63.0, "no A + no B": 75.0}

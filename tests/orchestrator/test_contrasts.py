@@ -13,7 +13,7 @@ from orchestrator.analysis.effects import Comparison, Obstacle
 from orchestrator.analysis.statistics import contrasts
 from orchestrator.report.sections.interactions import Estimand, estimands
 from orchestrator.sweep.designs import Ablation, Design, Factors
-from tests.factories import seeded
+from tests.support.factories import seeded
 
 Losses = dict[Factors, np.ndarray]
 

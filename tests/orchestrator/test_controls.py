@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.lm.tiny import write_corpus
-from tests.orchestrator.sweeps_for_real import finish, furnish, start
+from tests.support.sweeps import finish, furnish, start
+from tests.support.tiny import write_corpus
 
 SWEEP = """
 name: tiny

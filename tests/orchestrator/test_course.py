@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.agenda.trial_source import Chained, FixedOrder, StopOnStorageError, UntilDeadline
 from orchestrator.search.trial_source import SearchTrialSource
-from tests.orchestrator.search import searching
 from tests.orchestrator.test_schedule import trial
+from tests.support import searching
 
 
 def test_one_that_continues_another_waits_until_that_one_has_ended() -> None:

@@ -24,8 +24,8 @@ from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.plan import TrialStatus, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.lm.trials import assert_same, settled
-from tests.orchestrator.places import command, make_place, process, trials
+from tests.support.lm_trials import assert_same, settled
+from tests.support.places import command, make_place, process, trials
 
 PAPER = ("toy.yaml", "--scale", "paper")
 ODD: list[Callable[[Path], None]] = [

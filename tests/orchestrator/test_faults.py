@@ -16,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from lm.record import Record, read_record
-from tests.orchestrator.sweeps_for_real import (
+from tests.support.sweeps import (
     SWEEP,
     alive,
     checkpoints,

@@ -16,7 +16,7 @@ from orchestrator.execute import pages, run
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
-from tests.orchestrator.places import make_place, process, settle, trials
+from tests.support.places import make_place, process, settle, trials
 
 HEAVY = ("bokeh", "matplotlib", "mlflow", "optuna", "ray", "torch")
 PAGE = Path("reports/toy/paper/report.md")

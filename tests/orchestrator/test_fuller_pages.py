@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.places import command, make_place, process, settle, trials
+from tests.support.places import command, make_place, process, settle, trials
 
 REPORT = ("report", "toy.yaml", "--scale", "paper")
 PAGE = "reports/toy/paper/report.md"

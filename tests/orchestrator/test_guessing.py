@@ -13,7 +13,7 @@ from lm.spec import TrainSpec
 from orchestrator.analysis.guessing import guesses, reference_corpus, untrained
 from orchestrator.analysis.outcomes import Outcome, read_outcomes
 from orchestrator.trials.records import Records
-from tests.factories import CACHE, CORPUS, FULL, make_curve, make_record, make_trial
+from tests.support.factories import CACHE, CORPUS, FULL, make_curve, make_record, make_trial
 
 MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})
 

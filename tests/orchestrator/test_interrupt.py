@@ -15,7 +15,7 @@ from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.prepare import Options, Prepared
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.records import Records
-from tests.orchestrator.sweep_texts import GOOD, read_text
+from tests.support.sweep_texts import GOOD, read_text
 
 
 def interrupt_now() -> None:

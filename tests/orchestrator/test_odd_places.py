@@ -122,7 +122,7 @@ print(result.counts)
 
 @pytest.mark.slow
 def test_ray_that_runs_in_this_process_already_is_left_alone(tmp_path: Path) -> None:
-    from tests.orchestrator.sweeps_for_real import SWEEP, furnish
+    from tests.support.sweeps import SWEEP, furnish
 
     odd = tmp_path / 'wörk "it\'s" 漢' / ("long" * 20)  # and no temporary directory for sockets
     odd.mkdir(parents=True)

@@ -16,7 +16,7 @@ from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.progress import Listeners
-from tests.factories import CACHE, make_trial, settle
+from tests.support.factories import CACHE, make_trial, settle
 
 
 def table(*seeds: int) -> list[Trial]:

@@ -11,8 +11,8 @@ from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue
 from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, ran_out_of_memory, run_trial
 from orchestrator.trials.trial import Trial
-from tests.lm.tiny import tiny_spec, write_corpus
 from tests.orchestrator.test_schedule import Heard
+from tests.support.tiny import tiny_spec, write_corpus
 
 
 def trial(folder: Path, key: str, hidden: int) -> Trial:

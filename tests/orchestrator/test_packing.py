@@ -10,8 +10,8 @@ import pytest
 from orchestrator.execute.cost.totals import packing_of
 from orchestrator.execute.machine import Gpu, list_gpus
 from orchestrator.sweep import Resources, Sweep
-from tests.factories import FULL
 from tests.orchestrator.test_estimate import MEASURED
+from tests.support.factories import FULL
 
 GIB = 2**30
 

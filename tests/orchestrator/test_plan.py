@@ -16,7 +16,7 @@ from orchestrator.trials import plan as plans
 from orchestrator.trials.plan import plan, state_in_words, state_of, write_specs
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.sweep_texts import GOOD, SWEEPS, edited, read_text
+from tests.support.sweep_texts import GOOD, SWEEPS, edited, read_text
 
 
 def planned(folder: Path, text: str, scale: str = "paper") -> list[Trial]:

@@ -12,7 +12,7 @@ from orchestrator.analysis.effects import Effect
 from orchestrator.analysis.noise import BLOCKS, WAVES, Deviation, Errors, Losses
 from orchestrator.analysis.power import MOST_FURTHER, WANTED, further_seeds
 from orchestrator.analysis.statistics import MARGIN, compare
-from tests.factories import seeded
+from tests.support.factories import seeded
 
 
 def with_text(rng: np.random.Generator, mean: float, seeds: int, deviation: float, text_deviation: float) -> Losses:

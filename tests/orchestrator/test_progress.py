@@ -19,8 +19,8 @@ from orchestrator.trials.trial import Trial, stage_epochs
 from orchestrator.watch.clock import Clock
 from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.words import in_words
-from tests import factories
-from tests.tracking_factories import point, record, trial
+from tests.support import factories
+from tests.support.tracking import point, record, trial
 
 
 def pipe() -> tuple[Console, io.StringIO]:

@@ -7,7 +7,7 @@ import yaml
 
 from orchestrator.sweep import ScaledSweep, read_sweep
 from orchestrator.sweep.published import Number, Published, published_numbers
-from tests.orchestrator.sweep_texts import SWEEPS
+from tests.support.sweep_texts import SWEEPS
 
 FOLDER = SWEEPS / "published"
 

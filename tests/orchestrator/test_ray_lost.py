@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.sweeps_for_real import (
+from tests.orchestrator.test_faults import OFTEN, calm, completes, place, temporary
+from tests.support.sweeps import (
     alive,
     checkpoints,
     descendants,
@@ -21,7 +22,6 @@ from tests.orchestrator.sweeps_for_real import (
     wait_for,
     workers,
 )
-from tests.orchestrator.test_faults import OFTEN, calm, completes, place, temporary
 
 __all__ = ["calm", "place", "temporary"]
 pytestmark = [

@@ -16,7 +16,7 @@ from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.trials.plan import state_of
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
-from tests.factories import make_trial, settle
+from tests.support.factories import make_trial, settle
 
 CACHE = Cache(window=500, weight=0.1, flatness=1.0)
 

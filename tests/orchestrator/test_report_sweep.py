@@ -8,7 +8,7 @@ from orchestrator.agenda.expand import expand
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.records import Records
-from tests.orchestrator.sweep_texts import edited
+from tests.support.sweep_texts import edited
 
 ROW = "- {paper: p, dataset: ptb, variant: base net, split: test, metric: perplexity, certainty: seed, "
 ROWS = f"{ROW}table: '1', perplexity: 61.25}}\n{ROW}table: '2', perplexity: 62.25}}\n"

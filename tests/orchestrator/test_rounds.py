@@ -18,8 +18,8 @@ from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import Facts, plan, state_of
 from orchestrator.trials.records import Records
-from tests.factories import settle
-from tests.orchestrator.sweep_texts import read_text
+from tests.support.factories import settle
+from tests.support.sweep_texts import read_text
 
 BASE = """\
 name: toy

@@ -9,8 +9,8 @@ from lm.record import read_record, write_record
 from orchestrator.trials.disk import set_aside
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
-from tests.lm.trials import settled
-from tests.orchestrator.places import command, folder_of, make_place, settle, settle_spec, start, trials
+from tests.support.lm_trials import settled
+from tests.support.places import command, folder_of, make_place, settle, settle_spec, start, trials
 
 
 @pytest.fixture

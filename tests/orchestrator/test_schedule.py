@@ -89,7 +89,7 @@ from orchestrator.execute.ray.session import start_ray
 from orchestrator.execute.ray.supervise import session_folder
 from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.test_schedule import Heard, trial
-from tests.tracking_factories import point
+from tests.support.tracking import point
 
 terms = [{"augmented": 0.5, "a/b.c": 1e-300}, {}, {"augmented": math.inf}]
 sent = [replace(point(epoch), terms=found) for epoch, found in enumerate(terms, 1)]

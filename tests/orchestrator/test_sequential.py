@@ -16,8 +16,8 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.designs import UntilDecided
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.factories import CORPUS, settle
-from tests.orchestrator.sweep_texts import read_text
+from tests.support.factories import CORPUS, settle
+from tests.support.sweep_texts import read_text
 
 TEXT = """\
 name: toy

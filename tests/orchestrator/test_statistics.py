@@ -26,7 +26,7 @@ from orchestrator.analysis.power import further_seeds
 from orchestrator.analysis.statistics import compare, perplexity_change, perplexity_ratio
 from orchestrator.report.sections.method_notes import rate_interval
 from tests.benchmarks import calibration
-from tests.factories import seeded
+from tests.support.factories import seeded
 
 
 def groups(**losses: list[float]) -> dict[str, Losses]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.trials.locks import holding
-from tests.orchestrator.places import command, make_place, settle, start, trials
+from tests.support.places import command, make_place, settle, start, trials
 
 
 @pytest.fixture

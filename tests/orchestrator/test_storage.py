@@ -20,10 +20,10 @@ from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, borrowed, exchange, transfer_order
-from tests.orchestrator.sweeps_for_real import SWEEP, finish, report, start
 from tests.orchestrator.test_sweep_end_to_end import place
-from tests.orchestrator.tracking.seen import eventually
-from tests.tracking_factories import leave, record, trial
+from tests.support.seen import eventually
+from tests.support.sweeps import SWEEP, finish, report, start
+from tests.support.tracking import leave, record, trial
 
 __all__ = ["place"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.sweeps_for_real import SWEEP, checkpoints, finish, furnish, report, start, wait_for, workers
+from tests.support.sweeps import SWEEP, checkpoints, finish, furnish, report, start, wait_for, workers
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.sweep import Resources, SweepError, check_vocabularies
-from tests.orchestrator.sweep_texts import CHANGE, GOOD, edited, errors_of, read_text
+from tests.support.sweep_texts import CHANGE, GOOD, edited, errors_of, read_text
 
 
 def test_a_sweep_is_its_base_and_named_changes(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
-from tests.orchestrator.places import SWEEP, command, make_place, process, settle, start, trials
+from tests.support.places import SWEEP, command, make_place, process, settle, start, trials
 
 
 @pytest.fixture

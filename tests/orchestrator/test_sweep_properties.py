@@ -12,7 +12,7 @@ from lm.spec import TrainSpec
 from lm.yaml_text import read_yaml
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.sweep.override import override
-from tests.orchestrator.sweep_texts import GOOD
+from tests.support.sweep_texts import GOOD
 
 BASE = TrainSpec.model_validate(yaml.safe_load(GOOD)["base"])
 PROBABILITIES = st.floats(0.0, 0.99)

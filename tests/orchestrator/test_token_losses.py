@@ -14,7 +14,7 @@ from orchestrator.analysis.noise import BLOCKS
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.analysis.token_losses import CLASSES, TokenLossReader
 from orchestrator.trials.records import Records
-from tests.factories import make_trial, settle, write_tokens
+from tests.support.factories import make_trial, settle, write_tokens
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.sweeps_for_real import SWEEP, descendants, finish, report, start, wait_for
 from tests.orchestrator.test_storage import Server, s3
 from tests.orchestrator.test_sweep_end_to_end import place
+from tests.support.sweeps import SWEEP, descendants, finish, report, start, wait_for
 
 __all__ = ["place", "s3"]
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from lm.__main__ import app as lm_app
 from lm.files import WriteError, cannot_write, check_writable, in_a_line
-from tests.orchestrator.places import command, make_place, process, settle, trials
+from tests.support.places import command, make_place, process, settle, trials
 
 SEARCH = """
 search:

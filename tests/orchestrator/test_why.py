@@ -7,8 +7,8 @@ import pytest
 
 from lm.record import Evaluation, read_curve, read_record, write_curve, write_record
 from orchestrator.execute import reproduce as reproducing
-from tests.factories import FULL, make_curve
-from tests.orchestrator.places import command, folder_of, make_place, settle, settle_spec, start, trials
+from tests.support.factories import FULL, make_curve
+from tests.support.places import command, folder_of, make_place, settle, settle_spec, start, trials
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from orchestrator import load_sweep
 from orchestrator.execute.machine import cpu_count, gpus_of, granted
 from orchestrator.sweep import Resources
-from tests.orchestrator.places import SWEEP, command, make_place, process
-from tests.orchestrator.sweep_texts import SWEEPS
+from tests.support.places import SWEEP, command, make_place, process
+from tests.support.sweep_texts import SWEEPS
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.sweep.searches import Search, Tune
-from tests.orchestrator.sweep_texts import errors_of, read_text
+from tests.support.sweep_texts import errors_of, read_text
 
 SEARCH = """\
 name: toy

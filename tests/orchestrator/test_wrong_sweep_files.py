@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.sweep import SweepError, read_sweep
-from tests.orchestrator.sweep_texts import CHANGE, GOOD, edited, errors_of
+from tests.support.sweep_texts import CHANGE, GOOD, edited, errors_of
 
 WRONG = {
     "unknown key of the sweep": ("seeds: [1, 2]", "sedes: 3\nseeds: [1, 2]", "15: sedes: unknown key 'sedes' (did you mean 'seeds'?)"),

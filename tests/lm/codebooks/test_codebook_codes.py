@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import code, corpus_of, distance, nearest, order_of, random_corpus
 
 from lm.codebooks import Codebook, build_codebook
 from lm.codebooks.distance import minimum_distance
@@ -21,6 +20,7 @@ from lm.codebooks.plain import binary_code, identity_code, random_code
 from lm.codebooks.rank import cut_spans, largest_remainder, rank_code, square_waves
 from lm.spec import class_bits
 from lm.spec.codebooks import UnigramCode
+from tests.lm.codebooks.made import code, corpus_of, distance, nearest, order_of, random_corpus
 
 WEIGHTS = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=40)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import code, corpus_of, random_corpus
 from safetensors.numpy import save_file
 
 from lm.codebooks import build_codebook
 from lm.codebooks.embeddings import likeness, word_vectors
 from lm.codebooks.ppmi import cooccurrences, ppmi, ppmi_svd
 from lm.spec import CheckpointEmbeddings, FileEmbeddings, PpmiSvdEmbeddings
+from tests.lm.codebooks.made import code, corpus_of, random_corpus
 
 WORDS = ("the", "cat", "<unk>", "<eos>", "sat")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import code
 from numpy.typing import NDArray
 
 from lm.codebooks import build_codebook
@@ -16,6 +15,7 @@ from lm.codebooks.embeddings import likeness, word_vectors
 from lm.codebooks.statistics import CodebookStatistics, codebook_statistics
 from lm.data import EncodedCorpus, load
 from lm.spec import Corpus, PpmiSvdEmbeddings
+from tests.lm.codebooks.made import code
 
 
 @pytest.fixture(scope="module")

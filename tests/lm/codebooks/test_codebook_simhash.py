@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import code, distance, random_corpus
 from numpy.typing import NDArray
 
 from lm.codebooks import build_codebook
@@ -16,6 +15,7 @@ from lm.codebooks.embeddings import word_vectors
 from lm.codebooks.simhash import hybrid_code, simhash_code
 from lm.spec import PpmiSvdEmbeddings
 from lm.spec.codebooks import HybridCode, SimHashCode
+from tests.lm.codebooks.made import code, distance, random_corpus
 
 
 def vectors(words: int, size: int, seed: int = 0) -> NDArray[np.float32]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import code, distance, random_corpus
 from scipy.stats import rankdata
 
 import lm.codebooks.distance
@@ -16,6 +15,7 @@ from lm.codebooks import Codebook, build_codebook
 from lm.codebooks.distance import distances
 from lm.codebooks.plain import identity_code
 from lm.codebooks.statistics import codebook_statistics
+from tests.lm.codebooks.made import code, distance, random_corpus
 
 
 @pytest.mark.parametrize("rows", [7, 2048])

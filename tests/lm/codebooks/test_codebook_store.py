@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import code, corpus_of, random_corpus
 
 import lm.codebooks.build
 from lm.codebooks import Codebook, build_codebook, save_codebook
+from tests.lm.codebooks.made import code, corpus_of, random_corpus
 
 ROOT = Path(__file__).parents[3]
 
@@ -70,7 +70,7 @@ def test_what_decides_a_codebook_decides_its_name(cache: Path, built: list[str])
 
 def test_word_vectors_count_by_their_hash_and_not_by_their_place(cache: Path, tmp_path: Path) -> None:
     """Once built, a codebook needs its file of word vectors no more."""
-    from test_codebook_embeddings import WORDS, lines
+    from tests.lm.codebooks.test_codebook_embeddings import WORDS, lines
 
     vectors = lines(tmp_path / "v.txt", "".join(f"{word} {number} 1\n" for number, word in enumerate(WORDS)))
     corpus = corpus_of([0, 1, 2], WORDS)
@@ -121,11 +121,10 @@ def test_a_cache_that_cannot_be_written_only_costs_time(
 
 
 def test_two_processes_at_once_build_it_once(tmp_path: Path) -> None:
-    program = f"""
+    program = """
 import sys, time
-sys.path.insert(0, {str(Path(__file__).parent)!r})
 import lm.codebooks.build
-from made import code, random_corpus
+from tests.lm.codebooks.made import code, random_corpus
 construct = lm.codebooks.build._construct
 def slow(spec, corpus):
     print("building", flush=True)

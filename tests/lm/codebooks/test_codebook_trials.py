@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import tiny_spec
-from trials import EVERY_STEP, assert_same, killed, run, settled
 
 import lm.codebooks.build
 from lm.codebooks import Codebook, build_codebook, save_codebook
@@ -20,6 +18,8 @@ from lm.record import codebook_path, read_record
 from lm.rescore import rescore
 from lm.spec import EcocHead, TrainSpec
 from lm.train import words_for
+from tests.support.lm_trials import EVERY_STEP, assert_same, killed, run, settled
+from tests.support.tiny import tiny_spec
 
 CODEBOOK = {"kind": "hybrid", "bits": 30, "embeddings": {"kind": "ppmi_svd", "size": 4}}
 

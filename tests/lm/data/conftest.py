@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from toy_corpus import TOY, publish
 
 from lm.data.corpora import PUBLISHED
+from tests.lm.data.toy_corpus import TOY, publish
 
 
 @pytest.fixture(autouse=True)

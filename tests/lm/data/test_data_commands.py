@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from toy_corpus import TOY, write_texts
 from typer.testing import CliRunner
 
 from lm.data.commands import app
+from tests.lm.data.toy_corpus import TOY, write_texts
 
 run = CliRunner()
 

@@ -12,12 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from toy_corpus import TOY, publish, write_texts
 
 from lm.data import PUBLISHED, CorpusError, fetch, load
 from lm.data.corpora import Archive
 from lm.files import WriteError
 from lm.spec import Corpus
+from tests.lm.data.toy_corpus import TOY, publish, write_texts
 
 
 @dataclass

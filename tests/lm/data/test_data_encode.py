@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_corpus import TOY, write_texts
 
 from lm.data import load
 from lm.data.encode import encode
 from lm.data.text import lines_of
 from lm.kept import say_once
 from lm.spec import Corpus
+from tests.lm.data.toy_corpus import TOY, write_texts
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=4)
 LINES = st.lists(st.lists(WORDS | st.just("<unk>"), max_size=6).map(" ".join), min_size=1, max_size=6)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import TOY, TOY_TOKENS, TOY_VOCABULARY, write_texts
 
 from lm.data import PUBLISHED, CorpusError, fingerprint_of, load, locate, pydoc, vocabulary_size_of
 from lm.spec import Corpus
+from tests.lm.data.toy_corpus import TOY, TOY_TOKENS, TOY_VOCABULARY, write_texts
 
 
 @pytest.mark.parametrize("name", ["ptb", "wikitext-2"])

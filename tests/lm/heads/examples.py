@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from handmade import random_code, rank_code
 from torch import Tensor, nn
 
 from lm.codebooks import Codebook
 from lm.heads import OutputHead, Outputs, Words, build_head
 from lm.spec import Head, Model, TrainSpec
+from tests.lm.heads.handmade import random_code, rank_code
 
 T, B, V = 4, 3, 53
 EMBEDDING, HIDDEN, LAST = 16, 10, 16

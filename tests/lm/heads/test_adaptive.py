@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from examples import seeded
-from tiny import even
 from torch import Tensor, nn
 
 from lm.heads import Outputs, Words
 from lm.heads.adaptive import Adaptive
 from lm.spec import AdaptiveHead
+from tests.lm.heads.examples import seeded
+from tests.support.tiny import even
 
 SIZE, V = 12, 40
 SPEC = AdaptiveHead(kind="adaptive", cutoffs=(6, 0.4), divisor=2.5)  # 6 words, then 10, then 24

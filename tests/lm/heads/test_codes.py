@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from handmade import random_code
 from torch import Tensor
 
 from lm.heads import codes as codes_module
 from lm.heads.codes import Codes
+from tests.lm.heads.handmade import random_code
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

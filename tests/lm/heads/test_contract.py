@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from examples import EXAMPLES, MODEL, B, Example, T, V, build, embedding, outputs, seeded, targets
 from pydantic import BaseModel
 from torch import Tensor
 
 from lm.heads import OutputHead, Outputs
 from lm.spec import Head, decoder_parameters
 from lm.spec.codebooks import CodebookSpec
+from tests.lm.heads.examples import EXAMPLES, MODEL, B, Example, T, V, build, embedding, outputs, seeded, targets
 
 each = partial(pytest.mark.parametrize, "example", ids=lambda example: example.name)
 every_head = each(EXAMPLES)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from examples import EXAMPLES, MODEL, Example, seeded
-from handmade import random_code, rank_code
-from live import LiveBytes
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lm.heads import OutputHead, Outputs, Words, build_head
 from lm.spec import decoder_parameters
+from tests.lm.heads.examples import EXAMPLES, MODEL, Example, seeded
+from tests.lm.heads.handmade import random_code, rank_code
+from tests.lm.heads.live import LiveBytes
 
 V, E, H, T, B = 2003, 16, 16, 20, 20
 every_head = pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])

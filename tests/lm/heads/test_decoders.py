@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from handmade import full_code, gray_rows, random_code, rank_code
 
 from lm.codebooks import Codebook
 from lm.codebooks.distance import minimum_distance
 from lm.heads.codes import Codes
 from lm.heads.decoders import decode_hamming, decode_owner, decode_soft, middle_rank, nearest
 from lm.heads.spans import SpanTable
+from tests.lm.heads.handmade import full_code, gray_rows, random_code, rank_code
 
 
 @pytest.mark.parametrize("book", [random_code(40, 31), rank_code(40, 36)], ids=["random", "rank"])

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from examples import seeded
 
 from lm.heads import Outputs, Words
 from lm.heads.differentiated import Differentiated
 from lm.spec import DifferentiatedHead
+from tests.lm.heads.examples import seeded
 
 WORDS = Words(np.array([3, 9, 0, 3, 1, 7, 3, 2, 5]))
 BY_FREQUENCY = [1, 5, 8, 0, 3, 6, 7, 4, 2]  # ties 0, 3, 6 by id

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from handmade import full_code, gray_rows, identity_code, random_code, rank_code
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -20,6 +19,7 @@ from lm.heads import Outputs, Words
 from lm.heads.ecoc import Ecoc, ball_nats, default_radius
 from lm.model import LanguageModel
 from lm.spec import Dropout, EcocHead, Model
+from tests.lm.heads.handmade import full_code, gray_rows, identity_code, random_code, rank_code
 
 T, B, H = 6, 5, 8
 CODES = {

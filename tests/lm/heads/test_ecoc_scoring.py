@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade import gray_rows, identity_code, random_code, rank_code
-from test_ecoc import B, H, T, bit_logits, code_probability, given, head_of, seeded, spec, targets, words
-from tiny import tiny_spec
 from torch.nn import functional as F
-from trials import run, settled
 
 from lm.codebooks import Codebook
 from lm.heads import Outputs, Words
@@ -22,6 +18,10 @@ from lm.heads.ecoc import Ecoc
 from lm.heads.temperature import HIGHEST, LOWEST, fit_temperature
 from lm.record import read_curve, read_record
 from lm.spec import EcocHead
+from tests.lm.heads.handmade import gray_rows, identity_code, random_code, rank_code
+from tests.lm.heads.test_ecoc import B, H, T, bit_logits, code_probability, given, head_of, seeded, spec, targets, words
+from tests.support.lm_trials import run, settled
+from tests.support.tiny import tiny_spec
 
 BOOK = random_code(23, 11)
 RANKED = rank_code(23, 12)

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from examples import seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import even
 
 from lm.heads import Outputs, Words
 from lm.heads.huffman import Huffman, huffman_edges, level_ends, paths
+from tests.lm.heads.examples import seeded
+from tests.support.tiny import even
 
 SIZE = 5
 FIBONACCI = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144]

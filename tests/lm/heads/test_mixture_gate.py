@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from examples import B, Example, T, build, outputs, seeded, targets
 from torch import Tensor
 
 from lm.heads import Outputs
 from lm.heads.mixture import Mixture, gate_variation
+from tests.lm.heads.examples import B, Example, T, build, outputs, seeded, targets
 
 tight = {"rtol": 0.0, "atol": 1e-12}
 

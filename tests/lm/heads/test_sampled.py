@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from examples import HIDDEN, LAST, B, T, V, outputs, seeded, targets, words
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from lm.heads import Outputs, Words, build_head
 from lm.heads.sampled import Sampled
 from lm.spec import SampledHead
+from tests.lm.heads.examples import HIDDEN, LAST, B, T, V, outputs, seeded, targets, words
 
 PROPOSALS = {
     "uniform": {"proposal": "uniform"},

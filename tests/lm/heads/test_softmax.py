@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from examples import Example, V, build, outputs, seeded, targets
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -16,6 +15,7 @@ from lm.heads import Outputs, TrainingLoss
 from lm.heads.softmax import Softmax
 from lm.losses import soft_target
 from lm.spec import AddedAugmentedLoss, SoftmaxHead
+from tests.lm.heads.examples import Example, V, build, outputs, seeded, targets
 
 tight = {"rtol": 0.0, "atol": 1e-12}
 

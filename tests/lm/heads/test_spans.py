@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-from handmade import gray_rows, rank_code
 from torch import Tensor
 
 from lm.codebooks import Codebook, Spans
 from lm.heads.spans import SpanTable
+from tests.lm.heads.handmade import gray_rows, rank_code
 
 CASES = [(1, 3), (2, 1), (3, 2), (5, 6), (37, 6), (64, 6), (90, 7)]
 """A word for the whole line; a word for each code; spans of a few codes, and of many."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from examples import seeded
-from tiny import even
 from torch import Tensor
 
 from lm.heads import Outputs, Words
 from lm.heads.two_level import TwoLevel, assign, equal_mass
 from lm.spec import TwoLevelTree
+from tests.lm.heads.examples import seeded
+from tests.support.tiny import even
 
 SIZE = 6
 ASSIGNMENTS = ("random", "unigram", "mass")

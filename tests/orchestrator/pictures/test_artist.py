@@ -12,8 +12,8 @@ import pytest
 from lm.files import WriteError
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import Forest, ForestRow, Heads, Picture
-from tests.orchestrator.report import golden
-from tests.orchestrator.report.pages import NoArtist, render
+from tests.support import golden
+from tests.support.pages import NoArtist, render
 
 FOREST = Forest([ForestRow("b", 0.1, 0.05, 0.15, "hurts", None, False)], 0.005, "full", "95%")
 

@@ -20,7 +20,7 @@ from orchestrator.analysis.curve import Curve, curve_of
 from orchestrator.report.pictures.curves import band, events, lowest_perplexity, visible_range
 from orchestrator.report.pictures.drawing import draw, figure_of
 from orchestrator.report.pictures.figures import Overview, Panels, VariantCurves, line_styles
-from tests.factories import FULL, make_curve
+from tests.support.factories import FULL, make_curve
 
 
 def variant(name: str, *lasts: float, epochs: int | None = None, complete: bool = True) -> VariantCurves:

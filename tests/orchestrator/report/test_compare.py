@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.compare import compare_reports
-from tests.factories import CACHE, make_trial, settle
-from tests.orchestrator.places import command
-from tests.orchestrator.report import golden
-from tests.orchestrator.report.pages import HOSTILE, misread, render, write
+from tests.support import golden
+from tests.support.factories import CACHE, make_trial, settle
+from tests.support.pages import HOSTILE, misread, render, write
+from tests.support.places import command
 
 A = {"full": 60.0, "agrees": 66.0, "differs": 66.0, "only in A": 63.0}
 B = {"only in B": 47.0, "full": 50.0, "agrees": 53.0, "differs": 50.1}

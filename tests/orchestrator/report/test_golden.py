@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.orchestrator.report import golden
+from tests.support import golden
 
 
 def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path: Path) -> None:

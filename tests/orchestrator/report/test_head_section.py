@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 
 from lm.spec import AdaptiveHead
 from orchestrator.trials.trial import Trial
-from tests.factories import CACHE, make_trial, settle
-from tests.orchestrator.report.pages import HOSTILE, answer, render, write
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
+from tests.support.factories import CACHE, make_trial, settle
+from tests.support.pages import HOSTILE, answer, render, write
 
 ADAPTIVE = AdaptiveHead(kind="adaptive")
 COST = "6.00 M / 2.00 M | 50.0 MiB"

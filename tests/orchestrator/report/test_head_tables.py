@@ -17,8 +17,8 @@ from orchestrator.report.sections.provenance import provenance
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.words import value_in_words
-from tests.factories import CACHE, make_record, make_trial, settle
 from tests.orchestrator.report.test_tables import csv_lines
+from tests.support.factories import CACHE, make_record, make_trial, settle
 
 UNTIED = Model(layers=2, embedding_size=100, hidden_size=200, tied=False)
 ECOC = EcocHead.model_validate({"kind": "ecoc", "codebook": {"kind": "random", "bits": 200}})

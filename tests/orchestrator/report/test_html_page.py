@@ -20,8 +20,8 @@ from orchestrator.analysis.outcomes import Outcome
 from orchestrator.report import html
 from orchestrator.report.html.curves import HoverCurves, hover_curves
 from orchestrator.report.pictures.figures import line_styles
-from tests.factories import CACHE, begin, make_curve, make_trial, settle
-from tests.orchestrator.report.pages import HOSTILE, render, write
+from tests.support.factories import CACHE, begin, make_curve, make_trial, settle
+from tests.support.pages import HOSTILE, render, write
 
 NAMES = (HOSTILE, "</script><script>alert(1)</script>", '" onmouseover="alert(1)', "<img src=x onerror=alert(1)>")
 TAGS = {

@@ -12,9 +12,9 @@ import pytest
 
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.trials.trial import Trial
-from tests.factories import CACHE, make_trial, settle
-from tests.orchestrator.report.pages import HOSTILE, answer, render, write
 from tests.orchestrator.report.test_head_section import section
+from tests.support.factories import CACHE, make_trial, settle
+from tests.support.pages import HOSTILE, answer, render, write
 
 COSTS = {"A": 1.1, "B": 1.2, "C": 1.0}
 

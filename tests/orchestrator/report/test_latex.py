@@ -7,9 +7,9 @@ from pathlib import Path
 
 from orchestrator.report.files.tables import escaped
 from orchestrator.sweep.published import Published
-from tests.factories import CACHE, make_trial, settle
-from tests.orchestrator.report.pages import HOSTILE, write
 from tests.orchestrator.report.test_tables import number
+from tests.support.factories import CACHE, make_trial, settle
+from tests.support.pages import HOSTILE, write
 
 
 def table(tmp_path: Path) -> str:

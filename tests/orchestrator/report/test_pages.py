@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.orchestrator.report.pages import misread
+from tests.support.pages import misread
 
 TABLE = "| a | b |\n| :-- | :-- |\n| 1 | 2 |\n"
 

@@ -13,9 +13,9 @@ from orchestrator.agenda.expand import search_tasks
 from orchestrator.report.files.place import FullerPageError, IfFuller
 from orchestrator.search.ledger import SearchState, SearchTrial
 from orchestrator.trials.trial import Trial
-from tests.factories import make_trial, settle
-from tests.orchestrator.report.pages import write
 from tests.orchestrator.test_rounds import TUNE, at_paper
+from tests.support.factories import make_trial, settle
+from tests.support.pages import write
 
 
 def sweep(variants: str = "full b", seeds: int = 2, **update: Any) -> list[Trial]:

@@ -10,7 +10,7 @@ from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.factories import make_curve, make_record, make_trial
+from tests.support.factories import make_curve, make_record, make_trial
 
 
 def settle(runs: Path, trial: Trial, *, ended: str, seconds: float, status: str = "complete") -> None:

@@ -16,9 +16,9 @@ from lm.spec import Leg
 from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
-from tests.factories import CACHE, FULL, begin, make_curve, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import HOSTILE, NoArtist, answer, render, write
 from tests.orchestrator.report.test_tables import number
+from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, settle, write_tokens
+from tests.support.pages import HOSTILE, NoArtist, answer, render, write
 
 Sweep = Callable[..., list[Trial]]
 

@@ -13,8 +13,8 @@ import pytest
 from lm.record import Evaluation, read_curve
 from lm.spec import TrainSpec
 from orchestrator.report.files.index import write_index
-from tests.factories import CACHE, begin, make_trial, settle
-from tests.orchestrator.report.pages import HOSTILE, render, write
+from tests.support.factories import CACHE, begin, make_trial, settle
+from tests.support.pages import HOSTILE, render, write
 
 HEAD = 5
 """Lines before the first report."""

@@ -15,10 +15,10 @@ from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.records import Records
-from tests.factories import make_trial, settle
-from tests.orchestrator.report.pages import answer, render, write
 from tests.orchestrator.search.test_population import Trainer, population
 from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
+from tests.support.factories import make_trial, settle
+from tests.support.pages import answer, render, write
 
 
 def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> SearchTrial:

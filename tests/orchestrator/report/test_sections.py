@@ -17,9 +17,9 @@ from orchestrator.report.pictures.figures import Frequency
 from orchestrator.report.sections.where import where_table
 from orchestrator.trials.records import Records
 from orchestrator.trials.spec_words import overrides
-from tests.factories import FULL, make_record, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import NoArtist, write
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
+from tests.support.factories import FULL, make_record, make_trial, settle, write_tokens
+from tests.support.pages import NoArtist, write
 
 
 def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:

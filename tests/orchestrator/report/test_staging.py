@@ -11,9 +11,9 @@ import pytest
 
 from lm.files import WriteError
 from orchestrator.report.pictures.figures import Picture
-from tests.factories import make_trial, settle
-from tests.orchestrator.report import golden
-from tests.orchestrator.report.pages import NoArtist, write
+from tests.support import golden
+from tests.support.factories import make_trial, settle
+from tests.support.pages import NoArtist, write
 
 
 class FullDisk(NoArtist):

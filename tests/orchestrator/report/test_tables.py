@@ -24,7 +24,7 @@ from orchestrator.report.sections.stages import cache_table, stage_table
 from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
+from tests.support.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
 
 
 def number(perplexity: float, certainty: str = "seed", std: float | None = None, note: str | None = None) -> Number:

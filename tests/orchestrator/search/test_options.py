@@ -14,8 +14,8 @@ import pytest
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.walk import combinations, lacking, trials_needed
-from tests.orchestrator.search.searching import BASE, Shelf, found, path_of, search, task
 from tests.orchestrator.search.test_search_contract import SAMPLERS, names
+from tests.support.searching import BASE, Shelf, found, path_of, search, task
 
 RATES = {"softmax": (8.0, 60.0), "mixture": (2.0, 6.0), "ecoc": (0.1, 1.5)}
 SPACE: dict[str, Any] = {

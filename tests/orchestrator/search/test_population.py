@@ -20,8 +20,8 @@ from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
-from tests.factories import make_record
-from tests.orchestrator.search.searching import SPACE, Facts, Shelf, events, found, state, task
+from tests.support.factories import make_record
+from tests.support.searching import SPACE, Facts, Shelf, events, found, state, task
 
 POPULATION, EPOCHS = 6, [4, 4, 1]
 SCHEDULER: dict[str, Any] = {"kind": "population", "population": POPULATION, "interval_epochs": 4, "share": 0.34}

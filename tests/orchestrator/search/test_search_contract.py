@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.orchestrator.search.searching import CONDITIONAL, Shelf, events, found, path_of, search, task
+from tests.support.searching import CONDITIONAL, Shelf, events, found, path_of, search, task
 
 SAMPLERS: list[dict[str, Any]] = [
     {"kind": "random"},

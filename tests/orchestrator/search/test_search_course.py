@@ -19,7 +19,7 @@ from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.search.searching import (
+from tests.support.searching import (
     BASE,
     CONDITIONAL,
     SPACE,

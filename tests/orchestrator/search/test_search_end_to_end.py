@@ -24,7 +24,7 @@ from orchestrator.sweep.searches import Search
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.search.searching import state
+from tests.support.searching import state
 
 SEARCH = """
 search:

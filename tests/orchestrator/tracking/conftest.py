@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow import tracker as tracker_module
-from tests.orchestrator.tracking.seen import process_environment
+from tests.support.seen import process_environment
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ import pytest
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import Planned
-from tests.orchestrator.places import make_place, process
-from tests.orchestrator.tracking.seen import BARE, FULL
-from tests.tracking_factories import leave, record, tracker, trial
+from tests.support.places import make_place, process
+from tests.support.seen import BARE, FULL
+from tests.support.tracking import leave, record, tracker, trial
 
 CHANGED = trial("full", batch_size=77)
 PARENT = "mlflow.parentRunId"

@@ -16,8 +16,8 @@ import pytest
 from lm.record import write_curve, write_record
 from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow.store import Store
-from tests.orchestrator.tracking.seen import BARE, FULL, Seen, eventually, expected, process_environment
-from tests.tracking_factories import curve, leave, point, record, tracker, trial
+from tests.support.seen import BARE, FULL, Seen, eventually, expected, process_environment
+from tests.support.tracking import curve, leave, point, record, tracker, trial
 
 
 def counted(calls: Counter[str], name: str, call: Callable[..., Any]) -> Callable[..., Any]:

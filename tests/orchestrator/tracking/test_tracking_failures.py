@@ -24,14 +24,14 @@ from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import tracker as tracker_module
 from orchestrator.watch.mlflow.mirror import Mirror
 from orchestrator.watch.mlflow.store import Store
-from tests.orchestrator.tracking.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
-from tests.tracking_factories import curve, leave, point, record, tracker, trial
+from tests.support.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
+from tests.support.tracking import curve, leave, point, record, tracker, trial
 
 KILLED_DRIVER = """
 import time
 from pathlib import Path
 from orchestrator.trials.records import Records
-from tests.tracking_factories import leave, point, record, tracker, trial
+from tests.support.tracking import leave, point, record, tracker, trial
 full, bare, dropped = trial("full", finetune=2), trial("without dropout", 2), trial("dropped")
 records = Records(Path("runs"))
 mirror = tracker([full, bare, dropped], records)
@@ -194,8 +194,8 @@ def sql(*statements: str) -> Callable[[Path], object]:
 NEXT_COMMAND = """
 from pathlib import Path
 from orchestrator.trials.records import Records
-from tests.orchestrator.tracking.seen import FULL
-from tests.tracking_factories import tracker
+from tests.support.seen import FULL
+from tests.support.tracking import tracker
 tracker([FULL], Records(Path("runs"))).finish(None, "complete")
 """
 BEHIND = "MLflow is behind ("

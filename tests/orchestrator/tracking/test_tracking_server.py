@@ -18,8 +18,8 @@ import pytest
 
 from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow import tracker as tracker_module
-from tests.orchestrator.tracking.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
-from tests.tracking_factories import curve, leave, point, record, tracker
+from tests.support.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
+from tests.support.tracking import curve, leave, point, record, tracker
 
 pytestmark = pytest.mark.slow
 POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), None)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from orchestrator.trials.records import Records
-from tests.orchestrator.tracking.seen import BARE, FULL, closed_port, eventually, expected, process_environment
-from tests.tracking_factories import curve, leave, point, record, tracker
+from tests.support.seen import BARE, FULL, closed_port, eventually, expected, process_environment
+from tests.support.tracking import curve, leave, point, record, tracker
 
 
 @pytest.fixture

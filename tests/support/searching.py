@@ -17,7 +17,7 @@ from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.factories import make_record
+from tests.support.factories import make_record
 
 EPOCHS = 9
 BASE = TrainSpec(

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 from orchestrator.sweep.designs import Ablation
-from tests.factories import CACHE, CORPUS, make_trial, settle, write_tokens
-from tests.orchestrator.report.pages import NoArtist, write
+from tests.support.factories import CACHE, CORPUS, make_trial, settle, write_tokens
+from tests.support.pages import NoArtist, write
 
-FOLDER = Path(__file__).parents[2] / "frozen/expected/pages/leave_one_out"
+FOLDER = Path(__file__).parents[1] / "frozen/expected/pages/leave_one_out"
 MEASURED = CORPUS.model_copy(update={"unigram_nats": {"valid": math.log(720.0), "test": math.log(700.0)}})
 FILES = ("report.md", "table.csv", "trials.csv", "table.tex", "summary.json")
 

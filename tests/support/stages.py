@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-from tiny import even
 from torch import Tensor
 
 from lm.data import load
@@ -13,6 +12,7 @@ from lm.data.batches import columns
 from lm.spec import TrainSpec
 from lm.stage import Position, Stage, begin_stage
 from lm.train import build_model
+from tests.support.tiny import even
 
 CPU = torch.device("cpu")
 

@@ -18,7 +18,7 @@ from orchestrator.api import load_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.lm.tiny import write_corpus
+from tests.support.tiny import write_corpus
 
 SWEEP = """\
 name: toy

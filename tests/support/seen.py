@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.tracking_factories import trial
+from tests.support.tracking import trial
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 FULL, BARE = trial("full", finetune=2), trial("without dropout", 2)
 
 
