@@ -60,6 +60,7 @@ class Interrupt:
         except KeyboardInterrupt:
             if self.insisted:
                 raise
+            self.signal = self.signal or signal.SIGINT  # if Python's own handler raised it
         finally:
             self._stop = before
 
