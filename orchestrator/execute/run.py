@@ -29,7 +29,7 @@ from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.words import seconds_in
 
-Outcome = Literal["complete", "stopped", "failed"]
+Ending = Literal["complete", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
         return interrupt.exit_code or 128 + signal.SIGINT, None
 
 
-def outcome(state: SweepState, records: Records) -> Outcome:
+def ending(state: SweepState, records: Records) -> Ending:
     """Whether every trial is complete; `stopped` if some can go on, `failed` if the others diverged or failed.
 
     A search without any complete trial counts as failed too: what it was to find is not in the table.
@@ -74,7 +74,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     options, records = prepared.options, prepared.records
     end = _train_and_report(prepared, interrupt)
     records.note_checked()
-    report, how = end.report, outcome(end.state, records)
+    report, how = end.report, ending(end.state, records)
     out_of_budget = end.budget_spent and how == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or out_of_budget:
         print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"))
@@ -114,13 +114,13 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
             if report is None:
                 report = write(reported)
         except BaseException:
-            tracker.finish(None, outcome(state, records))
+            tracker.finish(None, ending(state, records))
             raise
         searches = reported.searches
         searched = [(trial.key, search.task.variant) for search in searches for trial in search.trials if trial.key]
         undecided = [search.task.variant for search in searches if not search.ended]
         planned = Planned(reported.trials, searched, undecided)
-        how = outcome(state, records)
+        how = ending(state, records)
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
             last.write(state, report, mirrored=mirrored)

@@ -11,7 +11,7 @@ from orchestrator.api import select, set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.cost.totals import most_trials
 from orchestrator.execute.prepare import Options, prepare
-from orchestrator.execute.run import outcome
+from orchestrator.execute.run import ending
 from orchestrator.search.events import Asked, Ended, SearchEnd
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
@@ -123,7 +123,7 @@ def test_without_a_complete_trial_there_is_nothing_found(tmp_path: Path, records
     find(records, task, ({"optimizer.learning_rate": 5.0}, None), ({"optimizer.learning_rate": 7.0}, None))
     now = expand(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full"}
-    assert outcome(SweepState(now.searches, []), records) == "failed"
+    assert ending(SweepState(now.searches, []), records) == "failed"
 
 
 def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import get_args
 
 from orchestrator.analysis.effects import DECIDED, Comparison, Interval, Reason
 from orchestrator.analysis.statistics import perplexity_change
@@ -131,19 +132,28 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
     return clauses
 
 
-_CLAUSES: dict[Reason, Callable[[Sequence[AblationRow], str], str]] = {
-    "equal in every seed": lambda rows, base: (
-        f"{_named(rows)} {'equals' if len(rows) == 1 else 'equal'} {base} in every seed"
-    ),
-    "one seed": lambda rows, _: (
-        f"with one seed nothing is decided about {_named(rows)}, since the seed noise is unknown"
-    ),
-    "another budget": lambda rows, _: f"there is no verdict on {_named(rows, 'other ')}, trained with another budget",
-    "another test text": lambda rows, _: f"there is no verdict on {_named(rows, 'other ')}, scored on another text",
-    "did not train": lambda rows, _: f"there is no verdict on {_named(rows, 'other ')}, which {DID_NOT_TRAIN}",
-    "seeds do not differ": lambda rows, _: f"nothing is decided about {_named(rows)}, since {NO_NOISE}",
-}
-"""Why there is no verdict on these rows, given the baseline's name; an incomplete seed has a clause of its own."""
+def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:
+    """A clause on the rows that have no verdict for this reason."""
+    match reason:
+        case "equal in every seed":
+            return f"{_named(rows)} {'equals' if len(rows) == 1 else 'equal'} {baseline} in every seed"
+        case "one seed":
+            return f"with one seed nothing is decided about {_named(rows)}, because the seed noise is unknown"
+        case "seeds do not differ":
+            return f"nothing is decided about {_named(rows)}, because {NO_NOISE}"
+        case "another budget":
+            return f"there is no verdict on {_named(rows, 'other ')}, trained with another budget"
+        case "another test text":
+            return f"there is no verdict on {_named(rows, 'other ')}, scored on another text"
+        case "did not train":
+            return f"there is no verdict on {_named(rows, 'other ')}, which {DID_NOT_TRAIN}"
+        case "adaptive":
+            return f"there is no verdict on {_named(rows, 'other ')}, which adapts to the text of the test"
+        case "not complete" if len(rows) > _NAMED:
+            return f"{len(rows)} changes have seeds that are not complete and no verdict"
+        case "not complete":
+            why = listed([f"{_quoted(row)} ({row.incomplete or row.reason})" for row in rows])
+            return f"there is no verdict on {why}"
 
 
 def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
@@ -156,15 +166,11 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     elif still_open:
         of = f"{_intervals(still_open)} of {_named(still_open)} contain{'s' * (len(still_open) == 1)} zero"
         parts.append(f"{_seeds(still_open)} decide no difference to {escape(baseline)}: the {level} {of}")
-    for reason, clause in _CLAUSES.items():
-        if matching := [row for row, effect in effects if effect.obstacle and effect.obstacle.reason == reason]:
-            parts.append(clause(matching, escape(baseline)))
-    partial = [row for row in rows if row.incomplete]
-    if len(partial) > _NAMED:
-        parts.append(f"{len(partial)} changes have seeds that are not complete and no verdict")
-    elif partial:
-        why = listed([f"{_quoted(row)} ({row.incomplete})" for row in partial])
-        parts.append(f"there is no verdict on {why}")
+    incomplete = [row for row in rows if row.incomplete]
+    for reason in get_args(Reason):
+        barred = [row for row, effect in effects if effect.obstacle and effect.obstacle.reason == reason]
+        if matching := incomplete if reason == "not complete" else barred:
+            parts.append(_without_verdict(reason, matching, escape(baseline)))
     return parts
 
 

@@ -221,7 +221,7 @@ def test_the_convention_differs_by_a_share_of_perplexity(tmp_path: Path, sweep: 
 def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
     assert answer(text) == (
-        "At scale laptop, with one seed nothing is decided about “b”, since the seed noise is unknown."
+        "At scale laptop, with one seed nothing is decided about “b”, because the seed noise is unknown."
     )
     assert "| 70.00 | 1 | +10.00 | no verdict (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
     assert "No interval is given: one seed: the seed noise is unknown." in text
@@ -230,8 +230,8 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
 def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0, 60.0], b=[70.0, 70.0], c=[60.0, 60.0]))
     assert answer(text) == (
-        "At scale laptop, “c” equals full in every seed; nothing is decided about “b”, "
-        "since the seeds do not differ, so the seed noise cannot be estimated."
+        "At scale laptop, nothing is decided about “b”, because the seeds do not differ, so the seed noise cannot be "
+        "estimated; “c” equals full in every seed."
     )
 
 
