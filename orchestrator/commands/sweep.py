@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from orchestrator.commands import shared
 from orchestrator.errors import CannotStartError, RayLostError
-from orchestrator.execute.prepare import Executor
 from orchestrator.words import counted
 
 if TYPE_CHECKING:
@@ -31,7 +30,9 @@ StorageUrl = Annotated[
     str | None,
     typer.Option(envvar="LM_STORAGE", help="s3://, gs:// or file:// where workers keep trials [default: --runs]"),
 ]
-InProcess = Annotated[Executor, typer.Option(help="inline: in this process, one after the other, with no stall limit")]
+InProcess = Annotated[
+    Literal["ray", "inline"], typer.Option(help="inline: in this process, one after the other, with no stall limit")
+]
 
 
 def sweep(

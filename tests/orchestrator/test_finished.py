@@ -49,7 +49,7 @@ def made(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
     what: list[str] = []
 
     class Tracker:
-        def __init__(self, **_: object) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
         def finish(self, *_: object) -> bool:
             what.append("mirror")

@@ -104,7 +104,7 @@ def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_tr
     )
     before = process(place, *line, "--budget", "0.0001s")
     assert before.returncode == 3, before.stderr
-    told = "  python -m orchestrator plan toy.yaml --scale paper --estimate --cpus 1.0"
+    told = "  python -m orchestrator plan toy.yaml --scale paper --cpus 1.0 --estimate"
     assert f"no GPU: trials train on CPUs; to see how many core-hours they take:\n{told}\n{part}" in before.stderr
 
     estimated = process(place, *told.split()[1:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
 from orchestrator.report.sections.search_tables import search_row
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import best
+from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
@@ -178,10 +177,10 @@ def test_nothing_is_trained_twice_and_the_table_counts_it_once(tmp_path: Path) -
     trainer = Trainer(tmp_path)
     (trials,) = trainer.search(population())
     assert {trial.epochs for trial in generation(trials, 2)} == {sum(EPOCHS)}
-    row = search_row(population(), trials, best(trials))
+    row = search_row(SearchState(population(), tmp_path / "none", tuple(trials)))
     assert row.epochs == trainer.epochs == POPULATION * sum(EPOCHS)
     assert row.seconds == 10.0 * row.epochs
-    assert Counter(row.states) == {"stopped": 2 * POPULATION, "complete": POPULATION}
+    assert row.ends == f"{POPULATION} complete, {2 * POPULATION} of earlier generations"
 
 
 def test_what_diverges_is_replaced_and_all_of_it_is_the_end(tmp_path: Path) -> None:
