@@ -22,6 +22,10 @@ WAVES = 6
 """So many slow waves along the text measure its noise: 0.4 times the number of blocks to the power 2/3."""
 BORROWED = 1.0
 """What the other variants' deviations count in a variant's own, in degrees of freedom: as much as one more seed."""
+TEXT_BORROWED = 6.0
+"""What the text's noise of other comparisons counts in one's own, in degrees of freedom: as much as its own waves."""
+CAUTION = 1.25
+"""What the degrees of freedom of two noises together are divided by."""
 
 
 @dataclass(frozen=True)
@@ -159,23 +163,42 @@ class Errors:
     @classmethod
     def of(cls, level: float, intervals: int) -> Errors:
         """The errors of intervals that all together cover with probability `level` (Šidák 1967)."""
-        return cls(1 - level ** (1 / intervals), 1 - level)
+        return cls(1 - level ** (1 / max(1, intervals)), 1 - level)
 
 
-def squared_seed_half_width(
-    borrowed: tuple[float | Array, float | Array], alone: tuple[float | Array, float | Array], errors: Errors
-) -> float | Array:
-    """The seeds' part of an interval's half width, squared, from two pairs of variance and degrees of freedom.
+Estimate = tuple[float | Array, float | Array]
+"""A variance that is estimated, and its degrees of freedom."""
 
-    The first pair rests on what variants borrow from each other, the second on the compared ones alone.
+
+def half_width(seeds: Estimate, lone: Estimate, text: Estimate | None, errors: Errors) -> float | Array:
+    """Half the width of an interval, from the variances by seeds and by the text.
+
+    One Student's t for both noises, with the degrees of freedom of their sum (Satterthwaite), divided by `CAUTION`: few
+    seeds that happen to lie close overstate them, and never fewer than either noise has. `seeds` rests on what groups
+    borrow from each other, `lone` on the compared groups alone: no interval is narrower than one of a lone comparison,
+    with the text or by its seeds alone, whose few degrees of freedom a text would hide.
     """
-    together, single = (
-        t_beyond(error / 2, degrees) ** 2 * variance
-        for error, (variance, degrees) in ((errors.each, borrowed), (errors.alone, alone))
-    )
-    return np.maximum(together, single)
+    alone = np.maximum(_squared(lone, text, errors.alone), _squared(lone, None, errors.alone))
+    return np.sqrt(np.maximum(_squared(seeds, text, errors.each), alone))
 
 
-def squared_text_half_width(variance: float | Array, errors: Errors) -> float | Array:
-    """The text's part of an interval's half width, squared."""
-    return t_beyond(errors.each / 2, WAVES) ** 2 * variance
+def _squared(seeds: Estimate, text: Estimate | None, error: float) -> float | Array:
+    variance, degrees = seeds
+    if text is not None:
+        total = np.maximum(variance + text[0], 1e-300)
+        of_sum = total**2 / np.maximum(variance**2 / degrees + text[0] ** 2 / text[1], 1e-300)
+        variance, degrees = total, np.maximum(of_sum / CAUTION, np.minimum(degrees, text[1]))
+    return t_beyond(error / 2, degrees) ** 2 * variance
+
+
+def borrowed_text(variances: Sequence[float], scales: Sequence[float]) -> list[tuple[float, float]]:
+    """The text's variance of each contrast averaged with that of the others, which count `TEXT_BORROWED` degrees.
+
+    `scales` are what a contrast's weights make of one variant's variance: their squares, added up.
+    """
+    single = np.array(variances) / np.array(scales)
+    others = WAVES * (len(single) - 1)
+    weight = TEXT_BORROWED * others / (TEXT_BORROWED + others) if others else 0.0
+    mean_of_others = (single.sum() - single) / max(1, len(single) - 1)
+    used = (weight * mean_of_others + WAVES * single) / (weight + WAVES) * np.array(scales)
+    return [(float(variance), WAVES + weight) for variance in used]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from orchestrator.analysis.noise import WAVES, Deviation, Errors, squared_seed_half_width, squared_text_half_width
+from orchestrator.analysis.noise import Deviation, Errors, half_width
 
 WANTED = 0.8
 """The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
@@ -33,14 +33,15 @@ class Further:
 def further_seeds(
     nats: float,
     groups: Sequence[tuple[float, Deviation, int]],
-    text: tuple[float, float],
+    text: tuple[float, float, float],
     errors: Errors,
     margin_nats: float,
 ) -> Further:
     """The fewest further seeds after which a verdict comes with probability `WANTED`, were the estimates the truth.
 
     `groups` are the weight of each in the difference, its deviation and its number of seeds; `text` the text's standard
-    error, and the share of its variance that belongs to single seeds; `errors` what the comparison may err.
+    error, its degrees of freedom, and the share of its variance that belongs to single seeds; `errors` what the
+    comparison may err.
     A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
     seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
     noisy as the other, they decide less often. The noise of the text is not known well: its lower limit is at 95%.
@@ -51,7 +52,7 @@ def further_seeds(
     ]
     seeds_M = sum(variance_M for variance_M, _ in parts)
     degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
-    text_error, share = text
+    text_error, text_degrees, share = text
     fewest = min(n for _, _, n in groups)
 
     def enough_M(whole: float) -> NDArray[np.bool_]:
@@ -59,15 +60,14 @@ def further_seeds(
         text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
         spread_M = np.sqrt(seeds_M + text_M)
         alone_M = seeds_M, fewest + more_M - 1
-        half_width_M = np.sqrt(
-            squared_seed_half_width((seeds_M, degrees_M), alone_M, errors) + squared_text_half_width(text_M, errors)
-        )
+        text_part = (text_M, text_degrees) if text_error else None
+        half_width_M = half_width((seeds_M, degrees_M), alone_M, text_part, errors)
         room_M = np.maximum(0.0, margin_nats - half_width_M)
         outside_M = special.ndtr((nats - half_width_M) / spread_M) + special.ndtr((-nats - half_width_M) / spread_M)
         inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
         return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * half_width_M))
 
-    lower_limit = WAVES / (2 * float(special.gammaincinv(WAVES / 2, 0.95)))
+    lower_limit = text_degrees / (2 * float(special.gammaincinv(text_degrees / 2, 0.95)))
     if not enough_M(lower_limit)[-1]:
         return Further(None, "short")
     if not enough_M(1.0)[-1]:

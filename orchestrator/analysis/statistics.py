@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -15,12 +15,12 @@ from orchestrator.analysis.noise import (
     Deviation,
     Errors,
     Losses,
+    borrowed_text,
     correlation,
     deviations,
+    half_width,
     interaction_variance,
     satterthwaite,
-    squared_seed_half_width,
-    squared_text_half_width,
     text_variance,
 )
 from orchestrator.analysis.power import further_seeds
@@ -42,24 +42,24 @@ def contrasts(
 ) -> Comparison:
     """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives the weights of each by group.
 
-    The verdict reads the interval and nothing else: *hurts* or *helps* if it excludes zero, *equivalent* if it lies
-    within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, "A comparison of the two
-    one-sided tests procedure and the power approach", at a level stricter than his). So all verdicts are right together
-    with probability `level`.
+    The intervals cover all true contrasts together with probability `level`, which Šidák's inequality shares out (1967,
+    "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62); it holds however the
+    contrasts go together, by a common baseline or a common text. Verdicts step down (Holm 1979, "A simple sequentially
+    rejective multiple test procedure", Scandinavian Journal of Statistics 6): a contrast that is decided needs no share
+    of the level any more. If only a later step decides one, its interval ends at zero (Strassburger and Bretz 2008,
+    "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So the verdict
+    is that of the interval: *hurts* or *helps* if it lies on one side of zero, *equivalent* if it lies within the
+    `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all verdicts
+    are right together with probability `level`. A contrast that can get no verdict takes no share, and contrasts that
+    are one measurement take one.
 
-    The intervals cover all true contrasts together with probability `level`. Each adds the two noises of its groups
-    (`analysis.noise`) in quadrature, each times its own t (Zou and Donner 2008, "Construction of confidence limits
-    about effect measures: a general approach", Statistics in Medicine 27): one t for both, with the degrees of freedom
-    of their sum, erred in 8% of simulated sweeps where few seeds happen to lie close. The seeds' degrees of freedom
-    are Satterthwaite's, no more than all seeds together have. No interval takes the seeds' noise as less than a lone
-    comparison would from the deviations of its own groups (after Welch 1938, Biometrika 29), paired where the others
-    are: a group of twenty times the others' noise erred in 10 to 15% without it. Few seeds overstate Satterthwaite's
-    degrees of freedom, so that it has half of them, at least what the fewest seeds have (of two groups of n seeds that
-    is n - 1): all of them erred in 5 to 9%. The level is shared out by Šidák's inequality (1967,
-    "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62), which holds however
-    the contrasts go together, by a common baseline or a common text. One step, not Holm's several: so intervals and
-    verdicts are the same statement. Neither bootstrap nor sign-flip tests are offered: at three seeds the percentile
-    bootstrap covers 74% instead of 95%, and at five no sign-flip test reaches 5%.
+    One Student's t serves both noises (`noise.half_width`). The seeds' degrees of freedom are Satterthwaite's, no more
+    than all seeds together have. No interval is narrower than a lone comparison's from the deviations of its own groups
+    (after Welch 1938, Biometrika 29), paired if the others are: a group of twenty times the others' noise erred in 10
+    to 15% without it. Few seeds overstate Satterthwaite's degrees of freedom, so that it has half of them, at least
+    what the fewest seeds have (n - 1 of two groups of n seeds): all of them erred in 5 to 9%. Neither bootstrap nor
+    sign-flip tests are offered: at three seeds the percentile bootstrap covers 74% instead of 95%, and at five no
+    sign-flip test reaches 5%.
 
     Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
     if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an
@@ -79,16 +79,22 @@ def contrasts(
     every = {name: measured[alike] for name, alike in same.items() if alike in measured}
     has_text = all(losses.blocks is not None for losses in weighed.values())
     noise = Noise(every, _correlation(weighed, measured, judged), has_text)
-    errors = Errors.of(level, len(judged))
-    for name, weights in judged.items():
-        effect = _with_interval(effects[name].nats or 0.0, weights, weighed, noise, errors)
-        obstacle = (barred or {}).get(name)
-        effects[name] = (
-            _with_verdict(effect, weights, weighed, noise, errors, margin)
-            if obstacle is None
-            else replace(effect, obstacle=obstacle)
+    barred = barred or {}
+    estimates = _estimates(effects, judged, weighed, noise)
+    names = [name for name in judged if name not in barred]
+    errors = Errors.of(level, _measurements(judged, names))
+    decided, last = _step_down(estimates, judged, names, level)
+    for name, estimate in estimates.items():
+        effect = replace(
+            effects[name],
+            interval=estimate.interval(errors),
+            obstacle=barred.get(name),
+            seed_error=math.sqrt(estimate.seeds[0]),
+            text_error=None if estimate.text is None else math.sqrt(estimate.text[0]),
+            single_seed_share=estimate.single_seed_share,
         )
-    return Comparison(effects, noise, len(judged), level, margin)
+        effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
+    return Comparison(effects, noise, _measurements(judged, names), level, margin)
 
 
 def compare(
@@ -161,51 +167,99 @@ def _without_interval(
     return Effect(nats, obstacle=Obstacle("seeds do not differ")), merged
 
 
-def _with_interval(
-    nats: float, weights: Mapping[str, float], groups: Mapping[str, Losses], noise: Noise, errors: Errors
-) -> Effect:
-    deviation = {group: noise.deviations[group] for group in weights}
-    sizes = {group: groups[group].nats.size for group in weights}
-    borrowed = {group: (each.used, each.degrees_of_freedom) for group, each in deviation.items()}
-    lone = {group: (each.own, sizes[group] - 1.0) for group, each in deviation.items()}
-    of_seeds, degrees = _seed_variance(weights, groups, noise.correlation, borrowed)
-    of_lone, lone_degrees = _seed_variance(weights, groups, noise.correlation, lone)
-    every_degree = sum(losses.nats.size - 1 for losses in groups.values())
-    squared = squared_seed_half_width(
-        (of_seeds, min(degrees, every_degree)), (of_lone, max(lone_degrees / 2, min(sizes.values()) - 1)), errors
-    )
-    text, single = None, 0.0
-    blocks = [(weight, each) for group, weight in weights.items() if (each := groups[group].blocks) is not None]
-    if noise.has_text:
-        text = text_variance(np.sum([weight * blocks_SB.mean(axis=0) for weight, blocks_SB in blocks], axis=0))
-        single = sum(weight**2 * interaction_variance(blocks_SB) for weight, blocks_SB in blocks)
-        squared += squared_text_half_width(text, errors)
-    half_width = math.sqrt(squared)
-    return Effect(
-        nats,
-        Interval(nats - half_width, nats + half_width),
-        seed_error=math.sqrt(of_seeds),
-        text_error=None if text is None else math.sqrt(text),
-        single_seed_share=min(1.0, single / text) if text else 0.0,
-    )
+@dataclass(frozen=True)
+class _Estimate:
+    """A contrast's value with what its interval rests on: variances with their degrees of freedom."""
+
+    nats: float
+    seeds: tuple[float, float]
+    lone: tuple[float, float]
+    text: tuple[float, float] | None
+    single_seed_share: float
+    groups: tuple[tuple[float, Deviation, int], ...]
+
+    def half_width(self, errors: Errors) -> float:
+        """Half the width of its interval."""
+        return float(half_width(self.seeds, self.lone, self.text, errors))
+
+    def interval(self, errors: Errors) -> Interval:
+        """Its interval."""
+        half = self.half_width(errors)
+        return Interval(self.nats - half, self.nats + half)
 
 
-def _with_verdict(
-    effect: Effect,
-    weights: Mapping[str, float],
+def _estimates(
+    effects: Mapping[str, Effect],
+    judged: Mapping[str, Mapping[str, float]],
     groups: Mapping[str, Losses],
     noise: Noise,
-    errors: Errors,
-    margin: float,
-) -> Effect:
-    assert effect.interval is not None and effect.nats is not None
+) -> dict[str, _Estimate]:
+    """What the interval of each contrast rests on."""
+    texts: dict[str, tuple[float, float]] = {}
+    blocks = {name: losses.blocks for name, losses in groups.items() if losses.blocks is not None}
+    if noise.has_text:
+        means_B = {name: blocks_SB.mean(axis=0) for name, blocks_SB in blocks.items()}
+        sums_B = [np.sum([w * means_B[group] for group, w in each.items()], axis=0) for each in judged.values()]
+        scales = [sum(weight**2 for weight in each.values()) for each in judged.values()]
+        texts = dict(zip(judged, borrowed_text([text_variance(sum_B) for sum_B in sums_B], scales), strict=True))
+    every_degree = sum(losses.nats.size - 1 for losses in groups.values())
+    estimates = {}
+    for name, weights in judged.items():
+        sizes = {group: groups[group].nats.size for group in weights}
+        deviation = {group: noise.deviations[group] for group in weights}
+        borrowed = {group: (each.used, each.degrees_of_freedom) for group, each in deviation.items()}
+        alone = {group: (each.own, sizes[group] - 1.0) for group, each in deviation.items()}
+        variance, degrees = _seed_variance(weights, groups, noise.correlation, borrowed)
+        lone, lone_degrees = _seed_variance(weights, groups, noise.correlation, alone)
+        text = texts.get(name)
+        single = sum(weight**2 * interaction_variance(blocks[group]) for group, weight in weights.items() if text)
+        estimates[name] = _Estimate(
+            nats=effects[name].nats or 0.0,
+            seeds=(variance, min(degrees, every_degree)),
+            lone=(lone, max(lone_degrees / 2, min(sizes.values()) - 1.0)),
+            text=text,
+            single_seed_share=min(1.0, single / text[0]) if text and text[0] else 0.0,
+            groups=tuple((weight, deviation[group], sizes[group]) for group, weight in weights.items()),
+        )
+    return estimates
+
+
+def _measurements(judged: Mapping[str, Mapping[str, float]], names: Iterable[str]) -> int:
+    """How many different contrasts these are: groups that are equal in every seed make one."""
+    return len({tuple(sorted(judged[name].items())) for name in names})
+
+
+def _step_down(
+    estimates: Mapping[str, _Estimate], judged: Mapping[str, Mapping[str, float]], names: Sequence[str], level: float
+) -> tuple[set[str], Errors]:
+    """The contrasts that differ from zero, and the errors that were left to the others (Holm 1979).
+
+    Those decided need no share of the level any more: the others are judged again as if they were alone.
+    """
+    decided: set[str] = set()
+    while True:
+        rest = [name for name in names if name not in decided]
+        errors = Errors.of(level, _measurements(judged, rest))
+        further = {name for name in rest if abs(estimates[name].nats) > estimates[name].half_width(errors)}
+        if not further:
+            return decided, errors
+        decided |= further
+
+
+def _with_verdict(effect: Effect, estimate: _Estimate, decided: bool, errors: Errors, margin: float) -> Effect:
+    """The verdict; the interval of a contrast that a later step decides ends at zero (Strassburger and Bretz 2008)."""
+    assert effect.interval is not None
     low, high = effect.interval
     none = math.log1p(margin)
-    if low > 0 or high < 0 or (-none < low and high < none):
-        return replace(effect, verdict="hurts" if low > 0 else "helps" if high < 0 else "equivalent")
-    parts = [(weight, noise.deviations[group], groups[group].nats.size) for group, weight in weights.items()]
-    text = effect.text_error or 0.0, effect.single_seed_share
-    return replace(effect, verdict="not decided", further=further_seeds(effect.nats, parts, text, errors, none))
+    if decided and estimate.nats > 0:
+        return replace(effect, verdict="hurts", interval=Interval(max(low, 0.0), high))
+    if decided:
+        return replace(effect, verdict="helps", interval=Interval(low, min(high, 0.0)))
+    if -none < low and high < none:
+        return replace(effect, verdict="equivalent")
+    text = (0.0, 1.0) if estimate.text is None else (math.sqrt(estimate.text[0]), estimate.text[1])
+    further = further_seeds(estimate.nats, estimate.groups, (*text, estimate.single_seed_share), errors, none)
+    return replace(effect, verdict="not decided", further=further)
 
 
 def _seed_variance(

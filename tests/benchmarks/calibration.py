@@ -3,12 +3,13 @@
     python -m tests.benchmarks.calibration --sweeps 2000
     python -m tests.benchmarks.calibration --real DIR --seeds 72
 
-Simulated sweeps have nine variants, in some settings two or four, that are one in truth (A/A), or differ by a known
-effect. A loss is the variant's mean, plus the training run's noise, plus the text's: the text is new in every sweep,
-the same for all variants of it, and treats each of them differently. Every sweep goes through `statistics.compare`, as
-a report does. Printed are, for each way to be noisy and each number of seeds: the family-wise error (a sweep with any
-verdict that is wrong), the coverage of single intervals and of all of a sweep together, and the half width of an
-interval in per cent of perplexity. Then the power: how often an effect is told, or told to be none.
+Simulated sweeps have nine variants, in some settings two, four or sixteen, that are one in truth (A/A), or differ by a
+known effect. A loss is the variant's mean, plus the training run's noise, plus the text's: the text is new in every
+sweep, the same for all variants of it, and treats each of them differently. Every sweep goes through
+`statistics.compare`, as a report does. Printed are, for each way to be noisy and each number of seeds: the family-wise
+error (a sweep with any verdict that is wrong), the coverage of single intervals and of all of a sweep together, and
+the half width of an interval in per cent of perplexity. Then the power: how often an effect is told, or told to be
+none.
 
 With `--real` a tiny model is trained with many seeds on the text that every Python carries, and sweeps are dealt from
 these records: nine variants of one name each, their seeds drawn without replacement. The same command goes on where it
@@ -48,13 +49,15 @@ Where the text dominates, neighbouring quarters of its 64 blocks correlate by 0.
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to be noisy."""
+    """One way to be noisy. With `topic_blocks` the text changes its subject after that many blocks on average."""
 
     name: str
     ratios: Callable[[np.random.Generator, int], Array] = lambda rng, count: np.ones(count)
     heavy: bool = False
+    skewed: bool = False
     text_deviation: float = TEXT_DEVIATION
     text_correlation: float = 0.0
+    topic_blocks: float = 0.0
     seed_correlation: float = 0.0
     correlated: int = VARIANTS
     variants: int = VARIANTS
@@ -94,6 +97,10 @@ SETTINGS = (
     Setting("a baseline and three variants", variants=4),
     Setting("the same, one has 5 times the noise", _some(5.0, 1), variants=4),
     Setting("the same, the baseline has 5 times", _some(5.0, 0), variants=4),
+    Setting("a baseline and fifteen variants", variants=16),
+    Setting("the same, the baseline has 5 times", _some(5.0, 0), variants=16),
+    Setting("skewed seeds (exponential)", skewed=True),
+    Setting("long topics (3 blocks), text dominates", text_deviation=0.006, topic_blocks=3.0),
 )
 
 
@@ -143,13 +150,17 @@ def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: fl
     """The losses of one sweep, the baseline's first; all other variants are `effect` nats worse."""
     size = setting.variants, seeds
     draws = rng.standard_t(3, size) / math.sqrt(3) if setting.heavy else rng.normal(size=size)
+    draws = rng.exponential(size=size) - 1 if setting.skewed else draws
     shared, own = math.sqrt(setting.seed_correlation), math.sqrt(1 - setting.seed_correlation)
     alike = slice(0, setting.correlated)
     draws[alike] = shared * rng.normal(size=seeds) + own * draws[alike]
     runs = SEED_DEVIATION * setting.ratios(rng, setting.variants)[:, None] * draws
     runs[1:] += effect
-    along = _along(rng.normal(size=(setting.variants, BLOCKS * _PIECES)), setting)
-    texts = along.reshape(setting.variants, BLOCKS, _PIECES).mean(axis=2)
+    if setting.topic_blocks:
+        texts = _topics(rng, setting)
+    else:
+        along = _along(rng.normal(size=(setting.variants, BLOCKS * _PIECES)), setting)
+        texts = along.reshape(setting.variants, BLOCKS, _PIECES).mean(axis=2)
     numbers = tuple(range(seeds))
     found = []
     for run, text in zip(runs, texts, strict=True):
@@ -167,6 +178,16 @@ def _along(noise: Array, setting: Setting) -> Array:
         pieces[:, k] = correlation * pieces[:, k - 1] + math.sqrt(1 - correlation**2) * noise[:, k]
     inflation = math.sqrt((1 + correlation) / (1 - correlation))
     return np.asarray(setting.text_deviation * math.sqrt(noise.shape[1]) / inflation * pieces)
+
+
+def _topics(rng: np.random.Generator, setting: Setting) -> Array:
+    """Blocks of a text whose topics last a geometric time; the deviation of a mean over the text is the setting's."""
+    ends = rng.random(BLOCKS) < 1 / setting.topic_blocks
+    topics = np.cumsum(ends)
+    blocks = rng.normal(size=(setting.variants, int(topics[-1]) + 1))[:, topics]
+    lags = np.arange(1, BLOCKS)
+    alike = (1 - lags / BLOCKS) * (1 - 1 / setting.topic_blocks) ** lags
+    return np.asarray(setting.text_deviation / math.sqrt((1 + 2 * alike.sum()) / BLOCKS) * blocks)
 
 
 def judge(sweep: list[Losses], level: float = 1 - LEVEL_OF_ERROR) -> Comparison:

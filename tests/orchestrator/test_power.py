@@ -75,7 +75,7 @@ def test_further_seeds_are_those_whose_power_is_enough(known: float, intervals: 
 
     for nats in (0.03, 0.02, 0.012, 0.008):
         parts = [(weight, Deviation(deviation, deviation, known), 2) for weight in (1.0, -1.0)]
-        found = further_seeds(nats, parts, (0.0, 0.0), Errors.of(0.95, intervals), 0.0)
+        found = further_seeds(nats, parts, (0.0, 1.0, 0.0), Errors.of(0.95, intervals), 0.0)
         assert found.seeds == next(more for more in range(1, 101) if power(nats, more) >= WANTED)
 
 

@@ -12,14 +12,16 @@ from scipy import stats
 from orchestrator.analysis.effects import Effect, Interval, Obstacle
 from orchestrator.analysis.noise import (
     BLOCKS,
+    CAUTION,
+    TEXT_BORROWED,
     WAVES,
     Errors,
     Losses,
+    borrowed_text,
     correlation,
     deviations,
+    half_width,
     interaction_variance,
-    squared_seed_half_width,
-    squared_text_half_width,
     text_variance,
 )
 from orchestrator.analysis.power import further_seeds
@@ -88,17 +90,47 @@ def test_the_noise_of_a_text_is_that_of_its_slow_waves() -> None:
     assert text_variance(wave) == pytest.approx(0.5 / WAVES)
 
 
-def test_both_noises_have_the_share_of_the_error_that_one_of_several_intervals_gets() -> None:
+def test_one_t_serves_both_noises_and_no_interval_is_narrower_than_a_lone_one() -> None:
     errors, each = Errors.of(0.95, 3), 1 - 0.95 ** (1 / 3)
-    assert squared_text_half_width(4.0, errors) == pytest.approx(4.0 * stats.t.isf(each / 2, WAVES) ** 2)
-    borrowed, alone = (
-        squared_seed_half_width(*pair, errors) for pair in (((4.0, 9.0), (0.0, 1.0)), ((0.0, 9.0), (4.0, 2.0)))
-    )
-    assert borrowed == pytest.approx(4.0 * stats.t.isf(each / 2, 9.0) ** 2)
-    assert alone == pytest.approx(4.0 * stats.t.isf(0.025, 2.0) ** 2)
+    assert half_width((4.0, 9.0), (0.0, 1.0), None, errors) == pytest.approx(2.0 * stats.t.isf(each / 2, 9.0))
+    assert half_width((0.0, 9.0), (4.0, 2.0), None, errors) == pytest.approx(2.0 * stats.t.isf(0.025, 2.0))
+    both = half_width((4.0, 9.0), (0.0, 9.0), (2.0, 12.0), errors)
+    degrees = 6.0**2 / (4.0**2 / 9.0 + 2.0**2 / 12.0) / CAUTION
+    assert both == pytest.approx(math.sqrt(6.0) * stats.t.isf(each / 2, degrees))
+    hardly = half_width((4.0, 9.0), (0.0, 9.0), (1e-9, 12.0), errors)
+    assert hardly == pytest.approx(2.0 * stats.t.isf(each / 2, 9.0)), "no fewer degrees of freedom than either has"
 
 
-def test_the_text_adds_its_noise_in_quadrature() -> None:
+def test_the_noise_of_the_text_is_averaged_with_that_of_the_other_comparisons() -> None:
+    assert borrowed_text([3.0], [2.0]) == [(pytest.approx(3.0), WAVES)]
+    weight = TEXT_BORROWED * WAVES / (TEXT_BORROWED + WAVES)
+    first, second = borrowed_text([1.0, 12.0], [1.0, 4.0])  # in units of one variant's: 1 and 3
+    assert first == (pytest.approx((WAVES * 1.0 + weight * 3.0) / (WAVES + weight)), WAVES + weight)
+    assert second == (pytest.approx(4.0 * (WAVES * 3.0 + weight * 1.0) / (WAVES + weight)), WAVES + weight)
+
+
+def test_verdicts_step_down_and_an_interval_that_a_later_step_decides_ends_at_zero() -> None:
+    """Of four effects three are large: when they are decided, the last is judged as if it were alone."""
+    noise = 0.01 * np.linspace(-1.75, 1.75, 8)
+    base, large = seeded(4.0 + noise), {str(k): seeded(4.5 + k + noise[::-1]) for k in range(3)}
+
+    def last(shift: float) -> Effect:
+        return compare(base, {**large, "last": seeded(4.0 + shift + noise[::-1])}).effects["last"]
+
+    still = last(0.0).interval
+    assert still is not None
+    for share, verdict, end in (
+        (1.1, "hurts", None),
+        (0.9, "hurts", 0.0),
+        (-0.9, "helps", 0.0),
+        (0.5, "not decided", None),
+    ):
+        effect = last(share * still.high)
+        assert effect.verdict == verdict and effect.interval is not None
+        assert (0.0 in effect.interval) == (end == 0.0)
+
+
+def test_the_text_adds_its_noise() -> None:
     rng = np.random.default_rng(1)
     texts = rng.normal(0.0, 0.02, (2, BLOCKS))
     texts -= texts.mean(axis=1, keepdims=True)
@@ -114,8 +146,11 @@ def test_the_text_adds_its_noise_in_quadrature() -> None:
     assert without.text_error is None and with_text.seed_error == without.seed_error
     variance = text_variance(texts[1] - texts[0])
     assert with_text.text_error == pytest.approx(math.sqrt(variance))
-    reach, before = with_text.interval.high - with_text.nats, without.interval.high - without.nats
-    assert reach == pytest.approx(math.hypot(before, stats.t.isf(0.025, WAVES) * math.sqrt(variance)))
+    of_seeds = (without.seed_error or 0.0) ** 2
+    widths = [  # four degrees of freedom of all seeds together, two of a lone comparison
+        half_width((of_seeds, 4.0), (of_seeds, 2.0), text, Errors.of(0.95, 1)) for text in (None, (variance, WAVES))
+    ]
+    assert [effect.interval.high - effect.nats for effect in (without, with_text)] == pytest.approx(widths)  # type: ignore[union-attr,operator]
 
 
 def test_what_single_seeds_add_along_the_text_is_what_neither_seed_nor_block_explains() -> None:
@@ -247,7 +282,7 @@ def test_further_seeds_count_from_those_that_each_group_has() -> None:
     (effect,), noise = comparison.effects.values(), comparison.noise
     assert noise is not None and noise.correlation is not None and noise.correlation.used == 0.0
     parts = [(1.0, noise.deviations["a"], 5), (-1.0, noise.deviations[""], 9)]
-    expected = further_seeds(effect.nats, parts, (0.0, 0.0), Errors.of(0.95, 1), math.log1p(comparison.margin))
+    expected = further_seeds(effect.nats, parts, (0.0, 1.0, 0.0), Errors.of(0.95, 1), math.log1p(comparison.margin))
     assert effect.further == expected and expected.seeds is not None
 
 

@@ -104,7 +104,11 @@ def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) ->
         return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison) + ".")
     deviations = [each.own for each in noise.deviations.values()]
     ends = dict.fromkeys(map(_percent, (min(deviations), max(deviations))))
-    shared = f", their level shared out over {intervals} compared variants (Šidák)" if intervals > 1 else ""
+    shared = (
+        f", their level shared out over {intervals} comparisons (Šidák); verdicts step down (Holm)"
+        if intervals > 1
+        else ""
+    )
     given = " The values that a search found are taken as given: what another search would find is in no interval."
     covered = (
         "They cover two noises, that of another training run (the seeds) and that of another test text (the "

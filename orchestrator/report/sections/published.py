@@ -68,7 +68,7 @@ def reproduction(row: AblationRow) -> Reproduction | None:
     low, high = row.effect.interval
     if not low <= row.published_difference.nats <= high:
         return "not reproduced"
-    return "not decided" if low <= 0.0 <= high else "reproduced"
+    return "not decided" if low < 0.0 < high else "reproduced"
 
 
 def printed(number: Number | None) -> str:
