@@ -126,6 +126,8 @@ class Tracker:
             pending.running = False
         unsettled = [pending for pending in self._pending.values() if pending.changed or not pending.settled]
         is_filled = self._sync(unsettled)
+        if not is_filled:  # only an error shows that a run was deleted by hand: the second pass makes it again
+            is_filled = self._sync([pending for pending in unsettled if pending.changed])
         try:
             if not self._given_up:
                 self._close()
