@@ -1,12 +1,8 @@
-"""The errors that reach a user, the nearest valid name, and secrets kept out of what is printed."""
+"""The errors that reach a user, and secrets kept out of what is printed."""
 
 from __future__ import annotations
 
 import re
-
-from lm.names import closest, nearest
-
-__all__ = ["CannotStartError", "RayLostError", "closest", "nearest", "redacted"]
 
 _USER = re.compile(r"(?<=://)[^/\s?#]*@")
 _SECRET_VALUE = re.compile(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lm.data.text import SPLITS, CorpusError, file_in, lines_of, tokens_of
+from lm.names import closest
 
 PYDOC = "pydoc"
 """The one named corpus that needs no files; see `lm.data.pydoc`."""
@@ -134,8 +134,8 @@ def user_folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if not folder.is_dir():
         names = [*PUBLISHED, PYDOC]
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        near = closest(name, names)
+        hint = f" (did you mean {near!r}?)" if near else ""
         raise CorpusError(
             f"corpus {name!r} is neither a named corpus ({', '.join(names)}) nor a folder with "
             f"train.txt, valid.txt and test.txt{hint}"

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 BLOCKS = 64
 """Blocks of consecutive tokens of a test text: their means show all but its fastest changes."""
 WAVES = 6
-"""So many slow waves along the text measure its noise: 0.4 times the number of blocks to the power 2/3."""
+"""Slow waves along the text that measure its noise: 0.4 times the number of blocks to the power 2/3."""
 BORROWED = 1.0
 """What the other variants' deviations count in a variant's own, in degrees of freedom: as much as one more seed."""
 TEXT_BORROWED = 6.0

@@ -92,11 +92,6 @@ def read_outcomes(trials: Iterable[Trial], records: Records, baseline: str) -> O
     return Outcomes(by_seed, baseline)
 
 
-def flat(outcomes: Mapping[str, Group]) -> list[Outcome]:
-    """All outcomes, variant by variant."""
-    return [outcome for group in outcomes.values() for outcome in group]
-
-
 def is_adaptive(group: Sequence[Outcome]) -> bool:
     """Whether the variant's scores come from a model that adapts to the text it is scored on."""
     return group[0].trial.spec.cache is not None

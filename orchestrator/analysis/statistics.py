@@ -42,16 +42,16 @@ def contrasts(
 ) -> Comparison:
     """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives the weights of each by group.
 
-    The intervals cover all true contrasts together with probability `level`, which Šidák's inequality shares out (1967,
-    "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62); it holds however the
-    contrasts go together, by a common baseline or a common text. Verdicts step down (Holm 1979, "A simple sequentially
-    rejective multiple test procedure", Scandinavian Journal of Statistics 6): a contrast that is decided needs no share
-    of the level any more. If only a later step decides one, its interval ends at zero (Strassburger and Bretz 2008,
-    "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So the verdict
-    is that of the interval: *hurts* or *helps* if it lies on one side of zero, *equivalent* if it lies within the
-    `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all verdicts
-    are right together with probability `level`. A contrast that can get no verdict takes no share, and contrasts that
-    are one measurement take one.
+    The intervals of contrasts that can get a verdict cover together with probability `level`, which Šidák's inequality
+    shares out (1967, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62),
+    however the contrasts go together, by a common baseline or a common text. Verdicts step down (Holm 1979, "A simple
+    sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6): a contrast that is decided
+    needs no share of the level any more. If only a later step decides one, its interval ends at zero (Strassburger and
+    Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So
+    the verdict is that of the interval: *hurts* or *helps* if it lies on one side of zero, *equivalent* if it lies
+    within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all
+    verdicts are right together with probability `level`. A contrast that can get no verdict takes no share, and
+    contrasts that are one measurement take one.
 
     One Student's t serves both noises (`noise.half_width`). The seeds' degrees of freedom are Satterthwaite's, no more
     than all seeds together have. No interval is narrower than a lone comparison's from the deviations of its own groups
@@ -85,14 +85,7 @@ def contrasts(
     errors = Errors.of(level, _measurements(judged, names))
     decided, last = _step_down(estimates, judged, names, level)
     for name, estimate in estimates.items():
-        effect = replace(
-            effects[name],
-            interval=estimate.interval(errors),
-            obstacle=barred.get(name),
-            seed_error=math.sqrt(estimate.seeds[0]),
-            text_error=None if estimate.text is None else math.sqrt(estimate.text[0]),
-            single_seed_share=estimate.single_seed_share,
-        )
+        effect = estimate.effect(errors, barred.get(name))
         effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
     return Comparison(effects, noise, _measurements(judged, names), level, margin)
 
@@ -182,10 +175,17 @@ class _Estimate:
         """Half the width of its interval."""
         return float(half_width(self.seeds, self.lone, self.text, errors))
 
-    def interval(self, errors: Errors) -> Interval:
-        """Its interval."""
+    def effect(self, errors: Errors, obstacle: Obstacle | None) -> Effect:
+        """The effect with its interval, and no verdict yet."""
         half = self.half_width(errors)
-        return Interval(self.nats - half, self.nats + half)
+        return Effect(
+            nats=self.nats,
+            interval=Interval(self.nats - half, self.nats + half),
+            obstacle=obstacle,
+            seed_error=math.sqrt(self.seeds[0]),
+            text_error=None if self.text is None else math.sqrt(self.text[0]),
+            single_seed_share=self.single_seed_share,
+        )
 
 
 def _estimates(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from lm.yaml_text import write_yaml
 from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.analysis.statistics import MARGIN
 from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
-from orchestrator.report.files.summary import summary, verdicts, write_summary
+from orchestrator.report.files.summary import summary, write_summary
 from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
+from orchestrator.report.input import ReportInput
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report.sections import ablation, answer, stages
@@ -28,36 +28,8 @@ from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import printed, printed_difference, published_line, published_section
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.verdicts import level_in_words
-from orchestrator.search.ledger import SearchState
-from orchestrator.sweep.designs import Ablation
-from orchestrator.sweep.published import Published
-from orchestrator.trials.records import Records
 from orchestrator.trials.spec_words import overrides
 from orchestrator.words import Markdown, counted, fenced
-
-
-@dataclass(frozen=True)
-class ReportInput:
-    """All that a report is made of.
-
-    `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
-    whose they are. `looks`: after how many seeds it was decided who gets more. `margin`: the share of perplexity that
-    counts as no effect. `command` is the line that makes the sweep again.
-    """
-
-    name: str
-    question: str
-    scale: str
-    published_scale: bool
-    ablation: Ablation
-    outcomes: Outcomes
-    records: Records
-    published: Mapping[str, Published]
-    published_note: str
-    command: str
-    looks: Sequence[int] = (0,)
-    margin: float = MARGIN
-    searches: Sequence[SearchState] = ()
 
 
 @dataclass(frozen=True)
@@ -93,17 +65,7 @@ def write_report(
     interactions = interaction_section(outcomes, report.ablation, len(report.looks))
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows)
-    short = summary(
-        report.name,
-        report.question,
-        report.scale,
-        baseline,
-        margin,
-        plain(sentence),
-        verdicts(rows, baseline, margin),
-        outcomes,
-        searches,
-    )
+    short = summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     line = published_line(report.published, baseline) if report.published_scale else None
     with staged(place) as staging:
@@ -137,7 +99,7 @@ def write_report(
         )
         caption = f"{report.name}, scale {report.scale}, differences with {level_in_words(comparison)} intervals"
         write_tables(staging, outcomes, rows, references, interactions.rows, searches, margin, caption)
-        write_html(staging, text, hovered_curves(outcomes, baseline))
+        write_html(staging, text, hovered_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)

@@ -8,13 +8,13 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from lm.files import WriteError, make_folder, sync, writing
-from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.files.summary import FILE, Summary, read_summary
 from orchestrator.words import counted, listed
 
@@ -30,9 +30,7 @@ class FullerPageError(ValueError):
     """The earlier page has complete trials that the new one lacks; nothing was written."""
 
 
-def place_for(
-    folder: Path, summary: Summary, outcomes: Mapping[str, tuple[Outcome, ...]], if_fuller: IfFuller
-) -> tuple[Path, str | None]:
+def place_for(folder: Path, summary: Summary, outcomes: Outcomes, if_fuller: IfFuller) -> tuple[Path, str | None]:
     """The folder for a new report, and the line that says why it is not `folder`.
 
     Else it is the first of `<folder>+2`, `<folder>+3`, ... in which no earlier report has trials that the new one
@@ -48,9 +46,7 @@ def place_for(
     return place, f"{why}; the new page is {place / PAGE} (`report --force` replaces the earlier one)"
 
 
-def remove_contained(
-    folder: Path, written: Path, summary: Summary, outcomes: Mapping[str, tuple[Outcome, ...]]
-) -> None:
+def remove_contained(folder: Path, written: Path, summary: Summary, outcomes: Outcomes) -> None:
     """Remove every report in `<folder>+2`, ... whose trials are all in the one just written."""
     for page in folder.parent.glob(f"{folder.name}+*/{PAGE}"):
         if page.parent != written and _missing_from(page.parent, summary, outcomes) is None:
@@ -83,7 +79,7 @@ def staged(folder: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _missing_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[Outcome, ...]]) -> str | None:
+def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | None:
     """Which complete trials of the report in `folder` the new one lacks, in a line; None if none.
 
     If both have values of the same search for a variant, a seed's trial may be of any of them.
@@ -98,7 +94,7 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Mapping[str, tuple[O
         trials = _complete_trials(folder)
     except (ValueError, OSError, KeyError, csv.Error) as error:
         return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
-    keys = {(o.trial.variant, o.trial.seed): o.trial.key for o in flat(outcomes) if o.final is not None}
+    keys = {(o.trial.variant, o.trial.seed): o.trial.key for o in outcomes.all if o.final is not None}
     searched = {
         variant for variant, search in summary.searches.items() if earlier.searches.get(variant, search) == search
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -10,10 +10,9 @@ from pydantic import Field, JsonValue, ValidationError
 
 from lm.files import write_text
 from lm.spec import Part
-from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.report.input import ReportInput
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.verdicts import verdict_in_words
-from orchestrator.search.ledger import SearchState
 
 FILE = "summary.json"
 
@@ -41,39 +40,26 @@ class Summary(Part):
     files: tuple[str, ...] = Field(default=())
 
 
-def verdicts(rows: Sequence[AblationRow], baseline: str, margin: float) -> dict[str, str]:
-    """The bare verdict on every variant that is compared with the baseline, even if seeds are missing."""
-    compared = [row for row in rows if row.variant != baseline and not row.adaptive]
-    return {row.variant: verdict_in_words(row.effect, margin) if row.effect else "no verdict" for row in compared}
-
-
-def summary(
-    name: str,
-    question: str,
-    scale: str,
-    baseline: str,
-    margin: float,
-    answer: str,
-    verdicts: Mapping[str, str],
-    outcomes: Mapping[str, tuple[Outcome, ...]],
-    searches: Sequence[SearchState],
-) -> Summary:
-    """What the report of these outcomes says in short."""
-    trials = flat(outcomes)
+def summary(report: ReportInput, answer: str, rows: Sequence[AblationRow]) -> Summary:
+    """What the report says in short: its answer, and the bare verdict on every variant, even if seeds are missing."""
+    trials, baseline = report.outcomes.all, report.outcomes.baseline
     ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
+    compared = [row for row in rows if not row.is_baseline and not row.adaptive]
     return Summary(
-        name=name,
-        question=question,
-        scale=scale,
+        name=report.name,
+        question=report.question,
+        scale=report.scale,
         baseline=baseline,
-        margin=margin,
+        margin=report.margin,
         answer=answer,
         finished_at=max(ends, key=datetime.fromisoformat, default=None),
         complete=sum(outcome.final is not None for outcome in trials),
         planned=len(trials),
-        verdicts=dict(verdicts),
-        base=outcomes[baseline][0].trial.spec.model_dump(mode="json", exclude={"seed"}),
-        searches={search.task.variant: search.ledger.stem for search in searches},
+        verdicts={
+            row.variant: verdict_in_words(row.effect, report.margin) if row.effect else "no verdict" for row in compared
+        },
+        base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
+        searches={search.task.variant: search.ledger.stem for search in report.searches},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from lm.files import write_text
-from orchestrator.analysis.outcomes import Outcome, flat
+from orchestrator.analysis.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from orchestrator.report.html.curves import HoverCurves
@@ -26,13 +26,13 @@ _CURVES_AFTER = "overview.svg"
 _ALLOWED_TAG = re.compile(r"&lt;(/?(?:details|summary))&gt;")
 
 
-def hovered_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> HoverCurves | None:
+def hovered_curves(outcomes: Outcomes) -> HoverCurves | None:
     """The learning curves that the page lets a reader hover, None if there are none."""
-    if not any(outcome.curve for outcome in flat(outcomes)):
+    if not any(outcome.curve for outcome in outcomes.all):
         return None
     from orchestrator.report.html.curves import hover_curves  # Bokeh takes most of a second to import
 
-    return hover_curves(outcomes, baseline)
+    return hover_curves(outcomes)
 
 
 def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:

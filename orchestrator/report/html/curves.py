@@ -17,7 +17,7 @@ from bokeh.plotting import figure
 from bokeh.resources import Resources
 
 from orchestrator.analysis.curve import curve_of
-from orchestrator.analysis.outcomes import Outcome, is_adaptive
+from orchestrator.analysis.outcomes import Outcomes, is_adaptive
 from orchestrator.report.pictures.curves import band, lowest_perplexity, perplexities, visible_range, without_nan
 from orchestrator.report.pictures.figures import VariantCurves, line_styles
 
@@ -47,7 +47,7 @@ class HoverCurves:
     library: str
 
 
-def hover_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> HoverCurves | None:
+def hover_curves(outcomes: Outcomes) -> HoverCurves | None:
     """The validation perplexity of every seed and of the mean over seeds, by epoch; None if there is no curve.
 
     A variant that adapts to the text it is scored on is left out, as in the pictures.
@@ -55,7 +55,7 @@ def hover_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
     planned = [
         VariantCurves(
             name,
-            name == baseline,
+            name == outcomes.baseline,
             complete=True,
             seeds=tuple(curve_of(outcome.curve) for outcome in trained),
             seed_numbers=tuple(outcome.trial.seed for outcome in trained),
@@ -69,7 +69,7 @@ def hover_curves(outcomes: Mapping[str, tuple[Outcome, ...]], baseline: str) -> 
     best = sorted(every, key=lambda variant: (not variant.baseline, lowest_perplexity(variant)))[:MOST_VARIANTS]
     variants = [variant for variant in every if variant in best]
     plot = _empty_plot(variants)
-    keys = _draw(plot, variants, line_styles([variant.name for variant in planned], baseline))
+    keys = _draw(plot, variants, line_styles([variant.name for variant in planned], outcomes.baseline))
     note = "Hover, or tap, for variant, seed, epoch and perplexity."
     if len(every) > len(variants):
         note += f" Of {len(every):,} variants, the {MOST_VARIANTS} with the lowest perplexity are drawn."

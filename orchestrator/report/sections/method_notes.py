@@ -26,7 +26,10 @@ _NOISY = 10.0
 
 @dataclass(frozen=True)
 class MethodNotes:
-    """Sentences on the method; empty if there is nothing to say. `level` is the intervals' confidence, `95%`."""
+    """Sentences on the method; empty if there is nothing to say. `level` is the intervals' confidence, `95%`.
+
+    `has_steps`: some verdict came at a later step, and its interval ends at zero.
+    """
 
     trials: Markdown
     noise: Markdown
@@ -36,6 +39,7 @@ class MethodNotes:
     convention: Markdown
     level: str
     simultaneous: bool
+    has_steps: bool
 
 
 def method_notes(
@@ -51,6 +55,7 @@ def method_notes(
         convention=_convention(outcomes),
         level=level_in_words(comparison),
         simultaneous=comparison is not None and comparison.intervals > 1,
+        has_steps=comparison is not None and any(0.0 in (e.interval or ()) for e in comparison.effects.values()),
     )
 
 

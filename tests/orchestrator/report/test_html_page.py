@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lm.record import curve_table
-from orchestrator.analysis.outcomes import Outcome
+from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.report import html
 from orchestrator.report.html.curves import HoverCurves, hover_curves
 from orchestrator.report.pictures.figures import line_styles
@@ -154,7 +154,7 @@ def test_pictures_of_the_folder_are_inside_the_page(tmp_path: Path) -> None:
     for name in ("in/overview.svg", "out.svg", "in/note.txt"):
         (tmp_path / name).write_text("<svg/>")
     pictures = "".join(f"![{name}]({name})\n\n" for name in ("overview.svg", "../out.svg", "note.txt", "gone.svg"))
-    curves = hover_curves({"full": (outcome("full", 1),)}, "full")
+    curves = hover_curves(Outcomes({"full": (outcome("full", 1),)}, "full"))
     html.write_html(folder, f"# t\n\n{pictures}caption\n\n## h\n\nend\n", curves)
     page = (folder / "report.html").read_text(encoding="utf-8")
     sources = re.findall(r'<img src="([^",]*)', page)
@@ -207,7 +207,7 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
         "b": (outcome("b", 1),),
         "cache": (outcome("cache", 1, cache=CACHE),),
     }
-    curves = hover_curves(outcomes, "full")
+    curves = hover_curves(Outcomes(outcomes, "full"))
     assert curves is not None
     lines = drawn(curves)
     assert lines["variant"] == ["full"] * 3 + ["b"]
@@ -225,7 +225,7 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
 
 def test_a_variant_looks_as_in_the_static_pictures() -> None:
     names = ["b", "full", *(f"v{k}" for k in range(12))]
-    curves = hover_curves({name: (outcome(name, 1),) for name in names}, "full")
+    curves = hover_curves(Outcomes({name: (outcome(name, 1),) for name in names}, "full"))
     assert curves is not None
     styles = line_styles(names, "full")
     assert {key.name: key.colour for key in curves.keys} == {name: colour for name, (colour, _) in styles.items()}
@@ -235,16 +235,16 @@ def test_a_variant_looks_as_in_the_static_pictures() -> None:
 
 def test_losses_that_overflow_or_are_no_number_do_not_fail() -> None:
     for perplexity, names in ((1e40, ["full", "b"]), (1e300, ["full", "b"]), (float("nan"), ["b"])):
-        curves = hover_curves({"full": (outcome("full", 1, perplexity),), "b": (outcome("b", 1),)}, "full")
+        curves = hover_curves(Outcomes({"full": (outcome("full", 1, perplexity),), "b": (outcome("b", 1),)}, "full"))
         assert drawn(curves)["variant"] == names
-    assert hover_curves({"full": (outcome("full", 1, float("nan")),)}, "full") is None
+    assert hover_curves(Outcomes({"full": (outcome("full", 1, float("nan")),)}, "full")) is None
 
 
 def test_of_many_long_curves_the_lowest_make_a_page_of_a_few_megabytes() -> None:
     long = outcome("full", 1, epochs=500, finetune=None)
     lower = outcome("full", 1, 50.0, epochs=500, finetune=None)
     outcomes = {f"variant {k}": (lower if 60 <= k < 95 else long,) * 5 for k in range(100)}
-    curves = hover_curves(outcomes, "variant 0")
+    curves = hover_curves(Outcomes(outcomes, "variant 0"))
     assert curves is not None and len(curves.json) < 2_000_000
     assert [key.name for key in curves.keys] == ["variant 0", *(f"variant {k}" for k in range(60, 95))]
     assert curves.note.endswith("Of 100 variants, the 36 with the lowest perplexity are drawn.")

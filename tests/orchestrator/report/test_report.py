@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lm.record import Evaluation, read_record, write_curve, write_record
 from lm.spec import Leg
+from orchestrator.analysis.statistics import compare
 from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_tables import number
-from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, settle, write_tokens
+from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, seeded, settle, write_tokens
 from tests.support.pages import HOSTILE, NoArtist, answer, render, write
 
 Sweep = Callable[..., list[Trial]]
@@ -280,9 +282,29 @@ def test_one_compared_variant_is_not_told_of_others(tmp_path: Path, sweep: Sweep
     assert "in per cent of its perplexity, the highest at the top" in one
     assert "![Difference to full in test perplexity, in per cent of its perplexity, with its interval, of b]" in one
     two = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3]))
-    assert "interval (all of them hold at once); the band" in two
-    assert "interval, simultaneous over all compared variants. The verdict" in two
+    assert "interval (all that can get a verdict hold at once); the band" in two
+    assert "interval, simultaneous over all variants that can get a verdict. The verdict" in two
     assert "the cache in one" not in two
+
+
+def test_an_interval_that_a_later_step_decides_ends_at_zero_and_the_page_says_why(tmp_path: Path, sweep: Sweep) -> None:
+    noise = 0.01 * np.linspace(-1.75, 1.75, 8)
+
+    def perplexities(nats: float, order: int = -1) -> list[float | None]:
+        return [float(value) for value in np.exp(4.0 + nats + noise[::order])]
+
+    def page(last: float) -> tuple[str, str]:
+        large = {"a": perplexities(0.5), "b": perplexities(1.5), "c": perplexities(2.5)}
+        text = write(tmp_path, sweep(full=perplexities(0.0, 1), **large, d=perplexities(last)))
+        return text, next(line for line in text.splitlines() if line.startswith("| d |"))
+
+    groups = {str(k): seeded(4.5 + k + noise[::-1]) for k in range(3)}
+    none = compare(seeded(4.0 + noise), {**groups, "d": seeded(4.0 + noise[::-1])}).effects["d"].interval
+    assert none is not None
+    stepped, row = page(0.95 * none.high)
+    assert "[0.00, " in row and "**hurts**" in row
+    assert "one that ends at zero was decided after others were" in stepped
+    assert "one that ends at zero" not in page(0.2)[0]
 
 
 def test_columns_of_published_numbers_are_there_where_they_hold_something(tmp_path: Path, sweep: Sweep) -> None:
