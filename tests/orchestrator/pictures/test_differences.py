@@ -263,7 +263,7 @@ def test_the_forest_shows_what_is_published_and_from_memory() -> None:
     assert diamonds == {(0.05, "black"), (0.06, GREY)}
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels[-2:] == ["published difference", "published difference, from memory"]
-    assert "95% interval, all variants at once" in labels and "no more than ±0.5%" in labels
+    assert "95% interval, all that can get a verdict at once" in labels and "no more than ±0.5%" in labels
 
 
 def test_bars_are_solid_only_if_the_seeds_agree() -> None:

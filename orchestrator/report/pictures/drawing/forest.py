@@ -111,7 +111,7 @@ def _keys(forest: Forest) -> list[Artist]:
             label = style.one_line(verdicts[0], 34) if kind == "no effect" else kind
             keys.append(Line2D([], [], label=label, **shape))
     if any(row.low is not None for row in forest.rows):
-        label = f"{forest.level} interval" + ", all variants at once" * (len(forest.rows) > 1)
+        label = f"{forest.level} interval" + ", all that can get a verdict at once" * (len(forest.rows) > 1)
         keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
     keys.append(Patch(color=_MARGIN, label=f"no more than ±{style.per_cent(forest.margin_nats):.2g}%"))
     for recalled, label in ((False, "published difference"), (True, "published difference, from memory")):
