@@ -16,7 +16,7 @@ from orchestrator.search.ledger import SearchState, ledger_path, read_search_tri
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep, Variant
-from orchestrator.sweep.override import has, value_at
+from orchestrator.sweep.override import value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled
@@ -216,8 +216,7 @@ def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) 
     ranges = searching.variants.get(name, {}) if isinstance(searching, Tune) else {}
 
     def changes(key: str) -> bool:
-        places = [has(spec, key) for spec in (base.spec, variant.spec)]
-        return places[0] != places[1] or (all(places) and value_at(base.spec, key) != value_at(variant.spec, key))
+        return value_at(base.spec, key) != value_at(variant.spec, key)
 
     return SearchTask(
         variant=name,

@@ -28,7 +28,7 @@ def list_runs(
     """List every trial that has settled: its key, what it is, how it ended, its size on disk, and when."""
     from orchestrator.api import load_records
     from orchestrator.trials.disk import size_of
-    from orchestrator.trials.spec_words import in_short
+    from orchestrator.trials.plan import in_short
 
     variants = {} if file is None else dict(_named(shared.opened_state(file, scale, runs, silent=as_json)[1]))
     with shared.refused(ValueError, OSError):
@@ -80,8 +80,8 @@ def show(key: shared.Key, runs: shared.WrittenRuns = Path("runs"), as_json: shar
 @app.command()
 def diff(key: shared.Key, other: shared.Key, runs: shared.WrittenRuns = Path("runs")) -> None:
     """Compare two trials: how their specs differ, what they read, where they ran."""
+    from orchestrator.trials.plan import record_differences
     from orchestrator.trials.records import record_of
-    from orchestrator.trials.spec_words import record_differences
 
     with shared.refused(ValueError, OSError):
         lines = list(record_differences(record_of(runs, key), record_of(runs, other)))

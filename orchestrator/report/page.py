@@ -28,7 +28,7 @@ from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import printed, printed_difference, published_line, published_section
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.verdicts import level_in_words
-from orchestrator.trials.spec_words import overrides
+from orchestrator.trials.plan import overrides
 from orchestrator.words import Markdown, counted, fenced
 
 

@@ -16,8 +16,7 @@ import numpy as np
 from lm.spec import Leg, TrainSpec
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.task import SearchTask, value_of
-from orchestrator.sweep.searches import PopulationBased
-from orchestrator.sweep.space import Change, Choice, Dimension, Integer
+from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, PopulationBased
 
 _FACTORS = (0.8, 1.2)
 

@@ -12,9 +12,20 @@ from typing import Any
 import numpy as np
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
-from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, Range, fits
-from orchestrator.sweep.walk import LEFT_OUT, Draw, Walked, every, start_values, walk
+from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, start_values, walk
+from orchestrator.sweep.searches import (
+    Change,
+    Choice,
+    Dimension,
+    Integer,
+    LogUniform,
+    Objective,
+    PopulationBased,
+    Range,
+    Search,
+    Searching,
+    fits,
+)
 from orchestrator.words import value_in_words
 
 _NOT_EXPLAINED = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
@@ -136,7 +147,7 @@ class SearchTask:
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
         """The values of every combination, the last dimension changing fastest; also those that no spec can have."""
-        return (w.values for w in every(self.base, self.space, lambda _, dimension: _points_of(dimension, points)))
+        return (w.values for w in every(self.base, self.space, lambda _, dimension, __: _points_of(dimension, points)))
 
 
 def value_of(dimension: Dimension, x: float) -> Any:

@@ -12,14 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from lm.spec import Part
 from lm.validation import shown
 
-Design = Literal[
-    "leave_one_out", "add_one_in", "both", "pairs", "factorial", "half", "quarter", "eighth", "none"
-]  # fmt: skip
+Design = Literal["leave_one_out", "add_one_in", "both", "pairs", "factorial", "half", "quarter", "eighth", "none"]
 Factors = frozenset[str]
 """Factors that are taken away together, or the factors of an effect or of a word of the defining relation."""
-
-_NEEDS_TWO = ("add_one_in", "both", "pairs")
-_LARGEST_FACTORIAL = 10
 
 # Generators by number of factors: "ABCD" means that D is away if an odd number of A, B, C are.
 _FRACTIONS: dict[str, dict[int, tuple[str, ...]]] = {
@@ -51,15 +46,11 @@ class Ablation:
     @property
     def problem(self) -> str | None:
         """Why the design does not fit this number of factors; None if it does."""
-        count = len(self.factors)
-        fractions = _FRACTIONS.get(self.design)
-        low, high = 0, count
+        count, fractions = len(self.factors), _FRACTIONS.get(self.design)
+        low = 2 if self.design in ("add_one_in", "both", "pairs") else 0
+        high = 10 if self.design == "factorial" else count
         if fractions:
             low, high = min(fractions), max(fractions)
-        elif self.design == "factorial":
-            high = _LARGEST_FACTORIAL
-        elif self.design in _NEEDS_TWO:
-            low = 2
         if low <= count <= high:
             return None
         bounds = f"{low} to {high}" if fractions else f"{low} or more" if low else f"at most {high}"
@@ -130,7 +121,7 @@ class Ablation:
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values; ValueError if one of them is there twice."""
+    """ValueError if one of the values is there twice."""
     twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
     if twice is not None:
         raise ValueError(f"should be distinct, got {twice} twice")

@@ -14,20 +14,21 @@ from lm.spec import TrainSpec
 from lm.validation import Problem, problems_of, shown, unknown_key
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import planned_seeds
-from orchestrator.sweep.override import has, override, value_at
-from orchestrator.sweep.searches import PopulationBased, Searching, Tune
-from orchestrator.sweep.space import Change, Choice, Dimension, dimensions_of, fits
-from orchestrator.sweep.types import Sweep
-from orchestrator.sweep.walk import (
+from orchestrator.sweep.override import (
+    ABSENT,
     LEFT_OUT,
     Places,
     as_drawn,
     changes_of,
     combinations,
+    override,
     start_values,
     trials_needed,
+    value_at,
     walk,
 )
+from orchestrator.sweep.searches import Change, Choice, Dimension, PopulationBased, Searching, Tune, dimensions_of, fits
+from orchestrator.sweep.types import Sweep
 
 _NEVER = {
     "seed": "the seed is never searched over: replicates are listed under 'seeds'",
@@ -99,7 +100,7 @@ def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iter
         return
     for number, dimension in enumerate(dimensions_of(place)):
         paths = {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
-        rules = {rule for path in paths if (rule := _NEVER.get(path.partition(".")[0])) is not None}
+        rules = {_NEVER[part] for path in paths if (part := path.partition(".")[0]) in _NEVER}
         if isinstance(searching, Tune) and not paths.isdisjoint(_BUDGET):
             rules.add("tuning gives every trial the same budget: epochs are not tuned")
         problems = [Problem((), rule) for rule in rules] or _point_problems(searching.space, key, dimension, base)
@@ -110,13 +111,13 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
     spec = base
     for path, value in dimension.when.items():
         if (fitting := _spec_where(space, key, path, value, spec)) is None:
-            text = f"never holds: nothing before {key!r} gives {path!r} the value {shown(value)}"
-            yield Problem(("when", path), text)
+            rule = f"never holds: nothing before {key!r} gives {path!r} the value {shown(value)}"
+            yield Problem(("when", path), rule)
             return
         spec = fitting
     for place, point in _points(dimension).items():
         _, problems = override(spec, changes_of(key, dimension, point))
-        if problems and problems[0].place == (key,) and not has(spec, key):
+        if problems and problems[0].place == (key,) and value_at(spec, key) is ABSENT:
             yield Problem((), problems[0].text)
             return
         depth = 0 if isinstance(dimension, Change) else 1
@@ -136,14 +137,13 @@ def _spec_where(space: Places, key: str, path: str, value: object, spec: TrainSp
 
     If the path is the key of a choice, the value may be the name of one of its options.
     """
-    if has(spec, path) and value_at(spec, path) == value:
+    if value_at(spec, path) == value:
         return spec
     for other in itertools.takewhile(lambda other: other != key, space):
         for dimension in dimensions_of(space[other]):
             for point in _points(dimension).values():
                 changed, problems = override(spec, changes_of(other, dimension, point))
-                holds = (other, point) == (path, value) or (has(changed, path) and value_at(changed, path) == value)
-                if holds and not problems:
+                if not problems and ((other, point) == (path, value) or value_at(changed, path) == value):
                     return changed
     return None
 
@@ -190,9 +190,8 @@ def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     if not least:
         return
     if unknown := [key for key in least if key not in choices]:
-        for key in unknown:
-            text = f"should name a choice or change of the space, got {key!r}{nearest(key, choices)}"
-            yield Problem((place, key), text)
+        rule = "should name a choice or change of the space"
+        yield from (Problem((place, key), f"{rule}, got {key!r}{nearest(key, choices)}") for key in unknown)
         return
     if (size := math.prod(len(choices[key].options) for key in least)) > _MOST_COMBINATIONS:
         yield Problem((place,), f"should name choices of at most {_MOST_COMBINATIONS} combinations, got {size}")

@@ -2,13 +2,139 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
+from lm.validation import NAME
 from orchestrator.sweep.designs import distinct
-from orchestrator.sweep.space import Name, Space
+
+Name = Annotated[str, Field(pattern=NAME, max_length=80)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Scalar = bool | int | float | str | None
+
+
+class _Dimension(Part):
+    """`when` names values by their dotted paths, or options of choices and changes that come earlier in the space."""
+
+    when: dict[str, Scalar] = Field(
+        default={}, description="such as {head.kind: mixture} or {output layer: codes}; all of them must hold"
+    )
+
+
+class _Range(_Dimension):
+    kind: str
+    low: Finite
+    high: Finite
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}")
+        return self
+
+
+class Uniform(_Range):
+    """A number between two ends, uniformly distributed."""
+
+    kind: Literal["uniform"]
+
+
+class LogUniform(_Range):
+    """A positive number between two ends, its logarithm uniformly distributed."""
+
+    kind: Literal["log_uniform"]
+    low: Annotated[Finite, Field(gt=0.0)]
+
+
+class Integer(_Range):
+    """A whole number between two ends, both included; with `log` its logarithm is uniformly distributed."""
+
+    kind: Literal["integer"]
+    low: int
+    high: int
+    log: bool = Field(default=False)
+
+    @model_validator(mode="after")
+    def _check_log(self) -> Self:
+        if self.log and self.low < 1:
+            raise ValueError(f"low must be at least 1 on a log scale, got {self.low}")
+        return self
+
+
+class Choice(_Dimension):
+    """One of several values: a list of plain ones, or named ones, which may be whole parts."""
+
+    kind: Literal["choice"]
+    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every value by its name."""
+        among = self.among
+        return among if isinstance(among, dict) else {"null" if v is None else str(v): v for v in among}
+
+    @model_validator(mode="after")
+    def _check_distinct(self) -> Self:
+        if len(self.options) < len(self.among):
+            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
+        return self
+
+
+class Change(_Dimension):
+    """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
+
+    kind: Literal["change"]
+    among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)]
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The changes."""
+        return self.among
+
+
+Range = Uniform | LogUniform | Integer
+Dimension = Range | Choice | Change
+
+
+def _check_apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """No two of these ranges of one path may hold in the same trial, judged by their conditions alone."""
+    for (first, a), (second, b) in itertools.combinations(enumerate(ranges, 1), 2):
+        if not any(a.when[path] != b.when[path] for path in a.when.keys() & b.when.keys()):
+            problem = f"ranges {first} and {second} may hold for the same trial"
+            raise ValueError(f"{problem}: their 'when' must give one path two values")
+    if len({isinstance(dimension, Integer) for dimension in ranges}) > 1:
+        raise ValueError("ranges of one path must be all of whole numbers (kind integer), or none of them")
+    return ranges
+
+
+_Ranges = tuple[Annotated[Range, Field(discriminator="kind")], ...]
+Dimensions = Annotated[
+    Annotated[Annotated[Dimension, Field(discriminator="kind")], Tag("one value")]
+    | Annotated[_Ranges, Field(min_length=2), AfterValidator(_check_apart), Tag("ranges")],
+    Discriminator(lambda value: "ranges" if isinstance(value, list | tuple) else "one value"),
+]
+"""A dimension, or ranges of one path for different trials, such as a learning rate for each output layer."""
+Space = Annotated[dict[str, Dimensions], Field(min_length=1)]
+"""Dotted paths into the base, applied in the file's order; if no condition holds, the trial keeps what it has there."""
+
+
+def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:
+    """What may be searched at one place of a space: a single dimension, or each of its ranges."""
+    return place if isinstance(place, Sequence) else (place,)
+
+
+def fits(dimension: Dimension, value: object) -> bool:
+    """Whether a dimension can give a value; the value of a choice or change is the name of an option."""
+    if isinstance(dimension, Choice | Change):
+        return isinstance(value, str) and value in dimension.options
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return dimension.low <= value <= dimension.high and (not isinstance(dimension, Integer) or value == int(value))
+
 
 Objective = Literal["validation", "parameters", "decoder_parameters", "seconds"]
 

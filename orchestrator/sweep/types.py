@@ -15,14 +15,13 @@ from lm.validation import SLUG
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, UntilDecided, planned_seeds
 from orchestrator.sweep.override import override
-from orchestrator.sweep.searches import Search, Tune
-from orchestrator.sweep.space import Name
+from orchestrator.sweep.searches import Name, Search, Tune
 
 PUBLISHED_SCALE = "paper"
 
 
 class SweepError(ValueError):
-    """Everything that is wrong with one sweep file, a line each, in the file's order."""
+    """Everything that is wrong with a sweep file, a line each, in the file's order."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -36,11 +35,9 @@ def _check_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
 
 
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
+_Names = tuple[str, ...]
 References = Annotated[
-    tuple[str, ...],
-    BeforeValidator(
-        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | tuple[str, ...]
-    ),
+    _Names, BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=str | _Names)
 ]
 
 
@@ -198,20 +195,21 @@ class Sweep(Part):
     def changes(self, scale_name: str) -> Iterator[VariantOverrides]:
         """What every variant but the baseline changes at a scale: what the design takes away, then the others."""
         scale = self.scale(scale_name)
-        above: Place = ("scales", scale_name)
-        alone = {}
-        for name, component in self.components.items():
-            place = (*(above if name in scale.components else ()), "components", name, "off")
-            off = scale.components.get(name, component).off
-            alone[name] = VariantOverrides(name, off, place)
+
+        def place(section: str, *keys: str) -> Place:
+            return (*(("scales", scale_name) if keys[0] in getattr(scale, section) else ()), section, *keys)
+
+        alone = {
+            name: VariantOverrides(name, scale.components.get(name, component).off, place("components", name, "off"))
+            for name, component in self.components.items()
+        }
         for away in self.ablation.removals:
             members = {member for factor in away for member in self.groups.get(factor, (factor,))}
             removed = tuple(alone[name] for name in self.components if name in members)
             overrides = {key: value for component in removed for key, value in component.overrides.items()}
             yield VariantOverrides(self.ablation.variant(away), overrides, removed[-1].place, removed)
         for name, overrides in self.variants.items():
-            place = (*(above if name in scale.variants else ()), "variants", name)
-            yield VariantOverrides(name, scale.variants.get(name, overrides), place)
+            yield VariantOverrides(name, scale.variants.get(name, overrides), place("variants", name))
 
     def searching(self, scale_name: str) -> Search | Tune | None:
         """What is searched at a scale, None if nothing is; pydantic's ValidationError for what does not fit.

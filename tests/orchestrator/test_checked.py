@@ -13,7 +13,7 @@ import pytest
 
 import lm.hashes
 from lm.record import write_record
-from orchestrator.trials import checked
+from orchestrator.trials import records as records_module
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.factories import make_record, make_trial, settle, write_tokens
@@ -26,7 +26,7 @@ LOSSES = "tokens/finetune-1.test.parquet"
 @pytest.fixture
 def hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were hashed, of two trials that a sweep has found right."""
-    monkeypatch.setattr(checked, "TOO_FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(records_module, "TOO_FRESH_SECONDS", -1.0)
     names: list[str] = []
     real = lm.hashes.sha256
 
@@ -142,7 +142,7 @@ def test_a_file_that_was_written_just_now_and_a_failed_trial_are_not_noted(
     settle(tmp_path, BARE, 80.0, status="failed", reason="no luck")
     records = Records(tmp_path)
     assert found(records, BARE)
-    monkeypatch.setattr(checked, "TOO_FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(records_module, "TOO_FRESH_SECONDS", 3600.0)
     assert found(records)
     records.note_checked()
     assert not (tmp_path / NOTE).exists()

@@ -15,8 +15,19 @@ from orchestrator.report.sections.search_tables import (
     search_row,
 )
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
-from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
-from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, dimensions_of
+from orchestrator.sweep.searches import (
+    Change,
+    Choice,
+    Dimension,
+    Integer,
+    LogUniform,
+    Objective,
+    PopulationBased,
+    Search,
+    Searching,
+    Tune,
+    dimensions_of,
+)
 from orchestrator.words import Markdown, counted, escape, listed, value_in_words
 
 _OBJECTIVES: dict[Objective, str] = {

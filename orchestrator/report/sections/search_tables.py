@@ -15,8 +15,7 @@ from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Objective
-from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform
+from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, LogUniform, Objective
 from orchestrator.words import NOTHING, duration, number
 
 _EDGE = 0.02

@@ -16,7 +16,7 @@ from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from lm.files import WriteError, check_writable
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
-from orchestrator.search.optuna.terms import STATES, distribution, parameter, quiet
+from orchestrator.search.optuna.study import STATES, distribution, parameter, quiet
 from orchestrator.search.task import SearchTask
 
 _EVALUATOR_SEEDS = range(5)

@@ -15,8 +15,8 @@ from lm.spec import Dropout, EcocHead
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.pictures.figures import Frequency
 from orchestrator.report.sections.where import where_table
+from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
-from orchestrator.trials.spec_words import overrides
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
 from tests.support.factories import FULL, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, write

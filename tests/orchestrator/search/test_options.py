@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.walk import combinations, lacking, trials_needed
+from orchestrator.sweep.override import combinations, lacking, trials_needed
 from tests.orchestrator.search.test_search_contract import SAMPLERS, names
 from tests.support.searching import BASE, Shelf, found, path_of, search, task
 
