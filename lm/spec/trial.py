@@ -102,6 +102,12 @@ class TrainSpec(Part):
             stages["cache"] = self
         return stages
 
+    @property
+    def most_epochs(self) -> int:
+        """The most epochs over all stages."""
+        tuned = 0 if self.finetune is None else self.finetune.repeats * self.finetune.epochs
+        return self.epochs + sum(leg.epochs for leg in self.legs) + tuned
+
     def during(self, stage: str) -> TrainSpec:
         """The spec with the values that hold in a stage: those of its leg; after the legs, those of the last one."""
         begun = self.legs[: list(self.stages()).index(stage)]

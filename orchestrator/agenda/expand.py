@@ -70,7 +70,7 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
 
     The baseline is always among them, as the file has it while it is being tuned, or if its tuning found nothing.
     """
-    facts, searches = Facts(), list[SearchState]()
+    facts, searches, without_values = Facts(), list[SearchState](), set[str]()
     variants = {variant.name: variant for variant in sweep.variants}
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
@@ -82,14 +82,17 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
             assert spec is not None, "a trial was trained with these values"
             variant = variants.get(task.variant, replace(sweep.baseline, name=task.variant))
             spec = spec.model_copy(update={"seed": variant.spec.seed})
-            variants[task.variant] = replace(variant, spec=spec)
-        else:  # one whose search found nothing would meet others of a larger budget
-            variants.pop(task.variant, None)
+            of_seeds = variant.by_seed if task.seed is None else {**variant.by_seed, task.seed: spec}
+            variants[task.variant] = replace(variant, spec=variant.spec if of_seeds else spec, by_seed=of_seeds)
+        else:
+            without_values.add(task.variant)
+    for name in without_values:  # one whose search found nothing would meet others of a larger budget
+        variants.pop(name, None)
     if sweep.baseline.name not in variants:
         variants = {sweep.baseline.name: sweep.baseline}
     trials = trials_by_look(replace(sweep, variants=tuple(variants.values())), records)
     changes = {BEST_FOUND: "a schedule, see Search"} if searches and searches[0].task.population else {}
-    if variants[sweep.baseline.name].spec != sweep.baseline.spec:
+    if variants[sweep.baseline.name] != sweep.baseline:
         changes[sweep.baseline.name] = "the base itself, at its tuned values"
     return SweepState(tuple(searches), [replace(t, change=changes.get(t.variant, t.change)) for t in trials])
 
@@ -159,8 +162,9 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
     missing = len(unsettled(state.table, records))
     if not state.searching:
         return Left(0, missing, missing)
-    variants = len(sweep.variants) + isinstance(sweep.searching, Search)
-    most = variants * len(sweep.seeds)
+    extra = isinstance(sweep.searching, Search)
+    variants = len(sweep.variants) + extra
+    most = sum(len(sweep.seeds_of(variant)) for variant in sweep.variants) + extra * len(sweep.variant_seeds)
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)
     done = len(state.table) - missing
     each = [search_trials_left(search) for search in state.searches]
@@ -191,7 +195,7 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
         return []
     if isinstance(searching, Search):
         return [_task(BEST_FOUND, sweep.baseline, sweep.baseline, searching)]
-    tasks = [_task(variant.name, variant, sweep.baseline, searching) for variant in sweep.variants]
+    tasks = [task for variant in sweep.variants for task in _repeated(sweep, variant, searching)]
     if isinstance(searching.sampler, GridSampler):
         sizes = {task.variant: _grid_size(task, searching.sampler, searching.trials) for task in tasks}
         fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
@@ -206,6 +210,17 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
 
 def _grid_size(task: SearchTask, sampler: GridSampler, most: int | None) -> int:
     return sum(1 for _ in islice(task.grid(sampler.points), most))
+
+
+def _repeated(sweep: ScaledSweep, variant: Variant, searching: Tune) -> list[SearchTask]:
+    """A variant's search, or if it is repeated one for each seed, with a sampler seed of its own."""
+    task = _task(variant.name, variant, sweep.baseline, searching)
+    if searching.repeats == 1:
+        return [task]
+    return [
+        replace(task, seed=seed, searching=task.searching.model_copy(update={"sampler_seed": number}))
+        for number, seed in enumerate(sweep.seeds, start=searching.sampler_seed)
+    ]
 
 
 def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) -> SearchTask:

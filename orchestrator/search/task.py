@@ -28,18 +28,27 @@ from orchestrator.sweep.searches import (
 )
 from orchestrator.words import value_in_words
 
-_NOT_EXPLAINED = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
+_NOT_EXPLAINED = {"trials", "training_hours", "variants", "repeats", "start_rest", "min_trials_per_option"}
 """What of a search its explanation leaves out, or has in another form."""
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """One variant's search. `base` has the training seed; `fixed` names what of the space is not searched for it."""
+    """One variant's search. `base` has the training seed; `fixed` names what of the space is not searched for it.
+
+    `seed` is the one of the table that takes its values, None if all do.
+    """
 
     variant: str
     base: TrainSpec
     searching: Searching
     fixed: tuple[str, ...] = field(default=())
+    seed: int | None = None
+
+    @property
+    def title(self) -> str:
+        """How it is called: its variant, and the seed of the table that it is for."""
+        return self.variant if self.seed is None else f"{self.variant} for seed {self.seed}"
 
     @property
     def space(self) -> dict[str, Dimension | tuple[Range, ...]]:

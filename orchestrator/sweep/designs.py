@@ -130,7 +130,8 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _check_list(value: object) -> object:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"should be a list such as [1, 2, 3], or {{min, max, until: decided}}, got {shown(value)}")
+        forms = "{min, max, until: decided} or {baseline: 6, variants: 3}"
+        raise ValueError(f"should be a list such as [1, 2, 3], {forms}, got {shown(value)}")
     return value
 
 
@@ -165,12 +166,46 @@ class UntilDecided(Part):
         return tuple(looks)
 
 
-SomeSeeds = Annotated[
-    Annotated[Seeds, Tag("list")] | Annotated[UntilDecided, Tag("rounds")],
-    Discriminator(lambda value: "rounds" if isinstance(value, dict | UntilDecided) else "list"),
+SeedsOrNumber = Annotated[
+    Seeds,
+    BeforeValidator(
+        lambda value: list(range(1, value + 1)) if isinstance(value, int) else value,
+        json_schema_input_type=int | tuple[int, ...],
+    ),
 ]
 
 
-def planned_seeds(seeds: tuple[int, ...] | UntilDecided) -> tuple[int, ...]:
-    """Every seed that a variant may get."""
-    return tuple(range(1, seeds.max + 1)) if isinstance(seeds, UntilDecided) else seeds
+class SplitSeeds(Part):
+    """More seeds for the baseline, which is in every comparison, than for each variant; a number n means 1 to n."""
+
+    baseline: SeedsOrNumber
+    variants: SeedsOrNumber
+
+    @model_validator(mode="after")
+    def _check_baseline(self) -> Self:
+        if missing := [seed for seed in self.variants if seed not in self.baseline]:
+            raise ValueError(f"the baseline must have every seed that the variants have, and lacks {missing[0]}")
+        return self
+
+
+def _form_of(value: object) -> str:
+    if isinstance(value, SplitSeeds) or (isinstance(value, dict) and value.keys() & {"baseline", "variants"}):
+        return "split"
+    return "rounds" if isinstance(value, dict | UntilDecided) else "list"
+
+
+SomeSeeds = Annotated[
+    Annotated[Seeds, Tag("list")] | Annotated[UntilDecided, Tag("rounds")] | Annotated[SplitSeeds, Tag("split")],
+    Discriminator(_form_of),
+]
+
+
+def planned_seeds(seeds: tuple[int, ...] | UntilDecided | SplitSeeds) -> tuple[int, ...]:
+    """Every seed that the baseline may get; no variant has others."""
+    match seeds:
+        case UntilDecided():
+            return tuple(range(1, seeds.max + 1))
+        case SplitSeeds():
+            return seeds.baseline
+        case _:
+            return seeds

@@ -12,10 +12,10 @@ from lm.names import closest, nearest
 from lm.spec import Part, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Place, read_document
-from orchestrator.sweep.override import effective, override, value_at
+from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.search_problems import search_problems
-from orchestrator.sweep.types import PUBLISHED_SCALE, ScaledSweep, Sweep, SweepError
+from orchestrator.sweep.types import PUBLISHED_SCALE, TRAIN_START, ScaledSweep, Sweep, SweepError
 
 
 def read_sweep(path: Path | str) -> Sweep:
@@ -38,6 +38,7 @@ def read_sweep(path: Path | str) -> Sweep:
         *_published_problems(sweep, path.parent / "published"),
         *_group_problems(sweep),
         *_at_every_scale(sweep, _variant_problems),
+        *_at_every_scale(sweep, _varied_problems),
     ]
     if problems := problems or list(_at_every_scale(sweep, search_problems)):
         raise SweepError(messages(problems, document))
@@ -119,6 +120,17 @@ def _at_every_scale(sweep: Sweep, check: Callable[[Sweep, str], Iterable[Problem
                 seen.add(problem)
                 named = scale_name == PUBLISHED_SCALE or problem.place[0] == "scales"
                 yield Problem(problem.place, problem.text + ("" if named else f" (at scale {scale_name})"))
+
+
+def _varied_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    """What varies with the seed and is not there, and a stretch of the training text without a length."""
+    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
+    specs = [base, *(override(base, change.overrides)[0] for change in sweep.changes(scale_name))]
+    for i, path in enumerate(() if wrong else sweep.varies):
+        if all(value_at(spec, path) is ABSENT for spec in specs):
+            yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
+        if path == TRAIN_START and base.corpus.train_tokens is None:
+            yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
 
 
 def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:

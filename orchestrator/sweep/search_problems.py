@@ -71,6 +71,12 @@ def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     if searching.training_seed in planned_seeds(scale.seeds or sweep.seeds):
         text = f"should not be among 'seeds', on which the result is judged, got {searching.training_seed}"
         yield Problem(("training_seed",), text)
+    if isinstance(searching, Tune) and searching.repeats > 1:
+        seeds = scale.seeds or sweep.seeds
+        if not isinstance(seeds, tuple) or len(seeds) != searching.repeats:
+            count = len(seeds) if isinstance(seeds, tuple) else "another number"
+            text = f"should be 1, or as many as 'seeds' lists, each of which gets a search; got {searching.repeats}"
+            yield Problem(("repeats",), f"{text} for {count} of seeds")
     base, _ = override(sweep.base, scale.base)
     for key in searching.space:
         yield from (problem.under("space", key) for problem in _dimension_problems(searching, key, base))

@@ -290,6 +290,12 @@ class Tune(Searching):
         default={},
         description="ranges that replace the space's for one variant: another optimizer's rate, by dotted path",
     )
+    repeats: int = Field(
+        default=1,
+        ge=1,
+        description="searches of each variant, which differ in their sampler seed; as many as `seeds`, each of which "
+        "takes the values of one of them, so that intervals cover the search too",
+    )
 
     @model_validator(mode="after")
     def _check_budget(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -13,8 +13,8 @@ from lm.names import nearest
 from lm.spec import Part, TrainSpec
 from lm.validation import SLUG
 from lm.yaml_text import Place
-from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, UntilDecided, planned_seeds
-from orchestrator.sweep.override import override
+from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
+from orchestrator.sweep.override import ABSENT, override, value_at
 from orchestrator.sweep.searches import Name, Search, Tune
 
 PUBLISHED_SCALE = "paper"
@@ -39,6 +39,15 @@ _Names = tuple[str, ...]
 References = Annotated[
     _Names, BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=str | _Names)
 ]
+
+
+TRAIN_START = "corpus.train_start"
+
+
+def _check_varied(path: str) -> str:
+    if path != TRAIN_START and not path.endswith(".seed"):
+        raise ValueError(f"{TRAIN_START}, or a path that ends in .seed, such as head.codebook.seed, got {path!r}")
+    return path
 
 
 class Resources(Part):
@@ -100,12 +109,16 @@ class VariantOverrides:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: a name, its whole spec with the default seed, and its place in the file."""
+    """What is compared: a name, its whole spec with the default seed, and its place in the file.
+
+    `by_seed` has the specs of seeds that have values of their own, such as those of a search for each seed.
+    """
 
     name: str
     spec: TrainSpec
     is_component: bool
     place: Place
+    by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,7 +126,8 @@ class ScaledSweep:
     """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
 
     At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
-    the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all.
+    the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
+    baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
     `scales_without_gpu` are the file's scales whose trials need no GPU.
     """
 
@@ -126,6 +140,8 @@ class ScaledSweep:
     variants: tuple[Variant, ...]
     ablation: Ablation
     seeds: tuple[int, ...]
+    variant_seeds: tuple[int, ...]
+    varies: tuple[str, ...]
     looks: tuple[int, ...]
     most_trials: int | None
     margin: float
@@ -137,6 +153,26 @@ class ScaledSweep:
     def baseline(self) -> Variant:
         """The base itself."""
         return self.variants[0]
+
+    def seeds_of(self, variant: Variant) -> tuple[int, ...]:
+        """Every seed that a variant may get."""
+        return self.seeds if variant is self.baseline or variant.name == self.baseline.name else self.variant_seeds
+
+    def spec(self, variant: Variant, seed: int) -> TrainSpec:
+        """What a variant trains with a seed. What varies has the seed's number; each seed has a stretch of its own.
+
+        The first seed's stretch of the training text is the file's, each next one follows on it.
+        """
+        spec = variant.by_seed.get(seed, variant.spec)
+        changes: dict[str, Any] = {
+            path: seed for path in self.varies if path != TRAIN_START and value_at(spec, path) is not ABSENT
+        }
+        if TRAIN_START in self.varies:
+            begin, length = spec.corpus.train_start, spec.corpus.train_tokens or 0
+            changes[TRAIN_START] = begin + self.seeds.index(seed) * length
+        varied, problems = override(spec, changes) if changes else (spec, [])
+        assert not problems, problems
+        return varied.model_copy(update={"seed": seed})
 
 
 class Sweep(Part):
@@ -159,7 +195,18 @@ class Sweep(Part):
     variants: dict[Name, dict[str, Any]] = Field(default={})
     search: Search | None = Field(default=None, description="finds values for the base")
     tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
-    seeds: SomeSeeds
+    seeds: SomeSeeds = Field(
+        description="a list; {baseline: 6, variants: 3}; or {min: 2, max: 8, until: decided}, more where undecided"
+    )
+    varies: Annotated[tuple[Annotated[str, AfterValidator(_check_varied)], ...], AfterValidator(distinct)] = Field(
+        default=(),
+        description="what changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
+        "corpus.train_start, by which each seed trains on a stretch of its own",
+    )
+    equal_budget: bool = Field(
+        default=False,
+        description="adds to each variant that trains fewer epochs than the base one that trains as many",
+    )
     margin: float = Field(
         default=0.005,
         gt=0,
@@ -240,6 +287,8 @@ class Sweep(Part):
             Variant(change.variant, changed(base, change.overrides), bool(change.removed), change.place)
             for change in self.changes(scale_name)
         ]
+        if self.equal_budget:
+            variants += [control for variant in variants if (control := _with_as_many_epochs(variant, base))]
         seeds = scale.seeds or self.seeds
         resources = {name: self.scale(name).resources or self.resources for name in self.scale_names}
         return ScaledSweep(
@@ -252,13 +301,24 @@ class Sweep(Part):
             variants=(Variant(self.baseline, base, False, ("base",)), *variants),
             ablation=self.ablation,
             seeds=planned_seeds(seeds),
-            looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(seeds),),
+            variant_seeds=seeds.variants if isinstance(seeds, SplitSeeds) else planned_seeds(seeds),
+            varies=self.varies,
+            looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(planned_seeds(seeds)),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
             margin=self.margin,
             searching=self.searching(scale_name),
             resources=resources[scale_name],
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
         )
+
+
+def _with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
+    """The variant whose first stage is as much longer as its budget is smaller than the base's; None if it is not."""
+    missing = base.most_epochs - variant.spec.most_epochs
+    if missing <= 0 or variant.spec.cache is not None:
+        return None
+    spec = variant.spec.model_copy(update={"epochs": variant.spec.epochs + missing})
+    return Variant(f"{variant.name}, as many epochs", spec, False, variant.place)
 
 
 def schema_text() -> str:

@@ -50,7 +50,7 @@ class Facts:
 def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
     """Every variant with its seeds, the first seed's first, each seed's baseline before the others.
 
-    `seeds` holds those of every variant, by default all of the sweep's. Within a seed a trial whose stages all lie in
+    `seeds` holds those of every variant, by default all that it may get. Within a seed a trial whose stages all lie in
     another's is read from it and never trained; else it continues the trial with which it shares the most stages, the
     first of several. CorpusError if a corpus's fingerprint cannot be had.
     """
@@ -60,9 +60,9 @@ def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -
     for seed in sweep.seeds:
         trained: dict[str, set[str]] = {}  # key -> keys of all stages, each of which depends on those before it
         for variant in sweep.variants:
-            if seeds is not None and seed not in seeds[variant.name]:
+            if seed not in (sweep.seeds_of(variant) if seeds is None else seeds[variant.name]):
                 continue
-            spec = variant.spec.model_copy(update={"seed": seed})
+            spec = sweep.spec(variant, seed)
             stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())
             shared = {key: len(keys.intersection(stages)) for key, keys in trained.items()}
             source = max(shared, key=shared.__getitem__, default="")

@@ -61,7 +61,7 @@ def stage_epochs(spec: TrainSpec) -> dict[str, int]:
 
 def budget_of(spec: TrainSpec) -> tuple[int, int | None, int]:
     """What a trial may train on: epochs over all stages, and the stretch of the training text, its length and start."""
-    return sum(stage_epochs(spec).values()), spec.corpus.train_tokens, spec.corpus.train_start
+    return spec.most_epochs, spec.corpus.train_tokens, spec.corpus.train_start
 
 
 def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
