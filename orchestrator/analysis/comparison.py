@@ -71,11 +71,15 @@ def compare_variants(outcomes: Outcomes, looks: int = 1, margin: float = MARGIN)
 
 
 def losses_on_test(group: Sequence[Outcome]) -> Losses:
-    """The test losses of the complete seeds; without blocks of the text if a seed has no losses by token."""
+    """The test losses of the complete seeds; without blocks of the text if a seed has no losses by token.
+
+    Variants with one kind of output head are of one kind.
+    """
     complete = [outcome for outcome in group if outcome.final]
     blocks = [outcome.losses.blocks for outcome in complete if outcome.losses]
     seeds = tuple(outcome.trial.seed for outcome in complete)
-    return Losses(seeds, nats_on_test(group), np.stack(blocks) if blocks and len(blocks) == len(seeds) else None)
+    every = np.stack(blocks) if blocks and len(blocks) == len(seeds) else None
+    return Losses(seeds, nats_on_test(group), every, kind=group[0].trial.spec.head.kind)
 
 
 def nats_on_test(group: Sequence[Outcome]) -> Array:

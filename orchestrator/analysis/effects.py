@@ -48,7 +48,9 @@ class Obstacle:
 class Effect:
     """A difference of mean losses in nats per token with its verdict: a variant's less the baseline's, or a contrast.
 
-    `nats` is None if a variant of the contrast is missing. With an `obstacle` there is no verdict. The standard errors
+    `nats` is None if a variant of the contrast is missing. With an `obstacle` there is no verdict. `interval` is about
+    any text of this kind, `on_this_text` about the test text itself, whose noise it leaves out; `decided_on_this_text`
+    is whether it would exclude zero, at a level shared in the same way. The standard errors
     are those of seeds, from averaged deviations also where a lone comparison decides the interval, and of the text,
     None without losses by token; `single_seed_share` is the share of its variance that more seeds lessen. `further` is
     what would decide an effect that is not decided.
@@ -58,6 +60,8 @@ class Effect:
     interval: Interval | None = None
     verdict: Verdict = "no verdict"
     obstacle: Obstacle | None = None
+    on_this_text: Interval | None = None
+    decided_on_this_text: bool = False
     seed_error: float | None = None
     text_error: float | None = None
     single_seed_share: float = 0.0
@@ -66,11 +70,19 @@ class Effect:
 
 @dataclass(frozen=True)
 class Noise:
-    """What intervals rest on: the groups' seed deviations, how seeds go together, whether the text's noise counts."""
+    """What intervals rest on: the groups' seed deviations, and how seeds go together.
+
+    `text_correlation` is that of neighbouring pieces of the text; None if the text's noise is not counted.
+    """
 
     deviations: Mapping[str, Deviation]
     correlation: Correlation | None
-    has_text: bool
+    text_correlation: float | None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the text's noise is counted."""
+        return self.text_correlation is not None
 
 
 @dataclass(frozen=True)

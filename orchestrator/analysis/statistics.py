@@ -11,6 +11,7 @@ import numpy as np
 
 from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle
 from orchestrator.analysis.noise import (
+    Array,
     Correlation,
     Deviation,
     Errors,
@@ -21,6 +22,7 @@ from orchestrator.analysis.noise import (
     half_width,
     interaction_variance,
     satterthwaite,
+    text_correlation,
     text_variance,
 )
 from orchestrator.analysis.power import further_seeds
@@ -73,19 +75,20 @@ def contrasts(
         if merged:
             judged[name] = merged
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
-    measured = deviations({name: losses.nats for name, losses in weighed.items()})
+    measured = deviations(weighed)
     if measured is None:
         return Comparison(effects, None, 0, level, margin)
     every = {name: measured[alike] for name, alike in same.items() if alike in measured}
-    has_text = all(losses.blocks is not None for losses in weighed.values())
-    noise = Noise(every, _correlation(weighed, measured, judged), has_text)
+    blocks = _along_the_text(judged, weighed)
+    noise = Noise(every, _correlation(weighed, judged), text_correlation([*blocks.values()]) if blocks else None)
     barred = barred or {}
-    estimates = _estimates(effects, judged, weighed, noise)
+    estimates = _estimates(effects, judged, weighed, noise, blocks)
     names = [name for name in judged if name not in barred]
     errors = Errors.of(level, _measurements(judged, names))
     decided, last = _step_down(estimates, judged, names, level)
+    here, _ = _step_down({name: replace(each, text=None) for name, each in estimates.items()}, judged, names, level)
     for name, estimate in estimates.items():
-        effect = estimate.effect(errors, barred.get(name))
+        effect = replace(estimate.effect(errors, barred.get(name)), decided_on_this_text=name in here)
         effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
     return Comparison(effects, noise, _measurements(judged, names), level, margin)
 
@@ -114,17 +117,15 @@ def perplexity_ratio(nats: float) -> float:
         return float(np.exp(nats))
 
 
-def _correlation(
-    groups: Mapping[str, Losses], measured: Mapping[str, Deviation], judged: Mapping[str, Mapping[str, float]]
-) -> Correlation | None:
+def _correlation(groups: Mapping[str, Losses], judged: Mapping[str, Mapping[str, float]]) -> Correlation | None:
     """How seeds go together over all groups; used is what surely holds in every contrast by itself.
 
     Some groups may go together for a reason of their own, such as a stage that they share, and others not at all.
     """
-    every = correlation(groups, measured)
+    every = correlation(groups)
     if every is None or every.used == 0.0:
         return every
-    single = [correlation({group: groups[group] for group in weights}, measured) for weights in judged.values()]
+    single = [correlation({group: groups[group] for group in weights}) for weights in judged.values()]
     return Correlation(every.estimate, min(every.used, *(each.used if each else 0.0 for each in single)))
 
 
@@ -175,17 +176,33 @@ class _Estimate:
         """Half the width of its interval."""
         return float(half_width(self.seeds, self.lone, self.text, errors))
 
-    def effect(self, errors: Errors, obstacle: Obstacle | None) -> Effect:
-        """The effect with its interval, and no verdict yet."""
+    def interval(self, errors: Errors) -> Interval:
+        """Its interval."""
         half = self.half_width(errors)
+        return Interval(self.nats - half, self.nats + half)
+
+    def effect(self, errors: Errors, obstacle: Obstacle | None) -> Effect:
+        """The effect with its intervals, and no verdict yet."""
         return Effect(
             nats=self.nats,
-            interval=Interval(self.nats - half, self.nats + half),
+            interval=self.interval(errors),
             obstacle=obstacle,
+            on_this_text=replace(self, text=None).interval(errors),
             seed_error=math.sqrt(self.seeds[0]),
             text_error=None if self.text is None else math.sqrt(self.text[0]),
             single_seed_share=self.single_seed_share,
         )
+
+
+def _along_the_text(judged: Mapping[str, Mapping[str, float]], groups: Mapping[str, Losses]) -> dict[str, Array]:
+    """The contrasts in each block of the text; empty if a group has no losses by token."""
+    means_B = {name: losses.blocks.mean(axis=0) for name, losses in groups.items() if losses.blocks is not None}
+    if len(means_B) < len(groups):
+        return {}
+    return {
+        name: np.sum([weight * means_B[group] for group, weight in weights.items()], axis=0)
+        for name, weights in judged.items()
+    }
 
 
 def _estimates(
@@ -193,15 +210,14 @@ def _estimates(
     judged: Mapping[str, Mapping[str, float]],
     groups: Mapping[str, Losses],
     noise: Noise,
+    along: Mapping[str, Array],
 ) -> dict[str, _Estimate]:
-    """What the interval of each contrast rests on."""
-    texts: dict[str, tuple[float, float]] = {}
+    """What the interval of each contrast rests on; `along` has the contrasts in each block of the text."""
+    scales = [sum(weight**2 for weight in weights.values()) for weights in judged.values()]
+    kinds = ["\n".join(sorted({groups[group].kind for group in weights})) for weights in judged.values()]
+    variances = [text_variance(along_B) for along_B in along.values()]
+    texts = dict(zip(along, borrowed_text(variances, scales, kinds) if along else (), strict=True))
     blocks = {name: losses.blocks for name, losses in groups.items() if losses.blocks is not None}
-    if noise.has_text:
-        means_B = {name: blocks_SB.mean(axis=0) for name, blocks_SB in blocks.items()}
-        sums_B = [np.sum([w * means_B[group] for group, w in each.items()], axis=0) for each in judged.values()]
-        scales = [sum(weight**2 for weight in each.values()) for each in judged.values()]
-        texts = dict(zip(judged, borrowed_text([text_variance(sum_B) for sum_B in sums_B], scales), strict=True))
     every_degree = sum(losses.nats.size - 1 for losses in groups.values())
     estimates = {}
     for name, weights in judged.items():

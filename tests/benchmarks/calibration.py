@@ -22,6 +22,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,14 @@ import numpy as np
 from lm.record import opened, read_record, token_nats_path
 from lm.spec import TrainSpec
 from orchestrator.analysis.effects import Comparison
+from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.noise import BLOCKS, Array, Losses
 from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN, compare, perplexity_ratio
 from orchestrator.analysis.token_losses import TokenLossReader
 
 VARIANTS = 9
 SEEDS = (2, 3, 5, 8)
-LOOKS = (2, 3, 4, 6, 8)
+LOOKS = Looks((2, 3, 4, 6, 8))
 SEED_DEVIATION = 0.003
 """Nats per token; a third of a per cent of perplexity, as the shipped sweeps show."""
 TEXT_DEVIATION = 0.001
@@ -49,7 +51,10 @@ Where the text dominates, neighbouring quarters of its 64 blocks correlate by 0.
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to be noisy. With `topic_blocks` the text changes its subject after that many blocks on average."""
+    """One way to be noisy. With `topic_blocks` the text changes its subject after that many blocks on average.
+
+    `kinds` has a letter a variant: those of one letter have one kind of output head. Without any, all have.
+    """
 
     name: str
     ratios: Callable[[np.random.Generator, int], Array] = lambda rng, count: np.ones(count)
@@ -61,6 +66,7 @@ class Setting:
     seed_correlation: float = 0.0
     correlated: int = VARIANTS
     variants: int = VARIANTS
+    kinds: str = ""
 
 
 def _some(ratio: float, *places: int) -> Callable[[np.random.Generator, int], Array]:
@@ -70,6 +76,10 @@ def _some(ratio: float, *places: int) -> Callable[[np.random.Generator, int], Ar
         return found
 
     return ratios
+
+
+def _given(*values: float) -> Callable[[np.random.Generator, int], Array]:
+    return lambda rng, count: np.array(values)
 
 
 def _spread(factor: float) -> Callable[[np.random.Generator, int], Array]:
@@ -101,6 +111,11 @@ SETTINGS = (
     Setting("the same, the baseline has 5 times", _some(5.0, 0), variants=16),
     Setting("skewed seeds (exponential)", skewed=True),
     Setting("long topics (3 blocks), text dominates", text_deviation=0.006, topic_blocks=3.0),
+    Setting("nine kinds of heads, up to 10-fold", _spread(10.0), kinds="abcdefghi"),
+    Setting("nine kinds, the baseline has 5 times", _some(5.0, 0), kinds="abcdefghi"),
+    Setting("three kinds with 1, 5, 30 times the noise", _given(1, 1, 1, 5, 5, 5, 30, 30, 30), kinds="aaabbbccc"),
+    Setting("the same, one odd variant in each", _given(1, 1, 5, 5, 5, 20, 30, 30, 100), kinds="aaabbbccc"),
+    Setting("long topics (6 blocks), text dominates", text_deviation=0.006, topic_blocks=6.0),
 )
 
 
@@ -163,11 +178,11 @@ def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: fl
         texts = along.reshape(setting.variants, BLOCKS, _PIECES).mean(axis=2)
     numbers = tuple(range(seeds))
     found = []
-    for run, text in zip(runs, texts, strict=True):
+    for run, text, kind in zip(runs, texts, setting.kinds or " " * setting.variants, strict=True):
         # Runs of one variant differ along the text too: a third of what variants do.
         own_text = setting.text_deviation * math.sqrt(BLOCKS) / 3 * rng.normal(size=(seeds, BLOCKS))
         blocks = 4.6 + run[:, None] + text + own_text
-        found.append(Losses(numbers, blocks.mean(axis=1), blocks))
+        found.append(Losses(numbers, blocks.mean(axis=1), blocks, kind))
     return found
 
 
@@ -195,22 +210,24 @@ def judge(sweep: list[Losses], level: float = 1 - LEVEL_OF_ERROR) -> Comparison:
     return compare(sweep[0], {str(k): losses for k, losses in enumerate(sweep[1:])}, level)
 
 
-def in_looks(sweep: list[Losses], looks: tuple[int, ...] = LOOKS) -> Iterator[Comparison]:
-    """The comparisons of a sweep that gives seeds to what is undecided, look by look."""
-    level = 1 - LEVEL_OF_ERROR / len(looks)
-    counts = [looks[0]] * len(sweep)
-    for k in range(len(looks)):
-        now = [
-            Losses(s.seeds[:n], s.nats[:n], None if s.blocks is None else s.blocks[:n])
-            for s, n in zip(sweep, counts, strict=True)
-        ]
-        comparison = judge(now, level)
-        yield comparison
+def first(losses: Losses, seeds: int) -> Losses:
+    """Those of the first seeds."""
+    blocks = None if losses.blocks is None else losses.blocks[:seeds]
+    return Losses(losses.seeds[:seeds], losses.nats[:seeds], blocks, losses.kind)
+
+
+def in_looks(sweep: list[Losses], looks: Looks = LOOKS) -> Iterator[tuple[Comparison, int]]:
+    """The comparisons of a sweep that gives seeds to what is undecided, look by look, and the trials until then."""
+    counts = [looks.planned[0]] * len(sweep)
+    for look in looks.planned:
+        comparison = judge([first(s, n) for s, n in zip(sweep, counts, strict=True)], 1 - looks.error(look))
+        yield comparison, sum(counts)
         undecided = [int(name) + 1 for name, e in comparison.effects.items() if e.verdict == "not decided"]
-        if not undecided or k + 1 == len(looks):
+        if not undecided or look == looks.planned[-1]:
             return
+        following = looks.planned[looks.planned.index(look) + 1]
         for place in (0, *undecided):
-            counts[place] = looks[k + 1]
+            counts[place] = following
 
 
 def error_table(sweeps: int) -> None:
@@ -224,12 +241,11 @@ def error_table(sweeps: int) -> None:
                 tally.add(judge(simulated(setting, seeds, rng)), 0.0)
             print(f"{setting.name:38} {seeds:5}  {tally.row()}", flush=True)
     for setting in SETTINGS[:5]:
-        rng, tally, wrong, spent = np.random.default_rng(0), Tally(), 0, 0
+        rng, tally, wrong = np.random.default_rng(0), Tally(), 0
         for _ in range(sweeps):
-            found = list(in_looks(simulated(setting, LOOKS[-1], rng)))
+            found = [comparison for comparison, _ in in_looks(simulated(setting, LOOKS.planned[-1], rng))]
             tally.add(found[-1], 0.0)
             wrong += any(is_wrong(e.verdict, 0.0) for look in found for e in look.effects.values())
-            spent += len(found)
         print(f"{setting.name:38} looks  {tally.row()}   at any look {100 * wrong / sweeps:.1f}", flush=True)
     setting, truth = SETTINGS[0], math.log1p(MARGIN)
     for seeds in SEEDS:  # an effect as large as the margin must not be told as none
@@ -254,6 +270,50 @@ def power_table(sweeps: int) -> None:
                 of += len(comparison.effects)
             cells.append(f"{100 * told / of:5.1f}")
         print(f"{seeds:5}  {'  '.join(cells)}", flush=True)
+
+
+def looks_table(sweeps: int) -> None:
+    """Print what seeds until decided find and cost, beside numbers of seeds that are fixed.
+
+    Also a baseline of more seeds than its variants: it is in every comparison.
+    """
+    print(f"\ntrue effects decided, per cent of {sweeps:,} sweeps of {VARIANTS} variants, and trials a sweep")
+    designs: dict[str, Callable[[list[Losses]], tuple[Comparison, int]]] = {
+        "until decided": lambda sweep: list(in_looks(sweep))[-1],
+    }
+    for seeds in (3, 4, 5, 6, 7, 8):
+        designs[f"{seeds} seeds"] = partial(_fixed, seeds, seeds)
+    for baseline in (4, 6, 8):
+        designs[f"3 seeds, the baseline {baseline}"] = partial(_fixed, baseline, 3)
+    mixtures = {
+        "4 none, 2 of 1%, 2 of 2%": (0, 0, 0, 0, 1, 1, 2, 2),
+        "8 of 1%": (1,) * 8,
+        "6 none, 2 of 1%": (0,) * 6 + (1, 1),
+    }
+    print(f"{'':26}" + "  ".join(f"{name:>26}" for name in mixtures))
+    for design, judged in designs.items():
+        cells = []
+        for percents in mixtures.values():
+            rng, decided, trials = np.random.default_rng(7), 0, 0
+            truths = [math.log1p(percent / 100) for percent in percents]
+            for _ in range(sweeps):
+                sweep = simulated(SETTINGS[0], LOOKS.planned[-1], rng)
+                sweep[1:] = [_shifted(losses, truth) for losses, truth in zip(sweep[1:], truths, strict=True)]
+                comparison, cost = judged(sweep)
+                trials += cost
+                decided += sum(comparison.effects[str(k)].verdict == "hurts" for k, truth in enumerate(truths) if truth)
+            cells.append(f"{100 * decided / sweeps / sum(map(bool, truths)):11.1f} for {trials / sweeps:5.1f} trials")
+        print(f"{design:26}" + "  ".join(f"{cell:>26}" for cell in cells), flush=True)
+
+
+def _fixed(baseline: int, variants: int, sweep: list[Losses]) -> tuple[Comparison, int]:
+    judged = [first(losses, variants if k else baseline) for k, losses in enumerate(sweep)]
+    return judge(judged), baseline + variants * (len(sweep) - 1)
+
+
+def _shifted(losses: Losses, nats: float) -> Losses:
+    assert losses.blocks is not None
+    return Losses(losses.seeds, losses.nats + nats, losses.blocks + nats, losses.kind)
 
 
 def tiny_spec(seed: int) -> TrainSpec:
@@ -323,6 +383,7 @@ def main() -> None:
         return
     error_table(asked.sweeps)
     power_table(max(1, asked.sweeps // 4))
+    looks_table(max(1, asked.sweeps // 4))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from orchestrator.analysis.effects import Effect, Interval, Obstacle
 from orchestrator.analysis.noise import (
     BLOCKS,
     CAUTION,
+    LONG_TOPICS,
     TEXT_BORROWED,
     WAVES,
     Errors,
@@ -36,13 +38,54 @@ def groups(**losses: list[float]) -> dict[str, Losses]:
 
 
 def test_a_deviation_is_averaged_with_the_others_which_count_as_one_more_seed() -> None:
-    found = deviations({"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 4.0]), "c": np.array([1.0, 1.0, 1.0, 1.0])})
+    found = deviations(groups(a=[1.0, 2.0, 3.0], b=[0.0, 4.0], c=[1.0, 1.0, 1.0, 1.0]))
     assert found is not None
     assert [known.own for known in found.values()] == pytest.approx([1.0, math.sqrt(8.0), 0.0])
-    weight = 1 * 4 / (1 + 4)  # the others of a have four degrees of freedom, and a variance of (8 + 0) / 4
+    # The others of a have four degrees of freedom, and a variance of (8 + 0) / 4; they are two of eight lenders.
+    weight = 2 / 8 * 1 * 4 / (1 + 4)
     assert found["a"].used == pytest.approx(math.sqrt((2 * 1.0 + weight * 2.0) / (2 + weight)))
     assert found["a"].degrees_of_freedom == pytest.approx(2 + weight)
     assert found["c"].used > 0
+
+
+def test_a_deviation_borrows_from_its_own_kind_alone() -> None:
+    quiet = groups(a=[1.0, 1.1], b=[1.0, 1.2])
+    noisy = {name: replace(losses, kind="ecoc") for name, losses in groups(c=[5.0, 9.0], d=[4.0, 9.0]).items()}
+    alone, found = deviations(quiet), deviations(quiet | noisy)
+    assert alone is not None and found is not None
+    assert [found[name] for name in quiet] == list(alone.values())
+    assert found["c"].used == pytest.approx(math.sqrt((8 + 1 / 16 * 12.5) / (1 + 1 / 16)))
+
+
+def test_the_text_s_noise_is_borrowed_from_contrasts_of_one_kind_alone() -> None:
+    degrees = WAVES + WAVES * 1 / 2  # one other lends its six waves as three
+    used = borrowed_text([1.0, 3.0, 100.0], [2.0, 2.0, 2.0], ["softmax", "softmax", "ecoc"])
+    assert used == [pytest.approx((5 / 3, degrees)), pytest.approx((7 / 3, degrees)), (100.0, WAVES)]
+
+
+@pytest.mark.parametrize(("topic_blocks", "correlates"), [(1.0, False), (6.0, True)])
+def test_pieces_of_a_text_correlate_if_its_topics_are_long(topic_blocks: float, correlates: bool) -> None:
+    setting = calibration.Setting("", text_deviation=0.006, topic_blocks=topic_blocks)
+    correlations = []
+    for seed in range(20):
+        noise = calibration.judge(calibration.simulated(setting, 3, np.random.default_rng(seed))).noise
+        assert noise is not None and noise.text_correlation is not None
+        correlations.append(noise.text_correlation)
+    assert (np.median(correlations) > LONG_TOPICS) == correlates
+    assert np.mean([(each > LONG_TOPICS) is correlates for each in correlations]) > 0.8
+
+
+def test_what_seeds_alone_decide_is_certain_on_this_text() -> None:
+    """Seeds agree to 0.1%, and another text would turn the difference: not decided, but certain here."""
+    rng = np.random.default_rng(1)
+    along = 0.2 * rng.normal(size=BLOCKS)
+    seeds = 0.001 * rng.normal(size=(2, 3, 1))
+    base, variant = 4.0 + seeds[0] + 0 * along, 4.01 + seeds[1] + along - along.mean()
+    losses = [Losses((1, 2, 3), blocks.mean(axis=1), blocks) for blocks in (base, variant)]
+    effect = compare(losses[0], {"a": losses[1]}).effects["a"]
+    assert effect.verdict == "not decided" and effect.decided_on_this_text
+    assert effect.interval is not None and effect.interval.low < 0
+    assert effect.on_this_text is not None and effect.on_this_text.low > 0
 
 
 def test_with_a_hundred_seeds_nothing_matters_but_ones_own_and_the_interval_is_welchs() -> None:
@@ -102,9 +145,9 @@ def test_one_t_serves_both_noises_and_no_interval_is_narrower_than_a_lone_one() 
 
 
 def test_the_noise_of_the_text_is_averaged_with_that_of_the_other_comparisons() -> None:
-    assert borrowed_text([3.0], [2.0]) == [(pytest.approx(3.0), WAVES)]
+    assert borrowed_text([3.0], [2.0], [""]) == [(pytest.approx(3.0), WAVES)]
     weight = TEXT_BORROWED * WAVES / (TEXT_BORROWED + WAVES)
-    first, second = borrowed_text([1.0, 12.0], [1.0, 4.0])  # in units of one variant's: 1 and 3
+    first, second = borrowed_text([1.0, 12.0], [1.0, 4.0], ["", ""])  # in units of one variant's: 1 and 3
     assert first == (pytest.approx((WAVES * 1.0 + weight * 3.0) / (WAVES + weight)), WAVES + weight)
     assert second == (pytest.approx(4.0 * (WAVES * 3.0 + weight * 1.0) / (WAVES + weight)), WAVES + weight)
 
@@ -172,15 +215,14 @@ def test_the_correlation_of_seeds_is_the_intraclass_one() -> None:
     # Shrout and Fleiss 1979, table 2: six targets (seeds), four judges (variants); ICC(3,1) = .71, from .34.
     ratings = np.array([[9, 6, 8, 7, 10, 6], [2, 1, 4, 1, 5, 2], [5, 3, 6, 2, 6, 4], [8, 2, 8, 6, 9, 7]], dtype=float)
     judges = {str(k): seeded(row) for k, row in enumerate(ratings)}
-    alike = dict.fromkeys(judges, next(iter((deviations({"x": ratings[0]}) or {}).values())))
-    found = correlation(judges, alike, level=0.975)
+    found = correlation(judges, level=0.975)
     assert found is not None
     assert (found.estimate, found.used) == (pytest.approx(0.71, abs=0.005), pytest.approx(0.34, abs=0.005))
-    assert correlation({"0": judges["0"]}, alike) is None
+    assert correlation({"0": judges["0"]}) is None
     later = {name: Losses(tuple(range(9, 15)), losses.nats) for name, losses in judges.items() if name != "0"}
-    assert correlation(later | {"0": judges["0"]}, alike) is None, "no seed in common"
+    assert correlation(later | {"0": judges["0"]}) is None, "no seed in common"
     last = {name: Losses(tuple(range(6, 12)), losses.nats) for name, losses in later.items()}
-    assert correlation(last | {"0": judges["0"]}, alike) is None, "one seed in common"
+    assert correlation(last | {"0": judges["0"]}) is None, "one seed in common"
 
 
 def test_seeds_that_go_together_narrow_the_interval_and_others_do_not() -> None:
@@ -205,7 +247,7 @@ def test_pairing_narrows_only_by_what_surely_holds_in_every_contrast() -> None:
 
     def used(names: Iterable[str]) -> float:
         some = {name: losses for name, losses in (alike | alone).items() if name in names}
-        found = correlation(some, deviations({name: losses.nats for name, losses in (alike | alone).items()}) or {})
+        found = correlation(some)
         assert found is not None
         return found.used
 
@@ -355,7 +397,7 @@ def test_looks_err_no_more_often_than_one() -> None:
     wrong = sum(
         any(
             calibration.is_wrong(effect.verdict, 0.0)
-            for comparison in calibration.in_looks(calibration.simulated(calibration.SETTINGS[0], 8, rng))
+            for comparison, _ in calibration.in_looks(calibration.simulated(calibration.SETTINGS[0], 8, rng))
             for effect in comparison.effects.values()
         )
         for _ in range(sweeps)

@@ -1,0 +1,65 @@
+"""Looks: how often the same comparisons are judged while seeds are added, and how they share the error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lm.files import read_regular, write_text
+from orchestrator.analysis.statistics import LEVEL_OF_ERROR
+
+GROWTH = 4.0
+"""A planned look may err in proportion to this power of its number of seeds: early looks nearly never."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The numbers of seeds at which comparisons are judged, and the seeds of other pages that judged some of them.
+
+    Every page that was read before seeds were added is a look too, because whoever adds seeds until a verdict comes
+    errs more often than 5%. `earlier` has the seeds of each such page.
+    """
+
+    planned: tuple[int, ...] = (0,)
+    earlier: tuple[tuple[int, ...], ...] = field(default=())
+
+    def error(self, seeds: int) -> float:
+        """How often a page after `seeds` seeds may have a wrong verdict; at all planned looks together 5%.
+
+        The error is spent unequally, as a sequential trial does (Lan and DeMets 1983, "Discrete sequential boundaries
+        for clinical trials", Biometrika 70), and the looks are combined by Bonferroni's inequality. Each earlier page
+        has taken as much as this one.
+        """
+        weights = [math.pow(max(1, look), GROWTH) for look in self.planned]
+        index = next((k for k, look in enumerate(self.planned) if look >= seeds), len(self.planned) - 1)
+        return LEVEL_OF_ERROR * (weights[index] / sum(weights)) / (1 + len(self.earlier))
+
+
+def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Looks:
+    """The looks of a sweep with these seeds, of which the ledger has the pages; ValueError for a damaged ledger."""
+    try:
+        lines = read_regular(path).decode().splitlines()
+    except FileNotFoundError:
+        lines = []
+    pages = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            pages.append(tuple(int(seed) for seed in json.loads(line)["seeds"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f'{path}:{number}: expected a line such as {{"seeds": [1, 2, 3]}}, got {line!r}'
+            ) from error
+    this = tuple(sorted(seeds))
+    others = tuple(page for page in dict.fromkeys(pages) if page != this and set(page) & set(this))
+    return Looks(tuple(planned), others)
+
+
+def note_look(path: Path, seeds: Sequence[int]) -> None:
+    """Add a page with these seeds to the ledger, once; OSError if it cannot be written."""
+    line = json.dumps({"seeds": sorted(seeds)})
+    lines = read_regular(path).decode().splitlines() if path.exists() else []
+    if line not in lines:
+        write_text(path, "\n".join([*lines, line]) + "\n")

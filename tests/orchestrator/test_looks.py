@@ -1,0 +1,40 @@
+"""Looks at the same comparisons share the error; pages that were read before seeds were added are looks too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.analysis.looks import Looks, note_look, read_looks
+
+
+def test_planned_looks_share_five_per_cent_and_early_ones_take_nearly_nothing() -> None:
+    looks = Looks((2, 3, 4, 6, 8))
+    errors = [looks.error(seeds) for seeds in looks.planned]
+    assert sum(errors) == pytest.approx(0.05)
+    assert errors == sorted(errors) and errors[0] < 0.0002 and errors[-1] > 0.03
+    assert looks.error(5) == errors[3], "between two looks the later one's"
+    assert looks.error(9) == errors[-1]
+
+
+def test_a_single_look_has_it_all() -> None:
+    assert Looks().error(3) == Looks((3,)).error(3) == 0.05
+
+
+def test_an_earlier_page_with_some_of_the_seeds_has_taken_as_much(tmp_path: Path) -> None:
+    ledger = tmp_path / "a.mini.looks"
+    assert read_looks(ledger, (3,), (1, 2, 3)) == Looks((3,))
+    for seeds in ((1, 2, 3), (3, 2, 1), (7, 8), (1, 2, 3, 4)):
+        note_look(ledger, seeds)
+    assert ledger.read_text().count("\n") == 3, "a page that is made again is no further look"
+    assert read_looks(ledger, (5,), (1, 2, 3, 4, 5)).earlier == ((1, 2, 3), (1, 2, 3, 4))
+    assert read_looks(ledger, (5,), (1, 2, 3, 4, 5)).error(5) == pytest.approx(0.05 / 3)
+    assert read_looks(ledger, (2,), (7, 8)).earlier == (), "other seeds are another sample"
+
+
+def test_a_damaged_ledger_of_looks_is_named_with_its_line(tmp_path: Path) -> None:
+    ledger = tmp_path / "a.mini.looks"
+    ledger.write_text('{"seeds": [1, 2]}\n{"seeds": 3}\n')
+    with pytest.raises(ValueError, match=r"a\.mini\.looks:2: expected a line such as .* got '\{\"seeds\": 3\}'"):
+        read_looks(ledger, (2,), (1, 2))
