@@ -7,10 +7,12 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from pathlib import Path
 
 from orchestrator.agenda.trial_source import Chained, FixedOrder, TrialSource, in_order
+from orchestrator.analysis.looks import Looks, read_looks
 from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
@@ -18,6 +20,7 @@ from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep, Variant
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
+from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
@@ -33,6 +36,7 @@ class SweepState:
 
     searches: tuple[SearchState, ...]
     trials: list[Trial]
+    looks: Looks = field(default_factory=Looks)
 
     @property
     def searching(self) -> bool:
@@ -90,17 +94,23 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
         variants.pop(name, None)
     if sweep.baseline.name not in variants:
         variants = {sweep.baseline.name: sweep.baseline}
-    trials = trials_by_look(replace(sweep, variants=tuple(variants.values())), records)
+    looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds)
+    trials = trials_by_look(replace(sweep, variants=tuple(variants.values())), records, looks)
     changes = {BEST_FOUND: "a schedule, see Search"} if searches and searches[0].task.population else {}
     if variants[sweep.baseline.name] != sweep.baseline:
         changes[sweep.baseline.name] = "the base itself, at its tuned values"
-    return SweepState(tuple(searches), [replace(t, change=changes.get(t.variant, t.change)) for t in trials])
+    return SweepState(tuple(searches), [replace(t, change=changes.get(t.variant, t.change)) for t in trials], looks)
 
 
-def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
+def looks_path(sweep: ScaledSweep, records: Records) -> Path:
+    """The ledger of the pages whose verdicts were read."""
+    return lock_path(records.root, sweep.name, sweep.scale).with_suffix(".looks")
+
+
+def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[Trial]:
     """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
-    Every look is judged at its own share of the error (see `compare_variants`). A variant of which nothing more can
+    Every look is judged at its own share of the error (`analysis.looks`). A variant of which nothing more can
     be learnt gets no more seeds: it is decided, equal to the baseline in every seed, or may not be compared
     (`analysis.comparison`). The baseline has as many as the variant with the most.
     """
@@ -115,11 +125,11 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
 
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
     trials = planned(counts)
-    for look in sweep.looks[1:]:
+    for seeds, look in pairwise(sweep.looks):
         outcomes = read_outcomes(trials, records, sweep.baseline.name)
         if any(outcome.record is None for outcome in outcomes.all):
             break
-        comparison = compare_variants(outcomes, len(sweep.looks), sweep.margin)
+        comparison = compare_variants(outcomes, looks.error(seeds), sweep.margin)
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
         counts |= dict.fromkeys([sweep.baseline.name, *undecided], look)

@@ -10,9 +10,10 @@ from lm.record import opened
 from orchestrator.analysis import statistics
 from orchestrator.analysis.effects import Comparison, Obstacle
 from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import Array, Losses
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, budget, is_adaptive
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN
+from orchestrator.analysis.statistics import MARGIN
 
 
 def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Obstacle]:
@@ -50,11 +51,10 @@ def _texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
     return {(record.corpus.fingerprint, opened(record.stages[-1].test).columns) for record in records}
 
 
-def compare_variants(outcomes: Outcomes, looks: int = 1, margin: float = MARGIN) -> Comparison | None:
+def compare_variants(outcomes: Outcomes, error: float = LEVEL_OF_ERROR, margin: float = MARGIN) -> Comparison | None:
     """Test losses of every variant that may be compared against the baseline's; None if nothing may be.
 
-    If the seeds were planned with several `looks`, each look may err as often as its equal share of 5% (Bonferroni),
-    so that all of them together err no more often than one look would.
+    `error` is how often a verdict of them may be wrong, of one look among several its share (`analysis.looks`).
 
     `obstacles` says who may be compared. A variant of another budget has an interval and no verdict.
     """
@@ -64,10 +64,27 @@ def compare_variants(outcomes: Outcomes, looks: int = 1, margin: float = MARGIN)
     return statistics.compare(
         losses_on_test(outcomes.of_baseline),
         {name: losses_on_test(outcomes[name]) for name, each in why.items() if not any(o.bars_interval for o in each)},
-        1 - LEVEL_OF_ERROR / looks,
+        1 - error,
         margin,
         barred={name: each[0] for name, each in why.items() if each},
     )
+
+
+def possibly_best(outcomes: Outcomes, error: float = LEVEL_OF_ERROR) -> tuple[str, ...]:
+    """The variants that may have the lowest mean test loss, the best among them with probability 1 - `error`.
+
+    Subset selection (Gupta 1965, "On some multiple decision rules", Technometrics 7): each that no other is surely
+    below, judged against all others at once. Only those count that may be compared with the baseline.
+    """
+    fair = [name for name in outcomes if not obstacles(outcomes, [name, outcomes.baseline]) and len(outcomes[name]) > 1]
+    losses = {name: losses_on_test(outcomes[name]) for name in fair}
+    best = []
+    for name in fair:
+        others = {other: each for other, each in losses.items() if other != name}
+        effects = statistics.compare(losses[name], others, 1 - error).effects.values()
+        if not any(effect.verdict == "helps" for effect in effects):
+            best.append(name)
+    return tuple(best)
 
 
 def losses_on_test(group: Sequence[Outcome]) -> Losses:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lm.files import read_regular, write_text
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR
 
-GROWTH = 4.0
+LEVEL_OF_ERROR = 0.05
+"""How often any of a page's verdicts may be wrong: their family-wise error."""
+GROWTH = 3.0
 """A planned look may err in proportion to this power of its number of seeds: early looks nearly never."""
 
 
@@ -19,8 +20,8 @@ GROWTH = 4.0
 class Looks:
     """The numbers of seeds at which comparisons are judged, and the seeds of other pages that judged some of them.
 
-    Every page that was read before seeds were added is a look too, because whoever adds seeds until a verdict comes
-    errs more often than 5%. `earlier` has the seeds of each such page.
+    Every page that was read before seeds were added is a look too: if seeds are added until a verdict comes, more than
+    5% of such verdicts are wrong. `earlier` has the seeds of each such page.
     """
 
     planned: tuple[int, ...] = (0,)

@@ -27,7 +27,7 @@ WAVES = 6
 BORROWED = 1.0
 """What the deviations of others count in a variant's own, in degrees of freedom: as much as one more seed."""
 LENDERS = 8
-"""So many others, or more, count in full; fewer in proportion, because one noisy variant weighs more among few."""
+"""This number of others, or more, count in full; fewer in proportion, because among few a noisy one weighs more."""
 TEXT_BORROWED = 6.0
 """What the text's noise of other comparisons counts in one's own, in degrees of freedom: as much as its own waves."""
 CAUTION = 1.25
@@ -147,8 +147,8 @@ def text_correlation(blocks: Sequence[Array]) -> float:
     """
     pieces = np.array([[piece.mean() for piece in np.array_split(blocks_B, PIECES)] for blocks_B in blocks])
     centred = pieces - pieces.mean(axis=1, keepdims=True)
-    found = float((centred[:, 1:] * centred[:, :-1]).sum() / max(float((centred**2).sum()), 1e-300))
-    return found + (1 + 3 * found) / PIECES
+    raw = float((centred[:, 1:] * centred[:, :-1]).sum() / max(float((centred**2).sum()), 1e-300))
+    return raw + (1 + 3 * raw) / PIECES
 
 
 def interaction_variance(blocks_SB: Array) -> float:

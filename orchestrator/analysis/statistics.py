@@ -10,6 +10,7 @@ from itertools import permutations
 import numpy as np
 
 from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import (
     Array,
     Correlation,
@@ -27,8 +28,6 @@ from orchestrator.analysis.noise import (
 )
 from orchestrator.analysis.power import further_seeds
 
-LEVEL_OF_ERROR = 0.05
-"""How often any of a page's intervals may miss: its verdicts' family-wise error."""
 BASELINE = ""
 """The baseline's name among groups: no variant can have it."""
 MARGIN = 0.005

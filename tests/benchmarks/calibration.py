@@ -30,9 +30,9 @@ import numpy as np
 from lm.record import opened, read_record, token_nats_path
 from lm.spec import TrainSpec
 from orchestrator.analysis.effects import Comparison
-from orchestrator.analysis.looks import Looks
+from orchestrator.analysis.looks import LEVEL_OF_ERROR, Looks
 from orchestrator.analysis.noise import BLOCKS, Array, Losses
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, MARGIN, compare, perplexity_ratio
+from orchestrator.analysis.statistics import MARGIN, compare, perplexity_ratio
 from orchestrator.analysis.token_losses import TokenLossReader
 
 VARIANTS = 9

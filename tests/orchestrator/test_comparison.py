@@ -12,20 +12,19 @@ import pytest
 
 from lm.record import CorpusFacts, write_record
 from orchestrator.analysis.comparison import compare_variants, losses_on_test, obstacles
+from orchestrator.analysis.detectable import detectable
 from orchestrator.analysis.effects import Obstacle
-from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost.totals import detectable
+from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.report.sections.where import where_table
-from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.contents import findings
-from tests.support.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
+from tests.support.factories import CACHE, CORPUS, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, answer, render, write
 
 ABLATION = Ablation("pairs", ("A", "B"))
@@ -203,10 +202,9 @@ def test_one_seed_without_losses_by_token_leaves_the_text_out(tmp_path: Path) ->
 def test_the_smallest_detectable_effect_rests_on_those_that_may_be_compared_once_complete(
     tmp_path: Path, make: Settle, counts: bool
 ) -> None:
-    sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1, 2, 3)).at("paper")
     outcomes = read_outcomes(make(tmp_path), Records(tmp_path), "full")
-    without = {name: group for name, group in outcomes.items() if name != "no A"}
-    found, less = (detectable(sweep, some) for some in (outcomes, without))
+    without = Outcomes({name: group for name, group in outcomes.items() if name != "no A"}, "full")
+    found, less = map(detectable, (outcomes, without))
     assert found is not None and less is not None
     assert (found != less) == counts
 

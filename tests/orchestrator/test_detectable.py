@@ -19,7 +19,7 @@ def drawn(rng: np.random.Generator, mean: float, deviation: float, text: float, 
 @pytest.mark.parametrize(("seeds", "others", "text"), [(2, 1, 0.0), (3, 4, 0.01), (6, 2, 0.02)])
 def test_four_of_five_simulated_sweeps_show_it(seeds: int, others: int, text: float) -> None:
     deviation, repeats = 0.01, 600
-    nats = smallest_detectable(deviation, text, seeds, others)
+    nats = smallest_detectable(deviation, text, (seeds, seeds), others)
     assert nats is not None
     rng = np.random.default_rng(seeds)
     decided = 0
@@ -31,12 +31,17 @@ def test_four_of_five_simulated_sweeps_show_it(seeds: int, others: int, text: fl
 
 
 def test_more_seeds_show_smaller_differences_and_more_text_noise_larger_ones() -> None:
-    found = [smallest_detectable(0.01, 0.0, seeds, 3) for seeds in (2, 3, 5, 10)]
+    found = [smallest_detectable(0.01, 0.0, (seeds, seeds), 3) for seeds in (2, 3, 5, 10)]
     assert found == sorted(found, reverse=True)
-    quiet, loud = smallest_detectable(0.01, 0.0, 3, 3), smallest_detectable(0.01, 0.02, 3, 3)
+    quiet, loud = smallest_detectable(0.01, 0.0, (3, 3), 3), smallest_detectable(0.01, 0.02, (3, 3), 3)
     assert quiet is not None and loud is not None and loud > 1.5 * quiet
 
 
 @pytest.mark.parametrize(("deviation", "seeds", "variants"), [(0.01, 1, 3), (0.01, 3, 0), (0.0, 3, 3)])
 def test_where_no_verdict_is_given_nothing_can_be_shown(deviation: float, seeds: int, variants: int) -> None:
-    assert smallest_detectable(deviation, 0.01, seeds, variants) is None
+    assert smallest_detectable(deviation, 0.01, (seeds, seeds), variants) is None
+
+
+def test_more_seeds_of_the_baseline_show_smaller_differences() -> None:
+    alike, split = smallest_detectable(0.01, 0.0, (3, 3), 8), smallest_detectable(0.01, 0.0, (6, 3), 8)
+    assert alike is not None and split is not None and split < 0.95 * alike

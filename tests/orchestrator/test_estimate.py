@@ -15,12 +15,13 @@ from lm.measured import Measured
 from lm.record import write_curve
 from lm.spec import Adam, Dropout, Finetune, TrainSpec
 from orchestrator.agenda.expand import SweepState, expand
-from orchestrator.analysis.detectable import smallest_detectable
+from orchestrator.analysis.detectable import detectable, smallest_detectable
+from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.cost import Measuring, core_hours, estimate, print_estimate
 from orchestrator.execute.cost.measuring import measured_spec
-from orchestrator.execute.cost.totals import Job, detectable, makespan, most_trials, packing_of
+from orchestrator.execute.cost.totals import Job, makespan, most_trials, packing_of
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -192,12 +193,12 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
 
     assert found.detectable.text_error_nats is None
 
-    rounds = replace(sweep, looks=(2, 3))
-    stricter = estimate(
-        rounds, SweepState((), trials), Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured")
-    )
+    state = SweepState((), trials, Looks((2, 3)))
+    stricter = estimate(sweep, state, Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert stricter.detectable is not None
-    assert stricter.detectable.nats == smallest_detectable(found.detectable.deviation_nats, 0.0, 3, 1, 0.975)
+    assert stricter.detectable.nats == smallest_detectable(
+        found.detectable.deviation_nats, 0.0, (3, 3), 1, 1 - state.looks.error(3)
+    )
 
     for trial in trials:
         write_tokens(tmp_path, trial, harder=0.3 * (trial.variant == "short"))
@@ -216,10 +217,10 @@ def test_before_the_baseline_has_losses_the_other_variants_tell_what_can_be_show
     for trial in trials[3:]:
         settle(tmp_path, trial, 110.0 + trial.seed)
         write_tokens(tmp_path, trial)
-    early = detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
+    early = detectable(read_outcomes(trials, records, sweep.baseline.name))
     for trial in trials[:3]:
         settle(tmp_path, trial, 100.0 + trial.seed)
-    without = detectable(sweep, read_outcomes(trials, records, sweep.baseline.name))
+    without = detectable(read_outcomes(trials, records, sweep.baseline.name))
     assert early is not None and without is not None
     assert early.text_error_nats is None and without.text_error_nats is None
 

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.agenda.expand import trials_by_look
 from orchestrator.analysis.comparison import compare_variants
+from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.designs import UntilDecided
@@ -55,7 +56,7 @@ def run(runs: Path, sweep: ScaledSweep, means: Means, **status: str) -> Counter[
     """Round after round until nothing is missing: how many seeds each variant got."""
     settled: set[str] = set()
     trials: list[Trial] = []
-    while (now := trials_by_look(sweep, Records(runs))) != trials:
+    while (now := trials_by_look(sweep, Records(runs), Looks(sweep.looks))) != trials:
         trials = now
         finish(runs, trials, means, settled, status)
     return Counter(trial.variant for trial in trials)
@@ -81,7 +82,7 @@ def test_seeds_go_to_the_undecided_and_the_baseline(toy: ScaledSweep, tmp_path: 
 
 def test_what_surely_has_no_larger_effect_than_the_margin_is_decided(tmp_path: Path) -> None:
     toy = read_text(tmp_path, TEXT.replace("1.0e-5", "0.05")).at("paper")
-    assert run(tmp_path / "runs", toy, ONE_CLOSE) == {"full": 2, "no weight-dropping": 2, "no input dropout": 2}
+    assert run(tmp_path / "runs", toy, ONE_CLOSE) == {"full": 3, "no weight-dropping": 2, "no input dropout": 3}
 
 
 def test_no_round_begins_beyond_the_total(tmp_path: Path) -> None:
@@ -109,16 +110,21 @@ def test_a_round_begins_that_makes_no_more_than_the_total(tmp_path: Path) -> Non
 def test_every_look_has_its_share_of_the_error(toy: ScaledSweep, tmp_path: Path) -> None:
     """Two seeds of a difference that one look of four does not decide, and that one look alone would."""
     runs = tmp_path / "runs"
-    trials = trials_by_look(toy, Records(runs))
+    trials = trials_by_look(toy, Records(runs), Looks(toy.looks))
     means = {"full": 100.0, "no weight-dropping": 101.05, "no input dropout": 150.0}
     for trial in trials:
         settle(runs, trial, means[trial.variant] + 0.1 * trial.seed)
     outcomes = read_outcomes(trials, Records(runs), "full")
-    once, share = (compare_variants(outcomes, looks, toy.margin) for looks in (1, 4))
-    assert once is not None and share is not None and (once.level, share.level) == (0.95, 1 - 0.05 / 4)
+    once = compare_variants(outcomes, Looks((2,)).error(2), toy.margin)
+    share = compare_variants(outcomes, Looks(toy.looks).error(2), toy.margin)
+    assert once is not None and share is not None
+    assert once.level == 0.95 and share.level == pytest.approx(1 - 0.05 * 8 / (8 + 27 + 64 + 216))
     verdicts = [found.effects["no weight-dropping"].verdict for found in (once, share)]
     assert verdicts == ["hurts", "not decided"]
-    assert Counter(trial.variant for trial in trials_by_look(toy, Records(runs)))["no weight-dropping"] == 3
+    assert (
+        Counter(trial.variant for trial in trials_by_look(toy, Records(runs), Looks(toy.looks)))["no weight-dropping"]
+        == 3
+    )
 
 
 def test_a_variant_that_did_not_train_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
@@ -130,15 +136,15 @@ def test_a_variant_that_did_not_train_gets_no_more_seeds(toy: ScaledSweep, tmp_p
 
 def test_a_variant_scored_on_another_text_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    trials = trials_by_look(toy, Records(runs))
+    trials = trials_by_look(toy, Records(runs), Looks(toy.looks))
     finish(runs, trials, ONE_CLOSE, set(), {})
     for trial in trials:
         if trial.variant == "no input dropout":
             settle(runs, trial, 100.0 + trial.seed / 10, corpus=CORPUS.model_copy(update={"fingerprint": "f" * 64}))
-    assert trials_by_look(toy, Records(runs)) == trials
+    assert trials_by_look(toy, Records(runs), Looks(toy.looks)) == trials
 
 
 def test_a_round_under_way_is_not_judged(toy: ScaledSweep, tmp_path: Path) -> None:
-    first = trials_by_look(toy, Records(tmp_path / "runs"))
+    first = trials_by_look(toy, Records(tmp_path / "runs"), Looks(toy.looks))
     finish(tmp_path / "runs", first[:-1], ONE_CLOSE, set(), {})
-    assert trials_by_look(toy, Records(tmp_path / "runs")) == first
+    assert trials_by_look(toy, Records(tmp_path / "runs"), Looks(toy.looks)) == first

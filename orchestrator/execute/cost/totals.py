@@ -17,11 +17,8 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
-from orchestrator.analysis.comparison import losses_on_test, obstacles
-from orchestrator.analysis.detectable import smallest_detectable
-from orchestrator.analysis.noise import text_variance
-from orchestrator.analysis.outcomes import Group, read_outcomes
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, perplexity_change
+from orchestrator.analysis.detectable import Detectable, detectable
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.cost.measuring import Measuring
 from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_bytes
 from orchestrator.sweep import ScaledSweep
@@ -104,20 +101,6 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Detectable:
-    """The smallest true difference that gets a verdict with a probability of 80%, from the noise of records on disk.
-
-    `deviation_nats` is between seeds, `text_error_nats` a difference's standard error by the text, None if unknown.
-    """
-
-    nats: float
-    perplexity: float
-    deviation_nats: float
-    text_error_nats: float | None
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What is left of a sweep, at most: early stops count in full. The neural cache's search is not in it.
 
@@ -147,6 +130,7 @@ def estimate(
     packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
     lanes = int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
     seconds = [job.seconds for job in jobs]
+    outcomes = read_outcomes(trials, records, sweep.baseline.name)
     return Estimate(
         states=dict(Counter(state_of(trial, records) for trial in trials)),
         variants=tuple(VariantCost.of(name, jobs) for name in dict.fromkeys(trial.variant for trial in trials)),
@@ -156,7 +140,7 @@ def estimate(
         disk_bytes=sum(job.disk_bytes for job in jobs),
         checkpoint_bytes=sum(heapq.nlargest(lanes, (job.checkpoint_bytes for job in jobs))),
         packing=packing,
-        detectable=detectable(sweep, read_outcomes(trials, records, sweep.baseline.name)),
+        detectable=detectable(outcomes, state.looks.error(len(outcomes.of_baseline))),
     )
 
 
@@ -225,37 +209,6 @@ def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
     if memory is not None and gpus_each < 1:
         by_gpus = min(by_gpus, len(gpus) * max(1, int(memory / (_HEADROOM * peak + _CUDA_CONTEXT_BYTES))))
     return Packing(by_cpus, None, by_gpus)
-
-
-def detectable(sweep: ScaledSweep, outcomes: Mapping[str, Group]) -> Detectable | None:
-    """From the noise of seeds and text in this sweep's own finished trials; None if no variant's seeds differ.
-
-    Of the variants that may be compared once they are complete, at the level of the last look. The text's noise is the
-    mean over their differences to the baseline.
-    """
-    passing = {"not complete", "another budget"}  # what is still to come, and what has an interval too
-    compared = {
-        name: losses_on_test(group)
-        for name, group in outcomes.items()
-        if group[0].trial.opens_test
-        and {obstacle.reason for obstacle in obstacles(outcomes, [name, sweep.baseline.name])} <= passing
-    }
-    repeated = [losses.nats for losses in compared.values() if losses.nats.size >= 2]
-    if not repeated:
-        return None
-    squares = sum(float(((nats - nats.mean()) ** 2).sum()) for nats in repeated)
-    deviation = math.sqrt(squares / sum(nats.size - 1 for nats in repeated))
-    texts_B = {name: losses.blocks.mean(axis=0) for name, losses in compared.items() if losses.blocks is not None}
-    base_B = texts_B.pop(sweep.baseline.name, None)
-    variances = [] if base_B is None else [text_variance(text_B - base_B) for text_B in texts_B.values()]
-    text_error = math.sqrt(sum(variances) / len(variances)) if variances else None
-    level = 1 - LEVEL_OF_ERROR / len(sweep.looks)
-    nats = smallest_detectable(deviation, text_error or 0.0, len(sweep.seeds), len(compared) - 1, level)
-    if nats is None:
-        return None
-    baseline = losses_on_test(outcomes.get(sweep.baseline.name, ())).nats
-    mean = float((baseline if baseline.size else repeated[0]).mean())
-    return Detectable(nats, perplexity_change(mean, nats), deviation, text_error, len(sweep.seeds))
 
 
 def print_estimate(cost: Estimate) -> None:

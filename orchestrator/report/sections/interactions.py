@@ -10,8 +10,9 @@ from typing import Literal
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
 from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR, contrasts, perplexity_ratio
+from orchestrator.analysis.statistics import contrasts, perplexity_ratio
 from orchestrator.report.sections.verdicts import what_would_decide, why_no_verdict
 from orchestrator.sweep.designs import Ablation, Factors
 from orchestrator.words import Markdown, escape, number, signed, significant

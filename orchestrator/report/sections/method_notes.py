@@ -14,9 +14,10 @@ from orchestrator.analysis.comparison import obstacles
 from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
 from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
-from orchestrator.analysis.statistics import BASELINE, LEVEL_OF_ERROR, perplexity_change
+from orchestrator.analysis.statistics import BASELINE, perplexity_change
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.analysis.effects import Comparison, Effect, Obstacle
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.power import MOST_FURTHER, Further
-from orchestrator.analysis.statistics import LEVEL_OF_ERROR
 from orchestrator.words import counted, listed
 
 DID_NOT_TRAIN = "did not train"
