@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from orchestrator.analysis.outcomes import Outcome, Outcomes
-from orchestrator.report.sections.search_tables import search_row
+from orchestrator.report.sections.search_tables import SearchRow
 from orchestrator.search.ledger import SearchState
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
@@ -55,7 +55,7 @@ def _of_searches(searches: Sequence[SearchState], runs: Records) -> list[tuple[s
     """What was trained to find values for the trials of the table."""
     if not searches:
         return []
-    rows = [search_row(search) for search in searches]
+    rows = [SearchRow(search) for search in searches]
     keys = {trial.key for search in searches for trial in search.trials if trial.key is not None}
     settled = [record for key in sorted(keys) if (record := runs.read(key)) is not None]
     trials = counted(sum(len(search.trials) for search in searches), "trial")
