@@ -7,10 +7,9 @@ from pathlib import Path
 
 from orchestrator.agenda.expand import SweepState
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.files.index import write_index
 from orchestrator.report.files.place import IfFuller
-from orchestrator.report.input import ReportInput
-from orchestrator.report.page import Report, write_report
+from orchestrator.report.files.summary import write_index
+from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Published, published_numbers
 from orchestrator.trials.records import Records
