@@ -8,7 +8,7 @@ from textwrap import shorten
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
-from orchestrator.words import NOTHING, Markdown, byte_size, duration, escape, listed, number, significant
+from orchestrator.words import NOTHING, Markdown, byte_size, duration, escape, listed, number, signed, significant
 
 _LONGEST_REASON = 300
 
@@ -39,6 +39,7 @@ def template(name: str) -> Template:
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else number(value),
         "significant": significant,
+        "signed": signed,
         "duration": duration,
         "bytes": byte_size,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),

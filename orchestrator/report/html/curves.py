@@ -16,9 +16,15 @@ from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, Mult
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from orchestrator.analysis.curve import curve_of
-from orchestrator.analysis.outcomes import Outcomes, is_adaptive
-from orchestrator.report.pictures.curves import band, lowest_perplexity, perplexities, visible_range, without_nan
+from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.report.pictures.curves import (
+    band,
+    lowest_perplexity,
+    perplexities,
+    variant_curves,
+    visible_range,
+    without_nan,
+)
 from orchestrator.report.pictures.figures import VariantCurves, line_styles
 
 MOST_VARIANTS = 36
@@ -52,17 +58,7 @@ def hover_curves(outcomes: Outcomes) -> HoverCurves | None:
 
     A variant that adapts to the text it is scored on is left out, as in the pictures.
     """
-    planned = [
-        VariantCurves(
-            name,
-            name == outcomes.baseline,
-            complete=True,
-            seeds=tuple(curve_of(outcome.curve) for outcome in trained),
-            seed_numbers=tuple(outcome.trial.seed for outcome in trained),
-        )
-        for name, group in outcomes.items()
-        if (trained := [outcome for outcome in group if outcome.curve]) and not is_adaptive(group)
-    ]
+    planned = variant_curves(outcomes)
     every = without_nan(planned)
     if not every:
         return None

@@ -7,11 +7,14 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.curve import Curve
+from lm.spec import TrainSpec
+from orchestrator.analysis.curve import Curve, curve_of
+from orchestrator.analysis.outcomes import Outcomes, is_adaptive
 from orchestrator.report.pictures.figures import VariantCurves
 from orchestrator.words import listed, significant
 
@@ -36,6 +39,28 @@ class Band:
         """Seconds and perplexity after an epoch, None if the line has no such point."""
         places = np.flatnonzero(self.epoch == epoch)
         return (float(self.seconds[places[0]]), float(self.mean[places[0]])) if len(places) else None
+
+
+def variant_curves(outcomes: Outcomes) -> list[VariantCurves]:
+    """Every variant with a learning curve, in the order of the plan; a cache trains nothing, and has none."""
+    return [
+        VariantCurves(
+            name=variant,
+            baseline=variant == outcomes.baseline,
+            complete=all(outcome.final for outcome in group),
+            seeds=tuple(curve_of(outcome.curve) for outcome in trained),
+            seed_numbers=tuple(outcome.trial.seed for outcome in trained),
+            turns=_turns(group[0].trial.spec),
+        )
+        for variant, group in outcomes.items()
+        if (trained := [outcome for outcome in group if outcome.curve]) and not is_adaptive(group)
+    ]
+
+
+def _turns(spec: TrainSpec) -> frozenset[str]:
+    """The stages whose values are not those of the stage before: many legs of a schedule that was found go on alike."""
+    values = {stage: spec.during(stage).model_copy(update={"epochs": 1}) for stage in spec.stages()}
+    return frozenset(stage for before, stage in pairwise(values) if values[stage] != values[before])
 
 
 def band(seeds: Sequence[Curve]) -> Band:
