@@ -20,7 +20,7 @@ from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report.sections import ablation, answer, stages
-from orchestrator.report.sections.cost import cost_section
+from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
@@ -118,7 +118,8 @@ def write_report(
             where=differences.where,
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
-            cost=cost_section(outcomes),
+            costs=cost_table(outcomes),
+            devices=devices(outcomes),
             untrained=untrained(outcomes.all),
             provenance=provenance(outcomes, report.scale, searches, report.records),
             command=fenced(report.command, "sh"),
