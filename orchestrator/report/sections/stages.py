@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lm.record import StageResult, opened
-from orchestrator.analysis.outcomes import Outcome, Outcomes
+from lm.record import opened
+from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.sections.ablation import Spread
 
 
@@ -23,20 +23,17 @@ class StageRow:
 
 @dataclass(frozen=True)
 class CacheRow:
-    """An adaptive variant beside the same one-column pass without the cache; `settings` lists every seed's."""
+    """An adaptive variant beside the same one-column pass without the cache.
+
+    `settings` are window, weight and flatness, each choice of the seeds once.
+    """
 
     variant: str
-    settings: tuple[tuple[int, float, float], ...]
+    settings: str
     plain_valid: Spread
     valid: Spread
     plain_test: Spread
     test: Spread
-
-    @property
-    def settings_cell(self) -> str:
-        """Window, weight and flatness, each choice once."""
-        settings = (f"{window}, {weight:g}, {flatness:g}" for window, weight, flatness in self.settings)
-        return "; ".join(dict.fromkeys(settings))
 
 
 def stage_table(outcomes: Outcomes) -> list[StageRow]:
@@ -49,7 +46,8 @@ def stage_table(outcomes: Outcomes) -> list[StageRow]:
     for variant, group in outcomes.items():
         names = [name for name in group[0].trial.spec.stages() if name != "cache"]
         for name in names if len(names) > 1 else []:
-            done = [stage for outcome in group for stage in _stages(outcome) if stage.name == name and stage.test]
+            records = [outcome.record for outcome in group if outcome.record]
+            done = [stage for record in records for stage in record.stages if stage.name == name and stage.test]
             keys = {stage.key for stage in done}
             if not keys <= shown:
                 shown |= keys
@@ -73,10 +71,11 @@ def cache_table(outcomes: Outcomes) -> list[CacheRow]:
         final = [outcome.final for outcome in group if outcome.final]
         pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
         if pairs:
+            settings = [f"{cache.window}, {cache.weight:g}, {cache.flatness:g}" for _, cache in pairs]
             rows.append(
                 CacheRow(
                     variant=variant,
-                    settings=tuple((cache.window, cache.weight, cache.flatness) for _, cache in pairs),
+                    settings="; ".join(dict.fromkeys(settings)),
                     plain_valid=Spread.of(cache.plain_valid for _, cache in pairs),
                     valid=Spread.of(stage.valid for stage, _ in pairs),
                     plain_test=Spread.of(opened(cache.plain_test) for _, cache in pairs),
@@ -84,7 +83,3 @@ def cache_table(outcomes: Outcomes) -> list[CacheRow]:
                 )
             )
     return rows
-
-
-def _stages(outcome: Outcome) -> tuple[StageResult, ...]:
-    return outcome.record.stages if outcome.record is not None else ()
