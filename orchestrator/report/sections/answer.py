@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from orchestrator.analysis.effects import DECIDED, Comparison, Interval, Reason
+from orchestrator.analysis.effects import DECIDED, Comparison, Reason
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
@@ -50,16 +50,13 @@ def answer(
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
     """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
-    effects = {row.variant: row.effect for row in rows if row.effect is not None}
-    return {
-        name: _in_percent(effect.nats or 0.0, effect.interval) for name, effect in effects.items() if effect.interval
-    }
-
-
-def _in_percent(nats: float, interval: Interval) -> str:
-    shares = (100 * perplexity_change(0.0, value) for value in (nats, interval.low, interval.high))
-    change, low, high = rounded_by_interval(*shares)
-    return f"{change}% [{low}%, {high}%]"
+    words = {}
+    for row in rows:
+        if row.effect is not None and row.effect.interval is not None:
+            shares = (100 * perplexity_change(0.0, value) for value in (row.effect.nats or 0.0, *row.effect.interval))
+            change, low, high = rounded_by_interval(*shares)
+            words[row.variant] = f"{change}% [{low}%, {high}%]"
+    return words
 
 
 def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
@@ -78,7 +75,10 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
         seeds = counted(base.complete, "seed")
         return f"{name} reaches test perplexity {base.test} ({seeds}), and nothing is compared with it"
     level = level_in_words(comparison)
-    parts = [*_decided(others, base, level), *_equivalent(others, comparison.margin)]
+    parts = _decided(others, base, level)
+    if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
+        has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
+        parts.append(f"{_named(equal, 'other ')} {has}")
     return "; ".join([*parts, *_undecided(others, base.variant, level)])
 
 
@@ -92,31 +92,19 @@ def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list
         return f"{len(matching)} changes (from {' to '.join(ends)})"
 
     words = (("higher", variants("hurts")), ("lower", variants("helps")))
-    parts = [f"{word} with {names}" for word, names in words if names]
-    if not parts:
-        return []
-    return [
-        f"test perplexity is {' and '.join(parts)} than with {escape(base.variant)} "
-        f"({level} {_intervals(rows)} over {_seeds(rows)})"
-    ]
+    parts = " and ".join(f"{word} with {names}" for word, names in words if names)
+    over = f"({level} {_intervals(rows)} over {_seeds(rows)})" if parts else ""
+    return [f"test perplexity is {parts} than with {escape(base.variant)} {over}"] if parts else []
 
 
 def _size(row: AblationRow, base: AblationRow) -> str:
-    """How much larger or smaller the model is, if that may be what makes the difference."""
+    """How much larger or smaller the model is, if that may make the difference."""
     ratio = row.parameters / base.parameters
     return "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
 
 
 def _intervals(rows: Sequence[AblationRow]) -> str:
     return "interval" if len(rows) == 1 else "simultaneous intervals"
-
-
-def _equivalent(rows: Sequence[AblationRow], margin: float) -> list[str]:
-    equivalent = [row for row in rows if row.effect is not None and row.effect.verdict == "equivalent"]
-    if not equivalent:
-        return []
-    verb = "has" if len(equivalent) == 1 else "have"
-    return [f"{_named(equivalent, 'other ')} {verb} {no_effect(margin)} of perplexity"]
 
 
 def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -62,32 +63,27 @@ def method_notes(
 def _trials(outcomes: Outcomes) -> Markdown:
     """How many of the planned trials stand behind the page."""
     trials = outcomes.all
-    complete = sum(outcome.final is not None for outcome in trials)
+    counts = Counter(outcome.status for outcome in trials)
     kinds = ("diverged", "failed", "unfinished", "missing")
-    counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
-    others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
-    interim = counts["unfinished"] + counts["missing"] > 0
+    others = "".join(f", {counts[kind]} {kind}" for kind in kinds if counts[kind])
     failed = len(untrained(trials))
     trained = f" Of those complete, {failed} did not train." if failed else ""
-    note = " An interim page: it changes as trials end." if interim else ""
-    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
+    note = " An interim page: it changes as trials end." if counts["unfinished"] + counts["missing"] else ""
+    return Markdown(f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
 
 
 def _divergence(outcomes: Outcomes) -> Markdown:
     """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
     rates = []
     for variant, group in outcomes.items():
-        ended = [outcome for outcome in group if outcome.status in ("complete", "diverged", "failed")]
+        counts = Counter(outcome.status for outcome in group)
+        ended = counts["complete"] + counts["diverged"] + counts["failed"]
         for status in ("diverged", "failed"):
-            if count := sum(outcome.status == status for outcome in ended):
-                rate = rate_interval(count, len(ended))
-                of = counted(len(ended), "trial")
-                rates.append(
-                    f"{escape(variant)} {status} in {count} of {of} ({100 * rate.low:.0f}% to {100 * rate.high:.0f}%)"
-                )
-    if not rates:
-        return Markdown("")
-    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(rates)}.")
+            if count := counts[status]:
+                low, high = (f"{100 * end:.0f}%" for end in rate_interval(count, ended))
+                rates.append(f"{escape(variant)} {status} in {count} of {counted(ended, 'trial')} ({low} to {high})")
+    why = "How often, with the 95% interval of each rate (Clopper and Pearson 1934)"
+    return Markdown(f"{why}: {listed(rates)}." if rates else "")
 
 
 def _looks(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
@@ -109,11 +105,8 @@ def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) ->
         return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison) + ".")
     deviations = [each.own for each in noise.deviations.values()]
     ends = dict.fromkeys(map(_percent, (min(deviations), max(deviations))))
-    shared = (
-        f", their level shared out over {intervals} comparisons (Šidák); verdicts step down (Holm)"
-        if intervals > 1
-        else ""
-    )
+    shared = f", their level shared out over {intervals} comparisons (Šidák); verdicts step down (Holm)"
+    shared *= intervals > 1
     given = " The values that a search found are taken as given: what another search would find is in no interval."
     covered = (
         "They cover two noises, that of another training run (the seeds) and that of another test text (the "
@@ -159,12 +152,8 @@ def _pairing(correlation: Correlation | None) -> str:
 
 def _convention(outcomes: Outcomes) -> Markdown:
     """How far the published convention lies from exact perplexity; empty where no trial is complete."""
-    scores = [
-        score
-        for outcome in outcomes.all
-        if outcome.final
-        for score in (outcome.final.valid, opened(outcome.final.test))
-    ]
+    final = [outcome.final for outcome in outcomes.all if outcome.final]
+    scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
     if not scores:
         return Markdown("")
     share = max(abs(score.perplexity_reference / score.perplexity - 1) for score in scores)
@@ -189,13 +178,10 @@ def _averaging(outcomes: Outcomes) -> Markdown:
         return Markdown("")
     if not any(trials):
         return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    every = [escape(variant) for variant, each in fired.items() if each and all(each)]
-    some = [
-        f"{sum(each)} of {len(each)} seeds of {escape(name)}"
-        for name, each in fired.items()
-        if 0 < sum(each) < len(each)
-    ]
-    where = listed([*([f"every seed of {listed(every)}"] if every else []), *some])
+    every = listed([escape(variant) for variant, each in fired.items() if each and all(each)])
+    counts = {escape(name): (sum(each), len(each)) for name, each in fired.items()}
+    some = [f"{count} of {n} seeds of {name}" for name, (count, n) in counts.items() if 0 < count < n]
+    where = listed([f"every seed of {every}"] * bool(every) + some)
     return Markdown(
         f"**NT-ASGD began to average in {sum(trials)} of {len(trials)} trials** before fine-tuning: in {where}. Where "
         "one did and another did not, their difference is that of averaging too."
