@@ -16,11 +16,12 @@ from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
-from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
+from orchestrator.analysis.outcomes import Outcome, Outcomes, Status, is_adaptive
 from orchestrator.analysis.statistics import BASELINE, LEVEL_OF_ERROR, perplexity_change
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 
+_LOST: tuple[Status, ...] = ("diverged", "failed")
 _NOISY = 10.0
 """A deviation is named if it is this many times the middle one."""
 
@@ -64,7 +65,7 @@ def _trials(outcomes: Outcomes) -> Markdown:
     """How many of the planned trials stand behind the page."""
     trials = outcomes.all
     counts = Counter(outcome.status for outcome in trials)
-    kinds = ("diverged", "failed", "unfinished", "missing")
+    kinds: tuple[Status, ...] = ("diverged", "failed", "unfinished", "missing")
     others = "".join(f", {counts[kind]} {kind}" for kind in kinds if counts[kind])
     failed = len(untrained(trials))
     trained = f" Of those complete, {failed} did not train." if failed else ""
@@ -78,7 +79,7 @@ def _divergence(outcomes: Outcomes) -> Markdown:
     for variant, group in outcomes.items():
         counts = Counter(outcome.status for outcome in group)
         ended = counts["complete"] + counts["diverged"] + counts["failed"]
-        for status in ("diverged", "failed"):
+        for status in _LOST:
             if count := counts[status]:
                 low, high = (f"{100 * end:.0f}%" for end in rate_interval(count, ended))
                 rates.append(f"{escape(variant)} {status} in {count} of {counted(ended, 'trial')} ({low} to {high})")
