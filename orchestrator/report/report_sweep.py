@@ -24,10 +24,7 @@ def report_sweep(
     *,
     if_fuller: IfFuller,
 ) -> Report:
-    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`.
-
-    `if_fuller`: what to do if the report that lies there has complete trials that this one would lack.
-    """
+    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
     file, reports = Path(file), Path(reports)
     published, note = _published(sweep, file.parent / "published")
     report = ReportInput(

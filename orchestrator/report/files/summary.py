@@ -66,12 +66,7 @@ def read_summary(folder: Path) -> Summary | None:
 
 
 def write_index(reports: Path) -> None:
-    """Write the index of the reports in `reports/<sweep>/<scale>/`, a row each, sorted by sweep and scale.
-
-    A report without a summary is listed by its link; a summary that cannot be read is named in its row. A `README.md`
-    of another origin is left as it is, with a warning. If two commands end at once, the later index stands, and may
-    lack the other's last answer until the next report is written.
-    """
+    """Write the index of `reports/<sweep>/<scale>/`, a row each; another `README.md` stays, with a warning."""
     path = reports / "README.md"
     if path.exists() and _MARK not in path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]:
         _log.warning("%s: not an index of reports; it is left as it is, and no index is written", path)

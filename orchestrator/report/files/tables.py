@@ -61,10 +61,7 @@ def write_tables(
     margin: float,
     caption: str,
 ) -> None:
-    """Write the tables that this sweep has into a report's folder; `caption` begins LaTeX's first comment.
-
-    `curves.parquet` has the fields and units of `lm.record.Evaluation`, and its trial's variant, seed and key.
-    """
+    """Write the tables that this sweep has into a report's folder; `caption` begins LaTeX's first comment."""
     trials = outcomes.all
     corpora = listed(sorted({outcome.trial.spec.corpus.name for outcome in trials}))
     seeds = ", ".join(map(str, sorted({outcome.trial.seed for outcome in trials})))

@@ -54,10 +54,7 @@ class HoverCurves:
 
 
 def hover_curves(outcomes: Outcomes) -> HoverCurves | None:
-    """The validation perplexity of every seed and of the mean over seeds, by epoch; None if there is no curve.
-
-    A variant that adapts to the text it is scored on is left out, as in the pictures.
-    """
+    """The validation perplexity of every seed and of the mean over seeds, by epoch; None if there is no curve."""
     planned = variant_curves(outcomes)
     every = without_nan(planned)
     if not every:

@@ -64,11 +64,7 @@ def _turns(spec: TrainSpec) -> frozenset[str]:
 
 
 def band(seeds: Sequence[Curve]) -> Band:
-    """Mean and range over seeds at the epochs that all of them have: an early end must not bend the mean.
-
-    If they share no epoch, the band is the first seed's. Seconds are the mean over seeds too, so that a seed on a
-    slower machine moves the line to the right and not up.
-    """
+    """Mean and range over seeds at epochs that all have (else the first seed's): an early end must not bend them."""
     epochs = reduce(np.intersect1d, (seed.epoch for seed in seeds))
     if not len(epochs):
         return band(seeds[:1])
@@ -105,9 +101,8 @@ def lowest_perplexity(variant: VariantCurves) -> float:
 def visible_range(variants: Sequence[VariantCurves], published: float | None) -> Limits:
     """The perplexities shown: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
 
-    The first epochs of a language model lie in the thousands, and a ruined variant far above the others: both would
-    flatten all that a reader wants to see. The ratio is larger if more than half of the variants lay above it.
-    ValueError without a variant.
+    More if over half of the variants lay above. First epochs and ruined variants would flatten what a reader wants to
+    see. ValueError without a variant.
     """
     if not variants:
         raise ValueError("expected a variant with a loss that is a number, got none")

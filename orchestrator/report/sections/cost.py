@@ -77,10 +77,7 @@ def train_seconds(record: Record) -> float:
 
 
 def tokens_per_second(records: Sequence[Record]) -> float:
-    """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not.
-
-    Of the records' own stages: one that is cut out of a longer trial's has that one's speed as a whole.
-    """
+    """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not."""
     tokens = sum(stage.tokens_per_second * stage.train_seconds for record in records for stage in record.stages)
     return tokens / sum(map(train_seconds, records))
 

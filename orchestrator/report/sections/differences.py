@@ -39,11 +39,7 @@ _SHORT: tuple[Reason, ...] = ("another budget", "another test text", "did not tr
 
 @dataclass(frozen=True)
 class Where:
-    """Differences to the baseline's mean, by how often training has the word, and by piece of the text.
-
-    `classes` are those that the test text has, with the shares of its tokens. `left_out` are variants whose training
-    text makes other words frequent.
-    """
+    """Differences to the baseline by the words' frequency and along the text; `left_out` have other frequent words."""
 
     by_class: Sequence[DifferenceRow]
     by_piece: Sequence[DifferenceRow]
@@ -92,11 +88,7 @@ def picture_section(
 
 
 def where_table(outcomes: Outcomes) -> Where | None:
-    """The rows in the order of the plan; None if the baseline, or every other variant, lacks losses by token.
-
-    A variant that may not be compared with the baseline (`analysis.comparison`) is left out, unless only its budget
-    is another, and so is one whose training text makes other words frequent.
-    """
+    """Rows in the order of the plan, of variants that may be compared but for budget; None without losses by token."""
     base = _losses(outcomes.of_baseline)
     if not base:
         return None

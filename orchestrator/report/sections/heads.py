@@ -37,10 +37,7 @@ class HeadRow:
 
 @dataclass(frozen=True)
 class MeasureRow:
-    """What of a variant's head validation fitted, and what it measures of itself on test, means over complete seeds.
-
-    `perplexities` are exp of the losses among them, under the same names.
-    """
+    """What of a head validation fitted, and what it measures on test, means over seeds; exp of its losses."""
 
     variant: str
     measures: Mapping[str, float]
@@ -49,10 +46,7 @@ class MeasureRow:
 
 @dataclass(frozen=True)
 class HeadSection:
-    """The tables; the picture shows the `drawn` variants, and `left_out` says why not the others.
-
-    `distributions` names the measures that are losses of a distribution, with their verb; empty if there are none.
-    """
+    """The tables; the picture shows the `drawn` variants. `distributions` names losses of a distribution."""
 
     rows: Sequence[HeadRow]
     drawn: Sequence[HeadRow]

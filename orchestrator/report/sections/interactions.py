@@ -131,11 +131,7 @@ class Interactions:
 
 
 def estimands(ablation: Ablation) -> list[Estimand]:
-    """The contrasts of a design; each is a cost of taking away, or how much that cost grows with others away.
-
-    A main effect is the mean loss without a factor less the mean loss with it, over all variants of the design. An
-    interaction is the cost of a factor when another (in `both`: all others) is away, less its cost when that is there.
-    """
+    """The contrasts of a design: costs of taking away (main effects: means), or how these grow with others away."""
     factors = ablation.factors
     every = frozenset(factors)
     two = itertools.combinations(factors, 2)

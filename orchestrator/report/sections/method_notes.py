@@ -28,10 +28,7 @@ _NOISY = 10.0
 
 @dataclass(frozen=True)
 class MethodNotes:
-    """Sentences on the method; empty if there is nothing to say. `level` is the intervals' confidence, `95%`.
-
-    `has_steps`: some verdict came at a later step, and its interval ends at zero.
-    """
+    """Sentences, empty if there is nothing to say. `has_steps`: some verdict came at a later step (Holm)."""
 
     trials: Markdown
     noise: Markdown
@@ -165,10 +162,7 @@ def _convention(outcomes: Outcomes) -> Markdown:
 
 
 def _averaging(outcomes: Outcomes) -> Markdown:
-    """Where NT-ASGD's trigger fired before fine-tuning, unless it did in every trial that has one.
-
-    It is a threshold on a noisy loss: whether it fires can differ between variants, and between seeds of one.
-    """
+    """Where NT-ASGD's trigger, a threshold on a noisy loss, fired before fine-tuning, unless it did in every trial."""
     fired = {
         variant: [_has_averaged(outcome) for outcome in group if outcome.final]
         for variant, group in outcomes.items()

@@ -64,12 +64,7 @@ def published_line(published: Mapping[str, Published], baseline: str) -> Number 
 
 
 def reproduction(row: AblationRow) -> Reproduction | None:
-    """Whether our interval of a variant's difference to the baseline bears out the published one; None without one.
-
-    Reproduced if it holds the published difference and leaves out zero, not reproduced if it leaves out the
-    published difference, not decided if it holds both, or if there is no interval. Differences are compared as
-    ratios of perplexities.
-    """
+    """Whether our interval bears out the published difference, as ratios of perplexities; None if there is none."""
     if row.published_difference is None:
         return None
     if row.effect is None or row.effect.interval is None:

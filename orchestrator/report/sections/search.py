@@ -34,10 +34,7 @@ _NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
 
 @dataclass(frozen=True)
 class SearchSection:
-    """What the page says; sentences are empty if there is nothing to say.
-
-    `best` are the best trials of a lone search, or the `front` of one with several `objectives`.
-    """
+    """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives."""
 
     title: str
     how: Markdown

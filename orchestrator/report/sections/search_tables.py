@@ -113,10 +113,7 @@ class OptionRow:
 
 
 def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
-    """A row for every option of every choice, over the searches of all variants.
-
-    None of a population, whose members go on from each other: an option that dies out was tried all the same.
-    """
+    """A row for every option of every choice; none of a population, in which an option that dies out was tried too."""
     searches = [search for search in searches if not search.task.population]
     options = {
         (key, option): None

@@ -23,10 +23,7 @@ class StageRow:
 
 @dataclass(frozen=True)
 class CacheRow:
-    """An adaptive variant beside the same one-column pass without the cache.
-
-    `settings` are window, weight and flatness, each choice of the seeds once.
-    """
+    """An adaptive variant beside the same one-column pass without it; `settings` are window, weight and flatness."""
 
     variant: str
     settings: str
@@ -37,10 +34,7 @@ class CacheRow:
 
 
 def stage_table(outcomes: Outcomes) -> list[StageRow]:
-    """A row for every training stage of the variants that have several, over the seeds that finished the stage.
-
-    A stage that an earlier variant has shown, because both share its weights, is not repeated.
-    """
+    """A row for every training stage of variants with several; one already shown for a variant is not repeated."""
     rows = []
     shown: set[str] = set()
     for variant, group in outcomes.items():
