@@ -19,7 +19,7 @@ from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.report.sections import ablation, answer, stages
+from orchestrator.report.sections import ablation, answer
 from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.heads import head_section
@@ -111,8 +111,8 @@ def write_report(
             equal_variants=equal_variants(outcomes),
             notes=method_notes(outcomes, comparison, report.looks, searched=bool(searches)),
             published=published_section(rows, report.published_note, report.published_scale),
-            caches=stages.cache_table(outcomes),
-            stages=stages.stage_table(outcomes),
+            caches=ablation.cache_table(outcomes),
+            stages=ablation.stage_table(outcomes),
             interactions=interactions,
             differences=(differences := picture_section(outcomes, rows, comparison, pictures, line)),
             where=differences.where,

@@ -16,13 +16,7 @@ from orchestrator.trials.records import Records
 
 
 def report_sweep(
-    sweep: ScaledSweep,
-    file: Path | str,
-    now: SweepState,
-    records: Records,
-    reports: Path | str,
-    *,
-    if_fuller: IfFuller,
+    sweep: ScaledSweep, file: Path | str, now: SweepState, records: Records, reports: Path | str, *, if_fuller: IfFuller
 ) -> Report:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
     file, reports = Path(file), Path(reports)

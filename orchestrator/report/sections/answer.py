@@ -10,21 +10,18 @@ from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, NO_NOISE, level_in_words, no_effect
-from orchestrator.words import (
-    Markdown,
-    counted,
-    decimals_for,
-    escape,
-    listed,
-    rounded_by_interval,
-    signed,
-    significant,
-)
+from orchestrator.words import Markdown, counted, decimals_for, escape, listed, rounded_by_interval, signed, significant
 
 _NAMED = 3
 """The most undecided variants that the answer names; more are counted."""
 _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
+_WHY: dict[Reason, str] = {
+    "another budget": "trained with another budget",
+    "another test text": "scored on another text",
+    "did not train": f"which {DID_NOT_TRAIN}",
+    "adaptive": "which adapts to the text of the test",
+}
 _LISTED = 8
 """The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 
@@ -129,19 +126,13 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
             return f"with one seed nothing is decided about {_named(rows)}, because the seed noise is unknown"
         case "seeds do not differ":
             return f"nothing is decided about {_named(rows)}, because {NO_NOISE}"
-        case "another budget":
-            return f"there is no verdict on {_named(rows, 'other ')}, trained with another budget"
-        case "another test text":
-            return f"there is no verdict on {_named(rows, 'other ')}, scored on another text"
-        case "did not train":
-            return f"there is no verdict on {_named(rows, 'other ')}, which {DID_NOT_TRAIN}"
-        case "adaptive":
-            return f"there is no verdict on {_named(rows, 'other ')}, which adapts to the text of the test"
         case "not complete" if len(rows) > _NAMED:
             return f"{len(rows)} changes have seeds that are not complete and no verdict"
         case "not complete":
             why = listed([f"{_quoted(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"there is no verdict on {why}"
+        case _:
+            return f"there is no verdict on {_named(rows, 'other ')}, {_WHY[reason]}"
 
 
 def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:

@@ -14,19 +14,8 @@ from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.noise import Array
 from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
-from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures import Pictures, figures
 from orchestrator.report.pictures.curves import variant_curves
-from orchestrator.report.pictures.figures import (
-    DifferenceRow,
-    Forest,
-    ForestRow,
-    Frequency,
-    Overview,
-    Panels,
-    Position,
-    VariantCurves,
-    in_order,
-)
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.sweep.published import Number
@@ -41,8 +30,8 @@ _SHORT: tuple[Reason, ...] = ("another budget", "another test text", "did not tr
 class Where:
     """Differences to the baseline by the words' frequency and along the text; `left_out` have other frequent words."""
 
-    by_class: Sequence[DifferenceRow]
-    by_piece: Sequence[DifferenceRow]
+    by_class: Sequence[figures.DifferenceRow]
+    by_piece: Sequence[figures.DifferenceRow]
     classes: Sequence[str]
     shares: Sequence[float]
     left_out: Sequence[str]
@@ -53,8 +42,8 @@ class Where:
 class Differences:
     """What the pictures show, each of which is drawn if there is something to show; adaptive variants have no curve."""
 
-    forest: Sequence[ForestRow]
-    curves: Sequence[VariantCurves]
+    forest: Sequence[figures.ForestRow]
+    curves: Sequence[figures.VariantCurves]
     adaptive: Sequence[str]
     where: Where | None
 
@@ -70,15 +59,15 @@ def picture_section(
     curves = variant_curves(outcomes)
     if curves:
         published = None if published_line is None else published_line.perplexity
-        pictures.draw("cut", Overview(curves, published, _unigram(outcomes.of_baseline)))
-        pictures.draw("variants_cut", Panels(curves))
+        pictures.draw("cut", figures.Overview(curves, published, _unigram(outcomes.of_baseline)))
+        pictures.draw("variants_cut", figures.Panels(curves))
     base = next(row for row in rows if row.is_baseline)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
-    forest: list[ForestRow] = []
+    forest: list[figures.ForestRow] = []
     if comparison is not None and effects:
-        forest = in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
+        forest = figures.in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
         level = level_in_words(comparison)
-        pictures.draw("forest_cut", Forest(forest, math.log1p(comparison.margin), outcomes.baseline, level))
+        pictures.draw("forest_cut", figures.Forest(forest, math.log1p(comparison.margin), outcomes.baseline, level))
     return Differences(
         forest=forest,
         curves=curves,
@@ -118,8 +107,8 @@ def _where_section(outcomes: Outcomes, order: Sequence[str], pictures: Pictures)
     by_class, by_piece = (
         sorted(rows, key=lambda row: order.index(row.name)) for rows in (table.by_class, table.by_piece)
     )
-    pictures.draw("where_cut", Frequency(by_class, table.classes, table.shares, outcomes.baseline))
-    pictures.draw("where_moved", Position(by_piece, outcomes.baseline))
+    pictures.draw("where_cut", figures.Frequency(by_class, table.classes, table.shares, outcomes.baseline))
+    pictures.draw("where_moved", figures.Position(by_piece, outcomes.baseline))
     return replace(table, by_class=by_class, by_piece=by_piece)
 
 
@@ -133,19 +122,19 @@ def _pieces(losses: TokenLosses) -> Array:
     return np.asarray(losses.blocks.reshape(PIECES, -1).mean(axis=1))
 
 
-def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> DifferenceRow:
+def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> figures.DifferenceRow:
     """Means over the seeds, less the baseline's, and the ends over the seeds, which a single seed does not have."""
     table = np.stack(seeds) - np.mean(base, axis=0)
     ends = (table.min(axis=0), table.max(axis=0)) if len(seeds) > 1 else [np.full(table.shape[1], np.nan)] * 2
-    return DifferenceRow(variant, table.mean(axis=0).tolist(), ends[0].tolist(), ends[1].tolist())
+    return figures.DifferenceRow(variant, table.mean(axis=0).tolist(), ends[0].tolist(), ends[1].tolist())
 
 
-def _forest_row(row: AblationRow, effect: Effect, base: AblationRow, margin: float) -> ForestRow:
+def _forest_row(row: AblationRow, effect: Effect, base: AblationRow, margin: float) -> figures.ForestRow:
     assert effect.nats is not None, "a variant of the table has losses"
     numbers = [number for number in (row.published_test, base.published_test) if number is not None]
     low, high = effect.interval or (None, None)
     short = row.reason if effect.obstacle is not None and effect.obstacle.reason in _SHORT else None
-    return ForestRow(
+    return figures.ForestRow(
         name=row.variant,
         nats=effect.nats,
         low=low,

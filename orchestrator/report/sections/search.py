@@ -7,13 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lm.spec import Part
-from orchestrator.report.sections.search_tables import (
-    FEWEST_COMPLETE,
-    OptionRow,
-    SearchRow,
-    SearchTrialRow,
-    option_rows,
-)
+from orchestrator.report.sections import search_tables as tables
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
 from orchestrator.search.task import SearchTask
@@ -39,14 +33,14 @@ class SearchSection:
     title: str
     how: Markdown
     space: Sequence[tuple[Markdown, str]]
-    rows: Sequence[SearchRow]
-    options: Sequence[OptionRow]
+    rows: Sequence[tables.SearchRow]
+    options: Sequence[tables.OptionRow]
     hardly_tried: Markdown
     fixed: Markdown
     warnings: Sequence[Markdown]
-    best: Sequence[SearchTrialRow]
+    best: Sequence[tables.SearchTrialRow]
     objectives: Sequence[str]
-    front: Sequence[SearchTrialRow]
+    front: Sequence[tables.SearchTrialRow]
     importance: Sequence[tuple[Markdown, str]]
     why_no_importance: str
 
@@ -57,10 +51,10 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
         return None
     first, ended = searches[0], all(search.ended for search in searches)
     searching, objectives = first.task.searching, first.task.objectives
-    rows, options = [SearchRow(search) for search in searches], option_rows(searches)
+    rows, options = [tables.SearchRow(search) for search in searches], tables.option_rows(searches)
     alone = len(searches) == 1 and len(objectives) == 1
     shown = _best(first) if alone else sorted(front(first.trials), key=lambda trial: trial.objectives or ())
-    trials = [SearchTrialRow(first, trial) for trial in shown]
+    trials = [tables.SearchTrialRow(first, trial) for trial in shown]
     importance, why_not = _importance(first)
     return SearchSection(
         title="Search" if isinstance(searching, Search) else "Tuning",
@@ -127,17 +121,17 @@ def _space(searching: Searching) -> list[tuple[Markdown, str]]:
     ]
 
 
-def _hardly_tried(rows: Sequence[OptionRow]) -> Markdown:
+def _hardly_tried(rows: Sequence[tables.OptionRow]) -> Markdown:
     few = [
         f"{escape(row.option)} of `{row.choice}` ({row.states.get('complete', 0)} of {row.trials} complete)"
         for row in rows
         if row.hardly_tried
     ]
-    why = f"With fewer than {FEWEST_COMPLETE} complete trials, or than the sweep file asks for, little is known of "
-    return _warning("Hardly tried", few, why + "what an option reaches with values that suit it.")
+    why = f"With fewer than {tables.FEWEST_COMPLETE} complete trials, or than the sweep file asks for, little is known "
+    return _warning("Hardly tried", few, why + "of what an option reaches with values that suit it.")
 
 
-def _warnings(rows: Sequence[SearchRow]) -> list[Markdown]:
+def _warnings(rows: Sequence[tables.SearchRow]) -> list[Markdown]:
     searches = [row.search for row in rows]
     edges = [f"{escape(row.search.task.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
     tuned = [search for search in searches if isinstance(search.task.searching, Tune)]

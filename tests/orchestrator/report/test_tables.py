@@ -19,8 +19,9 @@ from orchestrator.report.sections.ablation import (
     AblationRow,
     PublishedDifference,
     ablation_table,
+    cache_table,
+    stage_table,
 )
-from orchestrator.report.sections.stages import cache_table, stage_table
 from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
