@@ -14,7 +14,7 @@ from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.statistics import LEVEL_OF_ERROR, contrasts, perplexity_ratio
 from orchestrator.report.sections.verdicts import what_would_decide, why_no_verdict
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.words import Markdown, escape, number, signed, significant
+from orchestrator.words import Markdown, escape, number, signed
 
 _TOGETHER: Mapping[Verdict, str] = {"hurts": "costs more together", "helps": "costs less together"}
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
@@ -113,21 +113,6 @@ class Interactions:
     title: str
     explained: Markdown
     defining_relation: Markdown
-
-    @property
-    def noise(self) -> Markdown:
-        """What the intervals cover."""
-        if self.comparison.noise is None:
-            return Markdown("No interval is given; the last column says why.")
-        level = significant(100 * self.comparison.level, 3).removesuffix(".0")
-        count, intervals = self.comparison.intervals, f"a {level}% interval,"
-        if count > 1:
-            intervals = f"{level}% intervals (Šidák), simultaneous over {count:,} contrasts of this table and"
-        covered = "seeds and of the text" if self.comparison.noise.has_text else "seeds alone"
-        return Markdown(
-            f"The brackets are {intervals} apart from those of the other tables; they cover the noise of {covered}, as "
-            "those of the ablation table do."
-        )
 
 
 def estimands(ablation: Ablation) -> list[Estimand]:

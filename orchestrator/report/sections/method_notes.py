@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -28,27 +28,27 @@ _NOISY = 10.0
 
 @dataclass(frozen=True)
 class MethodNotes:
-    """Sentences, empty if there is nothing to say. `has_steps`: some verdict came at a later step (Holm)."""
+    """Sentences, empty if there is nothing to say. `has_steps`: some verdict came at a later step (Holm).
+
+    `convention` is how far the published one is off exact perplexity; `divergence` lists how often what was lost.
+    """
 
     trials: Markdown
     noise: Markdown
-    looks: Markdown
     averaging: Markdown
     divergence: Markdown
-    convention: Markdown
+    convention: float | None
     level: str
     simultaneous: bool
     has_steps: bool
+    error: float = LEVEL_OF_ERROR
 
 
-def method_notes(
-    outcomes: Outcomes, comparison: Comparison | None, looks: Sequence[int], *, searched: bool
-) -> MethodNotes:
-    """The notes; `looks`: after how many seeds it was decided who gets more; `searched`: a search found some values."""
+def method_notes(outcomes: Outcomes, comparison: Comparison | None, *, searched: bool) -> MethodNotes:
+    """The notes; `searched`: a search found some values."""
     return MethodNotes(
         trials=_trials(outcomes),
         noise=_noise(outcomes, comparison, searched),
-        looks=_looks(looks),
         averaging=_averaging(outcomes),
         divergence=_divergence(outcomes),
         convention=_convention(outcomes),
@@ -80,20 +80,7 @@ def _divergence(outcomes: Outcomes) -> Markdown:
             if count := counts[status]:
                 low, high = (f"{100 * end:.0f}%" for end in rate_interval(count, ended))
                 rates.append(f"{escape(variant)} {status} in {count} of {counted(ended, 'trial')} ({low} to {high})")
-    why = "How often, with the 95% interval of each rate (Clopper and Pearson 1934)"
-    return Markdown(f"{why}: {listed(rates)}." if rates else "")
-
-
-def _looks(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
-    """How seeds were given, and what that costs; empty where every variant has the same seeds."""
-    if len(looks) == 1:
-        return Markdown("")
-    return Markdown(
-        f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
-        f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
-        "(Bonferroni), so that the probability that one or more verdicts of this table are wrong is at most "
-        f"{error:.2g}."
-    )
+    return Markdown(listed(rates))
 
 
 def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) -> Markdown:
@@ -148,17 +135,11 @@ def _pairing(correlation: Correlation | None) -> str:
     )
 
 
-def _convention(outcomes: Outcomes) -> Markdown:
-    """How far the published convention lies from exact perplexity; empty where no trial is complete."""
+def _convention(outcomes: Outcomes) -> float | None:
+    """The largest share by which the published convention is off exact perplexity; None without a complete trial."""
     final = [outcome.final for outcome in outcomes.all if outcome.final]
     scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
-    if not scores:
-        return Markdown("")
-    share = max(abs(score.perplexity_reference / score.perplexity - 1) for score in scores)
-    return Markdown(
-        "The AWD-LSTM authors' convention, which divides by all rows, differs by at most "
-        f"{significant(100 * share, 2)}% here; trials.csv has both."
-    )
+    return max((abs(score.perplexity_reference / score.perplexity - 1) for score in scores), default=None)
 
 
 def _averaging(outcomes: Outcomes) -> Markdown:

@@ -27,24 +27,23 @@ class ReproductionRow:
 
 @dataclass(frozen=True)
 class PublishedSection:
-    """Whose the numbers are; notes on them, and a row for each variant, only at the papers' own scale."""
+    """The published numbers; notes on them, and a row for each variant, only at the papers' own scale."""
 
-    source: Markdown
+    numbers: Sequence[Number]
     notes: Sequence[Markdown] = ()
     rows: Sequence[ReproductionRow] = ()
 
 
-def published_section(rows: Sequence[AblationRow], note: str, published_scale: bool) -> PublishedSection:
-    """What the page says; `note` names the tables, `published_scale`: the numbers were made at this scale."""
+def published_section(rows: Sequence[AblationRow], published_scale: bool) -> PublishedSection:
+    """What the page says; `published_scale`: the numbers were made at this scale."""
     numbers = {
         (row.variant, split): number
         for row in rows
         for split, number in (("validation", row.published_valid), ("test", row.published_test))
         if number is not None
     }
-    source = _source(list(numbers.values()), note, published_scale)
     if not published_scale:
-        return PublishedSection(source)
+        return PublishedSection([*numbers.values()])
     beside = [
         ReproductionRow(
             row,
@@ -54,7 +53,7 @@ def published_section(rows: Sequence[AblationRow], note: str, published_scale: b
         for row in rows
         if row.test is not None and row.published_test is not None and (paper := row.published_test.perplexity)
     ]
-    return PublishedSection(source, _notes(numbers), beside)
+    return PublishedSection([*numbers.values()], _notes(numbers), beside)
 
 
 def published_line(published: Mapping[str, Published], baseline: str) -> Number | None:
@@ -88,20 +87,6 @@ def printed_difference(difference: PublishedDifference | None) -> str:
     if difference is None:
         return NOTHING
     return published_difference(difference.perplexity) + RECALLED_MARK * difference.recalled
-
-
-def _source(numbers: Sequence[Number], note: str, published_scale: bool) -> Markdown:
-    if not numbers:
-        return Markdown("No published numbers belong to these variants.")
-    sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
-    if not published_scale:
-        sentences.append(
-            "**They belong to another scale**, with another corpus or size: perplexities cannot be compared with them, "
-            "at most the order of the differences can."
-        )
-    if any(number.certainty == RECALLED for number in numbers):
-        sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")
-    return Markdown(" ".join(sentences))
 
 
 def _notes(numbers: Mapping[tuple[str, str], Number]) -> list[Markdown]:

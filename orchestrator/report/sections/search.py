@@ -37,12 +37,15 @@ class SearchSection:
     options: Sequence[tables.OptionRow]
     hardly_tried: Markdown
     fixed: Markdown
-    warnings: Sequence[Markdown]
+    edges: Markdown
+    hardly_chosen: Sequence[str]
+    untuned: Sequence[str]
     best: Sequence[tables.SearchTrialRow]
     objectives: Sequence[str]
     front: Sequence[tables.SearchTrialRow]
     importance: Sequence[tuple[Markdown, str]]
     why_no_importance: str
+    fewest: int = tables.FEWEST_COMPLETE
 
 
 def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
@@ -55,6 +58,7 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
     alone = len(searches) == 1 and len(objectives) == 1
     shown = _best(first) if alone else sorted(front(first.trials), key=lambda trial: trial.objectives or ())
     trials = [tables.SearchTrialRow(first, trial) for trial in shown]
+    edges = [f"{escape(row.search.task.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
     importance, why_not = _importance(first)
     return SearchSection(
         title="Search" if isinstance(searching, Search) else "Tuning",
@@ -64,7 +68,9 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
         options=options,
         hardly_tried=_hardly_tried(options) if ended else Markdown(""),
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
-        warnings=[warning for warning in _warnings(rows) if warning],
+        edges=Markdown(listed(edges)),
+        hardly_chosen=hardly_chosen(searches),
+        untuned=[s.task.variant for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
         best=trials if alone else (),
         objectives=[_OBJECTIVES[name] for name in objectives],
         front=trials if len(objectives) > 1 else (),
@@ -122,43 +128,9 @@ def _space(searching: Searching) -> list[tuple[Markdown, str]]:
 
 
 def _hardly_tried(rows: Sequence[tables.OptionRow]) -> Markdown:
-    few = [
-        f"{escape(row.option)} of `{row.choice}` ({row.states.get('complete', 0)} of {row.trials} complete)"
-        for row in rows
-        if row.hardly_tried
-    ]
-    why = f"With fewer than {tables.FEWEST_COMPLETE} complete trials, or than the sweep file asks for, little is known "
-    return _warning("Hardly tried", few, why + "of what an option reaches with values that suit it.")
-
-
-def _warnings(rows: Sequence[tables.SearchRow]) -> list[Markdown]:
-    searches = [row.search for row in rows]
-    edges = [f"{escape(row.search.task.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
-    tuned = [search for search in searches if isinstance(search.task.searching, Tune)]
-    untuned = [escape(search.task.variant) for search in tuned if search.ended and search.best is None]
-    return [
-        _warning(
-            "At the edge of its range",
-            edges,
-            "The best value may lie outside, so that the search may have cut this short.",
-        ),
-        _warning(
-            "Hardly chosen",
-            list(map(escape, hardly_chosen(searches))),
-            "Where a single trial is complete, its loss at the end is compared with no other's.",
-            of="the values of ",
-        ),
-        _warning(
-            "Not tuned, since no trial was complete",
-            untuned,
-            "With the sweep file's values no variant is compared with tuned ones; without a tuned baseline none is "
-            "compared at all.",
-        ),
-    ]
-
-
-def _warning(title: str, names: Sequence[str], why: str, of: str = "") -> Markdown:
-    return Markdown(f"**{title}**: {of}{listed(names)}. {why}" if names else "")
+    words = "{} of `{}` ({} of {} complete)"
+    few = [(escape(row.option), row.choice, row.states.get("complete", 0), row.trials) for row in rows if row.is_rare]
+    return Markdown(listed([words.format(*each) for each in few]))
 
 
 def _best(search: SearchState) -> list[SearchTrial]:

@@ -109,7 +109,7 @@ class OptionRow:
     states: Mapping[SearchTrialStatus, int]
     trials: int
     valid: str
-    hardly_tried: bool
+    is_rare: bool
 
 
 def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
