@@ -8,7 +8,18 @@ from textwrap import shorten
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
-from orchestrator.words import NOTHING, Markdown, byte_size, duration, escape, listed, number, significant
+from orchestrator.words import (
+    NOTHING,
+    Markdown,
+    byte_size,
+    duration,
+    escape,
+    in_thousands,
+    listed,
+    number,
+    signed,
+    significant,
+)
 
 _LONGEST_REASON = 300
 
@@ -39,8 +50,10 @@ def template(name: str) -> Template:
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else number(value),
         "significant": significant,
+        "signed": signed,
         "duration": duration,
         "bytes": byte_size,
+        "thousands": in_thousands,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
         "each": lambda values: str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values)),
     }

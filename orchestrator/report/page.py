@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
@@ -11,15 +12,15 @@ from lm.yaml_text import write_yaml
 from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.analysis.statistics import MARGIN
 from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
-from orchestrator.report.files.summary import summary, write_summary
+from orchestrator.report.files.summary import Summary, write_summary
 from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
-from orchestrator.report.input import ReportInput
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.report.sections import ablation, answer, stages
-from orchestrator.report.sections.cost import cost_section
+from orchestrator.report.sections import ablation, answer
+from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
@@ -27,9 +28,37 @@ from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import printed, printed_difference, published_line, published_section
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
-from orchestrator.report.sections.verdicts import level_in_words
+from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
+from orchestrator.search.ledger import SearchState
+from orchestrator.sweep.designs import Ablation
+from orchestrator.sweep.published import Published
 from orchestrator.trials.plan import overrides
+from orchestrator.trials.records import Records
 from orchestrator.words import Markdown, counted, fenced
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """All that a report is made of.
+
+    `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
+    whose they are. `looks`: after how many seeds it was decided who gets more. `margin`: the share of perplexity that
+    counts as no effect. `command` is the line that makes the sweep again.
+    """
+
+    name: str
+    question: str
+    scale: str
+    published_scale: bool
+    ablation: Ablation
+    outcomes: Outcomes
+    records: Records
+    published: Mapping[str, Published]
+    published_note: str
+    command: str
+    looks: Sequence[int] = (0,)
+    margin: float = MARGIN
+    searches: Sequence[SearchState] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +94,7 @@ def write_report(
     interactions = interaction_section(outcomes, report.ablation, len(report.looks))
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows)
-    short = summary(report, plain(sentence), rows)
+    short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     line = published_line(report.published, baseline) if report.published_scale else None
     with staged(place) as staging:
@@ -80,16 +109,17 @@ def write_report(
             printed=printed,
             printed_difference=printed_difference,
             equal_variants=equal_variants(outcomes),
-            notes=method_notes(outcomes, comparison, report.looks, searched=bool(searches)),
-            published=published_section(rows, report.published_note, report.published_scale),
-            caches=stages.cache_table(outcomes),
-            stages=stages.stage_table(outcomes),
+            notes=method_notes(outcomes, comparison, searched=bool(searches)),
+            published=published_section(rows, report.published_scale),
+            caches=ablation.cache_table(outcomes),
+            stages=ablation.stage_table(outcomes),
             interactions=interactions,
             differences=(differences := picture_section(outcomes, rows, comparison, pictures, line)),
             where=differences.where,
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
-            cost=cost_section(outcomes),
+            costs=cost_table(outcomes),
+            devices=devices(outcomes),
             untrained=untrained(outcomes.all),
             provenance=provenance(outcomes, report.scale, searches, report.records),
             command=fenced(report.command, "sh"),
@@ -104,6 +134,29 @@ def write_report(
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
     return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
+
+
+def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationRow]) -> Summary:
+    """What the report says in short: its answer, and the bare verdict on every variant, even if seeds are missing."""
+    trials, baseline = report.outcomes.all, report.outcomes.baseline
+    ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
+    compared = [row for row in rows if not row.is_baseline and not row.adaptive]
+    return Summary(
+        name=report.name,
+        question=report.question,
+        scale=report.scale,
+        baseline=baseline,
+        margin=report.margin,
+        answer=answer,
+        finished_at=max(ends, key=datetime.fromisoformat, default=None),
+        complete=sum(outcome.final is not None for outcome in trials),
+        planned=len(trials),
+        verdicts={
+            row.variant: verdict_in_words(row.effect, report.margin) if row.effect else "no verdict" for row in compared
+        },
+        base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
+        searches={search.task.variant: search.ledger.stem for search in report.searches},
+    )
 
 
 def _specs(outcomes: Outcomes) -> dict[str, object]:

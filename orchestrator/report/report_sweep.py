@@ -7,28 +7,18 @@ from pathlib import Path
 
 from orchestrator.agenda.expand import SweepState
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.files.index import write_index
 from orchestrator.report.files.place import IfFuller
-from orchestrator.report.input import ReportInput
-from orchestrator.report.page import Report, write_report
+from orchestrator.report.files.summary import write_index
+from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Published, published_numbers
 from orchestrator.trials.records import Records
 
 
 def report_sweep(
-    sweep: ScaledSweep,
-    file: Path | str,
-    now: SweepState,
-    records: Records,
-    reports: Path | str,
-    *,
-    if_fuller: IfFuller,
+    sweep: ScaledSweep, file: Path | str, now: SweepState, records: Records, reports: Path | str, *, if_fuller: IfFuller
 ) -> Report:
-    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`.
-
-    `if_fuller`: what to do if the report that lies there has complete trials that this one would lack.
-    """
+    """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
     file, reports = Path(file), Path(reports)
     published, note = _published(sweep, file.parent / "published")
     report = ReportInput(

@@ -17,9 +17,9 @@ from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures.figures import Forest, Overview
+from orchestrator.report.sections.differences import where_table
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.verdicts import why_no_verdict
-from orchestrator.report.sections.where import where_table
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -149,7 +149,7 @@ def test_who_may_not_be_compared_has_no_interval_in_any_table(tmp_path: Path, ma
     (row,) = interaction_section(outcomes, ABLATION).rows
     assert (row.verdict, row.effect.nats, row.effect.interval) == ("no verdict", None, None)
     where = where_table(outcomes)
-    assert where is not None and [found.variant for found in where.rows] == ["no B", "no A + no B"]
+    assert where is not None and [row.name for row in where.by_class] == ["no B", "no A + no B"]
 
 
 def test_another_budget_has_intervals_and_no_verdict_in_any_table(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_another_budget_has_intervals_and_no_verdict_in_any_table(tmp_path: Path
     assert (row.verdict, row.reason) == ("no verdict", "another budget")
     assert effect.interval is not None and row.effect.interval is not None
     where = where_table(outcomes)
-    assert where is not None and "no A" in [found.variant for found in where.rows]
+    assert where is not None and "no A" in [row.name for row in where.by_class]
 
 
 def test_with_one_seed_that_is_the_reason_also_under_another_budget(tmp_path: Path) -> None:

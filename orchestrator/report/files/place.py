@@ -31,11 +31,7 @@ class FullerPageError(ValueError):
 
 
 def place_for(folder: Path, summary: Summary, outcomes: Outcomes, if_fuller: IfFuller) -> tuple[Path, str | None]:
-    """The folder for a new report, and the line that says why it is not `folder`.
-
-    Else it is the first of `<folder>+2`, `<folder>+3`, ... in which no earlier report has trials that the new one
-    lacks. The name of a sweep or a scale has no `+`.
-    """
+    """The folder for a report: `folder`, else the first free of `<folder>+2`, ...; and a line that says why."""
     why = None if if_fuller == "replace" else _missing_from(folder, summary, outcomes)
     if why is None:
         return folder, None
@@ -59,11 +55,7 @@ def remove_contained(folder: Path, written: Path, summary: Summary, outcomes: Ou
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """A folder to write a whole report into; its files move to `folder` when the block ends without an error.
-
-    Until then the earlier report stays as it is. Files that only the earlier report has are removed. A WriteError
-    names the file as it would be in `folder`.
-    """
+    """A folder to write a whole report into; they replace the earlier report when the block ends without error."""
     make_folder(folder)
     _remove_abandoned(folder)
     staging = folder / f".{os.getpid()}.tmp"
@@ -80,10 +72,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | None:
-    """Which complete trials of the report in `folder` the new one lacks, in a line; None if none.
-
-    If both have values of the same search for a variant, a seed's trial may be of any of them.
-    """
+    """Which trials of `folder` the new report lacks, in a line; trials of one search stand in for each other."""
     page = folder / PAGE
     if not page.exists():
         return None

@@ -1,20 +1,27 @@
-"""`summary.json`: what a report says in short, for the index of reports and for programs."""
+"""`summary.json`: what a report says in short, for programs and for the index of all reports, `reports/README.md`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+import logging
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic import Field, JsonValue, ValidationError
 
 from lm.files import write_text
 from lm.spec import Part
-from orchestrator.report.input import ReportInput
-from orchestrator.report.sections.ablation import AblationRow
-from orchestrator.report.sections.verdicts import verdict_in_words
+from orchestrator.words import NOTHING, escape
+
+_log = logging.getLogger(__name__)
 
 FILE = "summary.json"
+_MARK = "with every report; edits are lost. -->"
+_HEAD = f"""<!-- Written again {_MARK}
+# Reports
+
+| Question | Answer | Scale | Date | Report |
+| :-- | :-- | :-- | :-- | :-- |
+"""
 
 
 class Summary(Part):
@@ -40,29 +47,6 @@ class Summary(Part):
     files: tuple[str, ...] = Field(default=())
 
 
-def summary(report: ReportInput, answer: str, rows: Sequence[AblationRow]) -> Summary:
-    """What the report says in short: its answer, and the bare verdict on every variant, even if seeds are missing."""
-    trials, baseline = report.outcomes.all, report.outcomes.baseline
-    ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
-    compared = [row for row in rows if not row.is_baseline and not row.adaptive]
-    return Summary(
-        name=report.name,
-        question=report.question,
-        scale=report.scale,
-        baseline=baseline,
-        margin=report.margin,
-        answer=answer,
-        finished_at=max(ends, key=datetime.fromisoformat, default=None),
-        complete=sum(outcome.final is not None for outcome in trials),
-        planned=len(trials),
-        verdicts={
-            row.variant: verdict_in_words(row.effect, report.margin) if row.effect else "no verdict" for row in compared
-        },
-        base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
-        searches={search.task.variant: search.ledger.stem for search in report.searches},
-    )
-
-
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write `summary.json` into the folder that has all other files of the report."""
     names = sorted({FILE, *(path.name for path in folder.iterdir())})
@@ -79,3 +63,28 @@ def read_summary(folder: Path) -> Summary | None:
         problem = error.errors()[0]
         field = "".join(f"{name}: " for name in problem["loc"])
         raise ValueError(f"{path}: {field}{problem['msg']}") from error
+
+
+def write_index(reports: Path) -> None:
+    """Write the index of `reports/<sweep>/<scale>/`, a row each; another `README.md` stays, with a warning."""
+    path = reports / "README.md"
+    if path.exists() and _MARK not in path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]:
+        _log.warning("%s: not an index of reports; it is left as it is, and no index is written", path)
+        return
+    rows = (_cells(page.parent) for page in sorted(reports.glob("*/*/report.md")))
+    write_text(path, _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+
+
+def _cells(folder: Path) -> list[str]:
+    sweep, scale = folder.parent.name, folder.name
+    link = f"[{escape(sweep)}/{escape(scale)}]({quote(f'{sweep}/{scale}/report.md')})"
+    try:
+        summary = read_summary(folder)
+    except (ValueError, OSError) as error:
+        why = str(error).replace(f"{folder.parents[1]}/", "")
+        return [NOTHING, f"cannot be read: {escape(why)}", escape(scale), NOTHING, link]
+    if summary is None:
+        return [NOTHING, NOTHING, escape(scale), NOTHING, link]
+    partial = "" if summary.complete == summary.planned else f" ({summary.complete} of {summary.planned} complete)"
+    date = NOTHING if summary.finished_at is None else escape(summary.finished_at[:10])
+    return [escape(summary.question), escape(summary.answer) + partial, escape(summary.scale), date, link]

@@ -24,7 +24,9 @@ from orchestrator.search.ledger import SearchState
 from orchestrator.words import MINUS, NOTHING, listed, number
 
 _HEADINGS = ["Variant", "Change", "Parameters", "Validation", "Test", "Difference", "Verdict", "Published"]
-_ALIGNMENT = "llrrrrlr"
+_HEADINGS += ["Published difference"]
+_ALIGNMENT = "llrrrrlrr"
+_FROM_MEMORY = r"% \textdagger: from memory, not checked against the paper"
 _MATHEMATICS = {"->": r"\to", MINUS: "-", "±": r"\pm", "×": r"\times", "∞": r"\infty"}
 _SPECIAL = {
     **{sign: f"\\ensuremath{{{command}}}" for sign, command in _MATHEMATICS.items()},
@@ -59,21 +61,17 @@ def write_tables(
     margin: float,
     caption: str,
 ) -> None:
-    """Write the tables that this sweep has into a report's folder; `caption` begins LaTeX's first comment.
-
-    `curves.parquet` has the fields and units of `lm.record.Evaluation`, and its trial's variant, seed and key.
-    """
+    """Write the tables that this sweep has into a report's folder; `caption` begins LaTeX's first comment."""
     trials = outcomes.all
-    corpora = sorted({outcome.trial.spec.corpus.name for outcome in trials})
-    seeds = sorted({outcome.trial.seed for outcome in trials})
-    caption = f"{caption}, corpus {listed(corpora)}, seeds {', '.join(map(str, seeds))}"
+    corpora = listed(sorted({outcome.trial.spec.corpus.name for outcome in trials}))
+    seeds = ", ".join(map(str, sorted({outcome.trial.seed for outcome in trials})))
     tables = {
         "table.csv": _csv([*map(_variant_line, rows), *map(_reference_line, references)]),
         "trials.csv": _csv(map(_trial_line, trials)),
         "measures.csv": _csv(line for outcome in trials for line in _measure_lines(outcome)),
         "interactions.csv": _csv(map(_interaction_line, interactions)),
         "searches.csv": _csv(_search_lines(searches)),
-        "table.tex": _table_tex(rows, references, margin, caption),
+        "table.tex": _table_tex(rows, references, margin, f"{caption}, corpus {corpora}, seeds {seeds}"),
     }
     for name, text in tables.items():
         if text is not None:
@@ -226,56 +224,44 @@ def _curve(outcome: Outcome) -> pa.Table:
 
 def _table_tex(rows: Sequence[AblationRow], references: Sequence[ReferenceRow], margin: float, caption: str) -> str:
     """A booktabs tabular; `caption` stands above it as a comment. LaTeX before 2020 needs the package textcomp too."""
-    headings, alignment = _HEADINGS, _ALIGNMENT
-    if any(row.published_difference for row in rows):
-        headings, alignment = [*_HEADINGS, "Published difference"], f"{_ALIGNMENT}r"
-
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(cells[: len(headings)]) + r" \\"
-
+    papers = [paper for row in rows for paper in (row.published_valid, row.published_test) if paper]
+    columns = len(_HEADINGS) - (not any(row.published_difference for row in rows))
     lines = [
         f"% {' '.join(caption.split())}",
         r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{alignment}}}",
+        f"\\begin{{tabular}}{{{_ALIGNMENT[:columns]}}}",
         r"\toprule",
-        line(headings),
+        _line(_HEADINGS[:columns]),
         r"\midrule",
-        *(line(_variant_cells(row, margin)) for row in rows),
+        *(_line(_cells(row, plain(row.verdict(margin)), row.difference, *_papers(row))[:columns]) for row in rows),
         *([r"\midrule"] if references else []),
-        *(line(_reference_cells(row)) for row in references),
+        *(_line(_cells(row, REFERENCE, None, _number(None), _number(None))[:columns]) for row in references),
         r"\bottomrule",
         r"\end{tabular}",
+        *([_FROM_MEMORY] if any(paper.certainty == RECALLED for paper in papers) else []),
     ]
-    if any(
-        paper and paper.certainty == RECALLED for row in rows for paper in (row.published_valid, row.published_test)
-    ):
-        lines.append(r"% \textdagger: from memory, not checked against the paper")
     return "\n".join(lines) + "\n"
 
 
-def _variant_cells(row: AblationRow, margin: float) -> list[str]:
-    return [
-        escaped(row.variant),
-        escaped(row.change),
-        _number(f"{row.parameters:,}"),
-        *(_number(NOTHING if cell is None else str(cell)) for cell in (row.valid, row.test, row.difference)),
-        escaped(plain(row.verdict(margin))),
-        " / ".join(_number(printed(paper)) for paper in (row.published_valid, row.published_test)),
-        _number(printed_difference(row.published_difference)),
-    ]
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
 
 
-def _reference_cells(row: ReferenceRow) -> list[str]:
-    perplexities = (NOTHING if value is None else number(value) for value in (row.valid, row.test))
-    numbers = (f"{row.parameters:,}", *perplexities, NOTHING)
-    names = [escaped(row.variant), escaped(row.change)]
-    return [*names, *map(_number, numbers), escaped(REFERENCE), *[_number(NOTHING)] * 2]
+def _cells(row: AblationRow | ReferenceRow, verdict: str, difference: str | None, *published: str) -> list[str]:
+    numbers = [_number(value) for value in (f"{row.parameters:,}", row.valid, row.test, difference)]
+    return [escaped(row.variant), escaped(row.change), *numbers, escaped(verdict), *published]
 
 
-def _number(text: str) -> str:
+def _papers(row: AblationRow) -> tuple[str, str]:
+    numbers = " / ".join(_number(printed(paper)) for paper in (row.published_valid, row.published_test))
+    return numbers, _number(printed_difference(row.published_difference))
+
+
+def _number(value: object) -> str:
     """A number as the page has it, in mathematics; a comma inside it separates thousands."""
-    if text == NOTHING:
-        return escaped(text)
+    text = number(value) if isinstance(value, float) else str(value)
+    if value is None or text == NOTHING:
+        return escaped(NOTHING)
     digits = text.removesuffix(RECALLED_MARK)
     formula = re.sub(r"e\+?(\D?)0*(\d+)", r" \\times 10^{\1\2}", digits)
     formula = re.sub(r"(?<=\d),(?=\d{3})", "{,}", formula)

@@ -86,10 +86,7 @@ def _markdown() -> MarkdownIt:
 
 
 def _prepare(tokens: Sequence[Token], folder: Path) -> tuple[list[tuple[str, str, str]], int]:
-    """Give every heading an anchor, and put every picture of the folder into the page.
-
-    Returns tags, anchors and texts of the headings, and the place of the curves: before a heading, or at the end.
-    """
+    """Give headings anchors, and put the folder's pictures in; tags, anchors and texts, and the place of the curves."""
     headings, middle, overview = [], len(tokens), False
     for place, token in enumerate(tokens):
         if token.type == "heading_open":

@@ -16,9 +16,8 @@ from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, Mult
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from orchestrator.analysis.curve import curve_of
-from orchestrator.analysis.outcomes import Outcomes, is_adaptive
-from orchestrator.report.pictures.curves import band, lowest_perplexity, perplexities, visible_range, without_nan
+from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.report.pictures import curves
 from orchestrator.report.pictures.figures import VariantCurves, line_styles
 
 MOST_VARIANTS = 36
@@ -48,25 +47,12 @@ class HoverCurves:
 
 
 def hover_curves(outcomes: Outcomes) -> HoverCurves | None:
-    """The validation perplexity of every seed and of the mean over seeds, by epoch; None if there is no curve.
-
-    A variant that adapts to the text it is scored on is left out, as in the pictures.
-    """
-    planned = [
-        VariantCurves(
-            name,
-            name == outcomes.baseline,
-            complete=True,
-            seeds=tuple(curve_of(outcome.curve) for outcome in trained),
-            seed_numbers=tuple(outcome.trial.seed for outcome in trained),
-        )
-        for name, group in outcomes.items()
-        if (trained := [outcome for outcome in group if outcome.curve]) and not is_adaptive(group)
-    ]
-    every = without_nan(planned)
+    """The validation perplexity of every seed and of the mean over seeds, by epoch; None if there is no curve."""
+    planned = curves.variant_curves(outcomes)
+    every = curves.without_nan(planned)
     if not every:
         return None
-    best = sorted(every, key=lambda variant: (not variant.baseline, lowest_perplexity(variant)))[:MOST_VARIANTS]
+    best = sorted(every, key=lambda variant: (not variant.baseline, curves.lowest_perplexity(variant)))[:MOST_VARIANTS]
     variants = [variant for variant in every if variant in best]
     plot = _empty_plot(variants)
     keys = _draw(plot, variants, line_styles([variant.name for variant in planned], outcomes.baseline))
@@ -79,7 +65,7 @@ def hover_curves(outcomes: Outcomes) -> HoverCurves | None:
 
 
 def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
-    low, high = visible_range(variants, None)
+    low, high = curves.visible_range(variants, None)
     # No tool is active by itself: a finger on a phone scrolls the page, until it asks for more.
     plot = figure(
         height=440,
@@ -107,12 +93,12 @@ def _draw(plot: figure, variants: Sequence[VariantCurves], styles: Mapping[str, 
     for variant in variants:
         colour, dash = styles[variant.name]
         seeds = zip(variant.seed_numbers, variant.seeds, strict=True)
-        curves = [(f"seed {number}", seed.epoch, perplexities(seed), 0.8) for number, seed in seeds]
-        mean = band(variant.seeds)
-        label = f"mean of {len(curves)} seeds" if len(curves) > 1 else curves.pop()[0]
-        curves.append((label, mean.epoch, mean.mean, 2.2))
+        seed_lines = [(f"seed {number}", seed.epoch, curves.perplexities(seed), 0.8) for number, seed in seeds]
+        mean = curves.band(variant.seeds)
+        label = f"mean of {len(seed_lines)} seeds" if len(seed_lines) > 1 else seed_lines.pop()[0]
+        seed_lines.append((label, mean.epoch, mean.mean, 2.2))
         name, first = " ".join(variant.name.split()), len(lines)
-        lines += [(name, label, x.astype("int32"), y, width, colour, dash) for label, x, y, width in curves]
+        lines += [(name, label, x.astype("int32"), y, width, colour, dash) for label, x, y, width in seed_lines]
         border = "dashed" if dash == "dashdot" else dash
         keys.append(Key(list(range(first, len(lines))), variant.name, colour, border))
     source = ColumnDataSource(dict(zip(columns, zip(*lines, strict=True), strict=True)))

@@ -26,11 +26,7 @@ def draw_with_matplotlib(folder: Path, picture: Picture) -> str | None:
 
 
 class Pictures:
-    """The pictures of one report, in its folder.
-
-    `sentences` are what the page says of each picture, by the template's cell, None if nothing. `missing` says of
-    each file that could not be drawn why.
-    """
+    """The pictures of one report; what the page says of each, by the template's cell, and why a file is missing."""
 
     def __init__(self, folder: Path, draw: Draw = draw_with_matplotlib) -> None:
         self._folder = folder
@@ -45,10 +41,7 @@ class Pictures:
         return Markdown(f"**{file} is missing**: it could not be drawn ({escape(self.missing[file])}). {alt}.")
 
     def draw(self, cell: str, picture: Picture) -> None:
-        """Draw a picture; what the page says of it belongs into this cell. WriteError if it cannot be written.
-
-        Any other error costs this picture alone: the page, which may stand for hours of training, says so.
-        """
+        """Draw a picture; any error but WriteError costs it alone: the page may stand for hours of training."""
         self.sentences[cell] = None
         try:
             self.sentences[cell] = self._draw(self._folder, picture)

@@ -7,11 +7,14 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.curve import Curve
+from lm.spec import TrainSpec
+from orchestrator.analysis.curve import Curve, curve_of
+from orchestrator.analysis.outcomes import Outcomes, is_adaptive
 from orchestrator.report.pictures.figures import VariantCurves
 from orchestrator.words import listed, significant
 
@@ -38,12 +41,30 @@ class Band:
         return (float(self.seconds[places[0]]), float(self.mean[places[0]])) if len(places) else None
 
 
-def band(seeds: Sequence[Curve]) -> Band:
-    """Mean and range over seeds at the epochs that all of them have: an early end must not bend the mean.
+def variant_curves(outcomes: Outcomes) -> list[VariantCurves]:
+    """Every variant with a learning curve, in the order of the plan; a cache trains nothing, and has none."""
+    return [
+        VariantCurves(
+            name=variant,
+            baseline=variant == outcomes.baseline,
+            complete=all(outcome.final for outcome in group),
+            seeds=tuple(curve_of(outcome.curve) for outcome in trained),
+            seed_numbers=tuple(outcome.trial.seed for outcome in trained),
+            turns=_turns(group[0].trial.spec),
+        )
+        for variant, group in outcomes.items()
+        if (trained := [outcome for outcome in group if outcome.curve]) and not is_adaptive(group)
+    ]
 
-    If they share no epoch, the band is the first seed's. Seconds are the mean over seeds too, so that a seed on a
-    slower machine moves the line to the right and not up.
-    """
+
+def _turns(spec: TrainSpec) -> frozenset[str]:
+    """The stages whose values are not those of the stage before: many legs of a schedule that was found go on alike."""
+    values = {stage: spec.during(stage).model_copy(update={"epochs": 1}) for stage in spec.stages()}
+    return frozenset(stage for before, stage in pairwise(values) if values[stage] != values[before])
+
+
+def band(seeds: Sequence[Curve]) -> Band:
+    """Mean and range over seeds at epochs that all have (else the first seed's): an early end must not bend them."""
     epochs = reduce(np.intersect1d, (seed.epoch for seed in seeds))
     if not len(epochs):
         return band(seeds[:1])
@@ -80,9 +101,8 @@ def lowest_perplexity(variant: VariantCurves) -> float:
 def visible_range(variants: Sequence[VariantCurves], published: float | None) -> Limits:
     """The perplexities shown: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
 
-    The first epochs of a language model lie in the thousands, and a ruined variant far above the others: both would
-    flatten all that a reader wants to see. The ratio is larger if more than half of the variants lay above it.
-    ValueError without a variant.
+    More if over half of the variants lay above. First epochs and ruined variants would flatten what a reader wants to
+    see. ValueError without a variant.
     """
     if not variants:
         raise ValueError("expected a variant with a loss that is a number, got none")

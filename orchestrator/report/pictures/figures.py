@@ -78,10 +78,7 @@ class VariantCurves:
 
 @dataclass(frozen=True)
 class Overview:
-    """Learning curves of all variants in one figure.
-
-    `published` and `unigram` are validation perplexities to draw as lines, the second only in the range of the curves.
-    """
+    """Learning curves of all variants; `published` and `unigram` are validation perplexities to draw as lines."""
 
     FILE: ClassVar[str] = "overview.svg"
     variants: Sequence[VariantCurves]
@@ -99,11 +96,7 @@ class Panels:
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A variant's differences to the baseline, nats per token, in each part of the test text.
-
-    `low` and `high` are the variant's lowest and highest seed, nan for a single seed. All three are nan in a part
-    without tokens.
-    """
+    """A variant's differences to the baseline, nats per token, by part of the text, and its lowest and highest seed."""
 
     name: str
     nats: Sequence[float]
@@ -113,10 +106,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True)
 class Frequency:
-    """Differences by how often the training text has the word.
-
-    `labels` name the classes of words, the rarest first, and `shares` are their shares of the test tokens.
-    """
+    """Differences by how often training has the word: classes, the rarest first, and their shares of the tokens."""
 
     FILE: ClassVar[str] = "frequency.svg"
     rows: Sequence[DifferenceRow]

@@ -1,18 +1,18 @@
-"""The ablation table, a row a variant, and the models without context as references."""
+"""The ablation table, a row a variant; models without context as references; stages and caches by themselves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from lm.record import Score, opened
 from orchestrator.analysis.comparison import nats_on_test, obstacles
-from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval, Obstacle
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval
 from orchestrator.analysis.guessing import guesses, reference_corpus
-from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, incomplete_seeds, is_adaptive
+from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, verdict_in_words, what_would_decide, why_no_verdict
 from orchestrator.sweep.published import Number, Published
@@ -60,8 +60,8 @@ class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
-    `incomplete` says which seeds are not complete, and is empty if all are. `obstacle` is why there is no verdict,
-    and `reason` says it; of the baseline, why there is none at all.
+    `incomplete` says which seeds are not complete, empty if all are; `reason` why there is no verdict, of the baseline
+    why there is none at all.
     """
 
     variant: str
@@ -81,11 +81,6 @@ class AblationRow:
     published_valid: Number | None
     published_test: Number | None
     published_difference: PublishedDifference | None
-
-    @property
-    def of_seeds(self) -> str:
-        """How many seeds are complete: `3`, or `2 of 3`."""
-        return f"{self.complete}" if self.complete == self.seeds else f"{self.complete} of {self.seeds}"
 
     @property
     def difference(self) -> Markdown | None:
@@ -119,17 +114,45 @@ class ReferenceRow:
     test: float
 
 
+@dataclass(frozen=True)
+class StageRow:
+    """One stage of one variant over its seeds; `epochs` and `best_epoch` list every seed's."""
+
+    variant: str
+    stage: str
+    epochs: tuple[int, ...]
+    best_epoch: tuple[int, ...]
+    valid: Spread
+    test: Spread
+
+
+@dataclass(frozen=True)
+class CacheRow:
+    """An adaptive variant beside the same one-column pass without it; `settings` are window, weight and flatness."""
+
+    variant: str
+    settings: str
+    plain_valid: Spread
+    valid: Spread
+    plain_test: Spread
+    test: Spread
+
+
 def ablation_table(
     outcomes: Outcomes, comparison: Comparison | None, published: Mapping[str, Published]
 ) -> list[AblationRow]:
     """One row a variant, in the order of the plan."""
     base = float(nats_on_test(outcomes.of_baseline).mean()) if comparison is not None else math.nan
+    base_paper = published.get(outcomes.baseline, Published()).test
     rows = []
     for variant, group in outcomes.items():
         effect = _effect(outcomes, variant, comparison, base)
-        interval = effect.interval if effect else None
+        ends = effect.interval if effect else None
         final = [outcome.final for outcome in group if outcome.final]
-        paper = published.get(variant, Published())
+        paper, is_compared = (
+            published.get(variant, Published()),
+            variant != outcomes.baseline and not is_adaptive(group),
+        )
         rows.append(
             AblationRow(
                 variant=variant,
@@ -145,12 +168,10 @@ def ablation_table(
                 effect=effect,
                 reason=_reason(outcomes, variant, effect),
                 change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats or 0.0),
-                interval_in_perplexity=None
-                if interval is None
-                else Interval(*(perplexity_change(base, end) for end in interval)),
+                interval_in_perplexity=Interval(*(perplexity_change(base, end) for end in ends)) if ends else None,
                 published_valid=paper.valid,
                 published_test=paper.test,
-                published_difference=_published_difference(group, published, outcomes.baseline),
+                published_difference=_published_difference(paper.test, base_paper) if is_compared else None,
             )
         )
     return rows
@@ -174,6 +195,52 @@ def reference_rows(outcomes: Outcomes) -> list[ReferenceRow]:
     ]
 
 
+def stage_table(outcomes: Outcomes) -> list[StageRow]:
+    """A row for every training stage of variants with several; one already shown for a variant is not repeated."""
+    rows = []
+    shown: set[str] = set()
+    for variant, group in outcomes.items():
+        names = [name for name in group[0].trial.spec.stages() if name != "cache"]
+        for name in names if len(names) > 1 else []:
+            records = [outcome.record for outcome in group if outcome.record]
+            done = [stage for record in records for stage in record.stages if stage.name == name and stage.test]
+            keys = {stage.key for stage in done}
+            if not keys <= shown:
+                shown |= keys
+                rows.append(
+                    StageRow(
+                        variant=variant,
+                        stage=name,
+                        epochs=tuple(stage.epochs for stage in done),
+                        best_epoch=tuple(stage.best_epoch for stage in done),
+                        valid=Spread.of(stage.valid for stage in done),
+                        test=Spread.of(opened(stage.test) for stage in done),
+                    )
+                )
+    return rows
+
+
+def cache_table(outcomes: Outcomes) -> list[CacheRow]:
+    """A row for every adaptive variant with a complete seed."""
+    rows = []
+    for variant, group in outcomes.items():
+        final = [outcome.final for outcome in group if outcome.final]
+        pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
+        if pairs:
+            settings = [f"{cache.window}, {cache.weight:g}, {cache.flatness:g}" for _, cache in pairs]
+            rows.append(
+                CacheRow(
+                    variant=variant,
+                    settings="; ".join(dict.fromkeys(settings)),
+                    plain_valid=Spread.of(cache.plain_valid for _, cache in pairs),
+                    valid=Spread.of(stage.valid for stage, _ in pairs),
+                    plain_test=Spread.of(opened(cache.plain_test) for _, cache in pairs),
+                    test=Spread.of(opened(stage.test) for stage, _ in pairs),
+                )
+            )
+    return rows
+
+
 def _effect(outcomes: Outcomes, variant: str, comparison: Comparison | None, base: float) -> Effect | None:
     group = outcomes[variant]
     if comparison is None or variant == outcomes.baseline or is_adaptive(group) or not any(o.final for o in group):
@@ -187,39 +254,22 @@ def _effect(outcomes: Outcomes, variant: str, comparison: Comparison | None, bas
 
 def _reason(outcomes: Outcomes, variant: str, effect: Effect | None) -> str | None:
     """Why there is no verdict; None if there is one, for an adaptive variant, and for a baseline that trained."""
-    group, of_baseline = outcomes[variant], obstacles(outcomes, [outcomes.baseline])
-    if variant == outcomes.baseline:
-        return DID_NOT_TRAIN if of_baseline and of_baseline[0].reason == "did not train" else None
-    if effect is not None:
-        return None if effect.obstacle is None else _in_row(effect.obstacle, group)
+    group, baseline = outcomes[variant], outcomes.baseline
+    of_baseline = next(iter(obstacles(outcomes, [baseline])), None)
+    if variant == baseline:
+        return DID_NOT_TRAIN if of_baseline and of_baseline.reason == "did not train" else None
     if is_adaptive(group):
         return None
-    if not any(outcome.final for outcome in group):
+    if effect is None and not any(outcome.final for outcome in group):
         return "no seed is complete"
-    return next((_of_baseline(obstacle, outcomes.baseline) for obstacle in of_baseline), None)
+    obstacle, in_row = of_baseline, {"not complete": f"{baseline} is not complete"}
+    if effect is not None:  # the row names its variant already
+        obstacle, in_row = effect.obstacle, {"not complete": incomplete_seeds(group), "did not train": DID_NOT_TRAIN}
+    return None if obstacle is None else in_row.get(obstacle.reason, why_no_verdict(obstacle))
 
 
-def _in_row(obstacle: Obstacle, group: Group) -> str:
-    """An obstacle in a row that names its variant already."""
-    if obstacle.reason == "not complete":
-        return incomplete_seeds(group)
-    return DID_NOT_TRAIN if obstacle.reason == "did not train" else why_no_verdict(obstacle)
-
-
-def _of_baseline(obstacle: Obstacle, baseline: str) -> str:
-    return f"{baseline} is not complete" if obstacle.reason == "not complete" else why_no_verdict(obstacle)
-
-
-def _published_difference(
-    group: Sequence[Outcome], published: Mapping[str, Published], baseline: str
-) -> PublishedDifference | None:
-    variant = group[0].trial.variant
-    of_variant, of_baseline = (published.get(name, Published()).test for name in (variant, baseline))
-    if variant == baseline or is_adaptive(group) or of_variant is None or of_baseline is None:
+def _published_difference(paper: Number | None, base: Number | None) -> PublishedDifference | None:
+    if paper is None or base is None:
         return None
-    ratio = of_variant.perplexity / of_baseline.perplexity
-    return PublishedDifference(
-        perplexity=round(of_variant.perplexity - of_baseline.perplexity, 6),
-        nats=math.log(ratio),
-        recalled=RECALLED in (of_variant.certainty, of_baseline.certainty),
-    )
+    difference, ratio = paper.perplexity - base.perplexity, paper.perplexity / base.perplexity
+    return PublishedDifference(round(difference, 6), math.log(ratio), RECALLED in (paper.certainty, base.certainty))

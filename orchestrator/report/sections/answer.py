@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from orchestrator.analysis.effects import DECIDED, Comparison, Interval, Reason
+from orchestrator.analysis.effects import DECIDED, Comparison, Reason
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, NO_NOISE, level_in_words, no_effect
-from orchestrator.words import (
-    Markdown,
-    counted,
-    decimals_for,
-    escape,
-    listed,
-    rounded_by_interval,
-    signed,
-    significant,
-)
+from orchestrator.words import Markdown, counted, decimals_for, escape, listed, rounded_by_interval, signed, significant
 
 _NAMED = 3
 """The most undecided variants that the answer names; more are counted."""
 _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
+_WHY: dict[Reason, str] = {
+    "another budget": "trained with another budget",
+    "another test text": "scored on another text",
+    "did not train": f"which {DID_NOT_TRAIN}",
+    "adaptive": "which adapts to the text of the test",
+}
 _LISTED = 8
 """The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 
@@ -50,16 +47,13 @@ def answer(
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
     """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
-    effects = {row.variant: row.effect for row in rows if row.effect is not None}
-    return {
-        name: _in_percent(effect.nats or 0.0, effect.interval) for name, effect in effects.items() if effect.interval
-    }
-
-
-def _in_percent(nats: float, interval: Interval) -> str:
-    shares = (100 * perplexity_change(0.0, value) for value in (nats, interval.low, interval.high))
-    change, low, high = rounded_by_interval(*shares)
-    return f"{change}% [{low}%, {high}%]"
+    words = {}
+    for row in rows:
+        if row.effect is not None and row.effect.interval is not None:
+            shares = (100 * perplexity_change(0.0, value) for value in (row.effect.nats or 0.0, *row.effect.interval))
+            change, low, high = rounded_by_interval(*shares)
+            words[row.variant] = f"{change}% [{low}%, {high}%]"
+    return words
 
 
 def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
@@ -78,7 +72,10 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
         seeds = counted(base.complete, "seed")
         return f"{name} reaches test perplexity {base.test} ({seeds}), and nothing is compared with it"
     level = level_in_words(comparison)
-    parts = [*_decided(others, base, level), *_equivalent(others, comparison.margin)]
+    parts = _decided(others, base, level)
+    if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
+        has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
+        parts.append(f"{_named(equal, 'other ')} {has}")
     return "; ".join([*parts, *_undecided(others, base.variant, level)])
 
 
@@ -92,31 +89,19 @@ def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list
         return f"{len(matching)} changes (from {' to '.join(ends)})"
 
     words = (("higher", variants("hurts")), ("lower", variants("helps")))
-    parts = [f"{word} with {names}" for word, names in words if names]
-    if not parts:
-        return []
-    return [
-        f"test perplexity is {' and '.join(parts)} than with {escape(base.variant)} "
-        f"({level} {_intervals(rows)} over {_seeds(rows)})"
-    ]
+    parts = " and ".join(f"{word} with {names}" for word, names in words if names)
+    over = f"({level} {_intervals(rows)} over {_seeds(rows)})" if parts else ""
+    return [f"test perplexity is {parts} than with {escape(base.variant)} {over}"] if parts else []
 
 
 def _size(row: AblationRow, base: AblationRow) -> str:
-    """How much larger or smaller the model is, if that may be what makes the difference."""
+    """How much larger or smaller the model is, if that may make the difference."""
     ratio = row.parameters / base.parameters
     return "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
 
 
 def _intervals(rows: Sequence[AblationRow]) -> str:
     return "interval" if len(rows) == 1 else "simultaneous intervals"
-
-
-def _equivalent(rows: Sequence[AblationRow], margin: float) -> list[str]:
-    equivalent = [row for row in rows if row.effect is not None and row.effect.verdict == "equivalent"]
-    if not equivalent:
-        return []
-    verb = "has" if len(equivalent) == 1 else "have"
-    return [f"{_named(equivalent, 'other ')} {verb} {no_effect(margin)} of perplexity"]
 
 
 def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
@@ -141,19 +126,13 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
             return f"with one seed nothing is decided about {_named(rows)}, because the seed noise is unknown"
         case "seeds do not differ":
             return f"nothing is decided about {_named(rows)}, because {NO_NOISE}"
-        case "another budget":
-            return f"there is no verdict on {_named(rows, 'other ')}, trained with another budget"
-        case "another test text":
-            return f"there is no verdict on {_named(rows, 'other ')}, scored on another text"
-        case "did not train":
-            return f"there is no verdict on {_named(rows, 'other ')}, which {DID_NOT_TRAIN}"
-        case "adaptive":
-            return f"there is no verdict on {_named(rows, 'other ')}, which adapts to the text of the test"
         case "not complete" if len(rows) > _NAMED:
             return f"{len(rows)} changes have seeds that are not complete and no verdict"
         case "not complete":
             why = listed([f"{_quoted(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"there is no verdict on {why}"
+        case _:
+            return f"there is no verdict on {_named(rows, 'other ')}, {_WHY[reason]}"
 
 
 def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:

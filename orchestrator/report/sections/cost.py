@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,58 +31,44 @@ class CostRow:
     peak_memory_bytes: float
     seeds: int
 
-    @property
-    def speed(self) -> str:
-        """Tokens per second, with the slowest and the fastest seed."""
-        ends = f" ({self.slowest:,.0f} to {self.fastest:,.0f})" if self.seeds > 1 else ""
-        return f"{self.tokens_per_second:,.0f}{ends}"
-
-
-@dataclass(frozen=True)
-class CostSection:
-    """The rows, the devices they were measured on, and the variants of another budget."""
-
-    rows: tuple[CostRow, ...]
-    devices: tuple[str, ...]
-    other_budget: tuple[str, ...]
-
-    @property
-    def has_ends(self) -> bool:
-        """Whether some row shows its slowest and fastest seed."""
-        return any(row.seeds > 1 for row in self.rows)
-
 
 def cost_table(outcomes: Outcomes) -> list[CostRow]:
-    """A row for every variant with a complete seed; a cache trains nothing and is left out."""
+    """A row for every variant that trains, with a complete seed."""
     rows = []
-    for variant, group in outcomes.items():
-        records = [outcome.record for outcome in group if outcome.final and outcome.record]
-        if records and not is_adaptive(group):
-            rates = [tokens_per_second([record]) for record in records]
-            rows.append(
-                CostRow(
-                    variant=variant,
-                    planned=planned_epochs(group),
-                    is_other_budget=budget(group) != budget(outcomes.of_baseline),
-                    epochs=float(np.mean([sum(stage.epochs for stage in record.stages) for record in records])),
-                    train_seconds=float(np.mean([train_seconds(record) for record in records])),
-                    evaluation_seconds=float(np.mean([_evaluation_seconds(record) for record in records])),
-                    tokens_per_second=tokens_per_second(records),
-                    slowest=min(rates),
-                    fastest=max(rates),
-                    peak_memory_bytes=float(np.mean([record.peak_memory_bytes for record in records])),
-                    seeds=len(records),
-                )
+    for variant, records in trained(outcomes).items():
+        stages = [record.stages for record in records]
+        rates = [tokens_per_second([record]) for record in records]
+        rows.append(
+            CostRow(
+                variant=variant,
+                planned=planned_epochs(outcomes[variant]),
+                is_other_budget=budget(outcomes[variant]) != budget(outcomes.of_baseline),
+                epochs=mean(sum(stage.epochs for stage in each) for each in stages),
+                train_seconds=mean(map(train_seconds, records)),
+                evaluation_seconds=mean(sum(stage.evaluation_seconds for stage in each) for each in stages),
+                tokens_per_second=tokens_per_second(records),
+                slowest=min(rates),
+                fastest=max(rates),
+                peak_memory_bytes=mean(record.peak_memory_bytes for record in records),
+                seeds=len(records),
             )
+        )
     return rows
 
 
-def cost_section(outcomes: Outcomes) -> CostSection:
-    """What the page says."""
-    rows = cost_table(outcomes)
-    devices = {outcome.record.device for outcome in outcomes.all if outcome.final and outcome.record}
-    others = tuple(row.variant for row in rows if row.is_other_budget)
-    return CostSection(tuple(rows), tuple(sorted(devices)), others)
+def trained(outcomes: Outcomes) -> dict[str, list[Record]]:
+    """The records of the complete seeds of each variant that has some; a cache trains nothing and is left out."""
+    variants = {
+        variant: [outcome.record for outcome in group if outcome.final and outcome.record]
+        for variant, group in outcomes.items()
+        if not is_adaptive(group)
+    }
+    return {variant: records for variant, records in variants.items() if records}
+
+
+def devices(outcomes: Outcomes) -> list[str]:
+    """The devices that time and memory were measured on."""
+    return sorted({record.device for records in trained(outcomes).values() for record in records})
 
 
 def train_seconds(record: Record) -> float:
@@ -91,14 +77,11 @@ def train_seconds(record: Record) -> float:
 
 
 def tokens_per_second(records: Sequence[Record]) -> float:
-    """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not.
-
-    Of the records' own stages: one that is cut out of a longer trial's has that one's speed as a whole.
-    """
+    """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not."""
     tokens = sum(stage.tokens_per_second * stage.train_seconds for record in records for stage in record.stages)
     return tokens / sum(map(train_seconds, records))
 
 
-def _evaluation_seconds(record: Record) -> float:
-    """Seconds of scoring of all stages: validation after each epoch, the chosen weights on validation and test."""
-    return sum(stage.evaluation_seconds for stage in record.stages)
+def mean(values: Iterable[float]) -> float:
+    """The mean of one or more numbers."""
+    return float(np.mean(list(values)))

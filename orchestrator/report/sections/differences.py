@@ -1,41 +1,50 @@
-"""What the page shows of differences and of training: the forest, the learning curves."""
+"""The pictures of differences and of training: the forest, learning curves, and where in the text variants differ."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
-from lm.spec import TrainSpec
-from orchestrator.analysis.curve import curve_of
+import numpy as np
+
+from orchestrator.analysis.comparison import obstacles
 from orchestrator.analysis.effects import Comparison, Effect, Reason
 from orchestrator.analysis.guessing import guesses, reference_corpus
-from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
-from orchestrator.report.markdown import names
-from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Forest, ForestRow, Overview, Panels, VariantCurves, in_order
+from orchestrator.analysis.noise import Array
+from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
+from orchestrator.analysis.token_losses import CLASSES, TokenLosses
+from orchestrator.report.pictures import Pictures, figures
+from orchestrator.report.pictures.curves import variant_curves
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
-from orchestrator.report.sections.where import Where, where_section
 from orchestrator.sweep.published import Number
-from orchestrator.words import Markdown, escape
 
+PIECES = 16
+"""The text is shown in as many pieces, each of `BLOCKS / PIECES` blocks: all blocks would be a thicket to look at."""
 _SHORT: tuple[Reason, ...] = ("another budget", "another test text", "did not train")
 """Why there is no verdict: what is short enough for a picture."""
 
 
 @dataclass(frozen=True)
-class Differences:
-    """What the page says of the forest and the learning curves; these pictures are drawn if there is one to show."""
+class Where:
+    """Differences to the baseline by the words' frequency and along the text; `left_out` have other frequent words."""
 
-    forest: bool
-    forest_published: bool
-    forest_alt: Markdown
-    curves: bool
-    overview_alt: Markdown
-    variants_alt: Markdown
-    adaptive: tuple[str, ...]
+    by_class: Sequence[figures.DifferenceRow]
+    by_piece: Sequence[figures.DifferenceRow]
+    classes: Sequence[str]
+    shares: Sequence[float]
+    left_out: Sequence[str]
+    pieces: int = PIECES
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What the pictures show, each of which is drawn if there is something to show; adaptive variants have no curve."""
+
+    forest: Sequence[figures.ForestRow]
+    curves: Sequence[figures.VariantCurves]
+    adaptive: Sequence[str]
     where: Where | None
 
 
@@ -47,75 +56,97 @@ def picture_section(
     published_line: Number | None,
 ) -> Differences:
     """Draw every picture of differences and of training that the outcomes have, variants in the forest's order."""
-    drawn = _draw_curves(outcomes, pictures, published_line)
+    curves = variant_curves(outcomes)
+    if curves:
+        published = None if published_line is None else published_line.perplexity
+        pictures.draw("cut", figures.Overview(curves, published, _unigram(outcomes.of_baseline)))
+        pictures.draw("variants_cut", figures.Panels(curves))
     base = next(row for row in rows if row.is_baseline)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
-    lines: list[ForestRow] = []
+    forest: list[figures.ForestRow] = []
     if comparison is not None and effects:
-        lines = in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
+        forest = figures.in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
         level = level_in_words(comparison)
-        pictures.draw("forest_cut", Forest(lines, math.log1p(comparison.margin), outcomes.baseline, level))
-    curves = names(drawn)
+        pictures.draw("forest_cut", figures.Forest(forest, math.log1p(comparison.margin), outcomes.baseline, level))
     return Differences(
-        forest=bool(lines),
-        forest_published=any(line.published_nats is not None for line in lines),
-        forest_alt=Markdown(
-            f"Difference to {escape(outcomes.baseline)} in test perplexity, in per cent of its perplexity, with its "
-            f"interval, of {names(line.name for line in lines)}"
-        ),
-        curves=bool(drawn),
-        overview_alt=Markdown(f"Validation perplexity by epoch and by seconds of training of {curves}"),
-        variants_alt=Markdown(f"Validation perplexity by epoch, one panel each for {curves}"),
-        adaptive=tuple(variant for variant, group in outcomes.items() if is_adaptive(group)),
-        where=where_section(outcomes, [line.name for line in lines], pictures),
+        forest=forest,
+        curves=curves,
+        adaptive=[variant for variant, group in outcomes.items() if is_adaptive(group)],
+        where=_where_section(outcomes, [row.name for row in forest], pictures),
     )
 
 
-def _forest_row(row: AblationRow, effect: Effect, base: AblationRow, margin: float) -> ForestRow:
+def where_table(outcomes: Outcomes) -> Where | None:
+    """Rows in the order of the plan, of variants that may be compared but for budget; None without losses by token."""
+    base = _losses(outcomes.of_baseline)
+    if not base:
+        return None
+    shares = base[0].shares
+    present = np.flatnonzero(shares > 0)  # a class without a test token says nothing
+    by_class, by_piece, left_out = [], [], []
+    for variant, group in outcomes.items():
+        seeds = _losses(group)
+        barred = any(obstacle.bars_interval for obstacle in obstacles(outcomes, [variant, outcomes.baseline]))
+        if variant == outcomes.baseline or barred or not seeds:
+            continue
+        if not np.array_equal(seeds[0].shares, shares):
+            left_out.append(variant)
+            continue
+        by_class.append(_row(variant, *([losses.classes[present] for losses in each] for each in (seeds, base))))
+        by_piece.append(_row(variant, *([_pieces(losses) for losses in each] for each in (seeds, base))))
+    if not by_class:
+        return None
+    return Where(by_class, by_piece, [CLASSES[k] for k in present], shares[present].tolist(), left_out)
+
+
+def _where_section(outcomes: Outcomes, order: Sequence[str], pictures: Pictures) -> Where | None:
+    """The table, variants in this order; draws `frequency` and `position`. None without losses by token."""
+    table = where_table(outcomes)
+    if table is None:
+        return None
+    by_class, by_piece = (
+        sorted(rows, key=lambda row: order.index(row.name)) for rows in (table.by_class, table.by_piece)
+    )
+    pictures.draw("where_cut", figures.Frequency(by_class, table.classes, table.shares, outcomes.baseline))
+    pictures.draw("where_moved", figures.Position(by_piece, outcomes.baseline))
+    return replace(table, by_class=by_class, by_piece=by_piece)
+
+
+def _losses(group: Group) -> list[TokenLosses]:
+    """The losses of all seeds, or none."""
+    losses = [outcome.losses for outcome in group if outcome.losses is not None]
+    return losses if len(losses) == len(group) else []
+
+
+def _pieces(losses: TokenLosses) -> Array:
+    return np.asarray(losses.blocks.reshape(PIECES, -1).mean(axis=1))
+
+
+def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> figures.DifferenceRow:
+    """Means over the seeds, less the baseline's, and the ends over the seeds, which a single seed does not have."""
+    table = np.stack(seeds) - np.mean(base, axis=0)
+    ends = (table.min(axis=0), table.max(axis=0)) if len(seeds) > 1 else [np.full(table.shape[1], np.nan)] * 2
+    return figures.DifferenceRow(variant, table.mean(axis=0).tolist(), ends[0].tolist(), ends[1].tolist())
+
+
+def _forest_row(row: AblationRow, effect: Effect, base: AblationRow, margin: float) -> figures.ForestRow:
     assert effect.nats is not None, "a variant of the table has losses"
     numbers = [number for number in (row.published_test, base.published_test) if number is not None]
-    interval, obstacle = effect.interval, effect.obstacle
-    short = row.reason if obstacle is not None and obstacle.reason in _SHORT else None
-    return ForestRow(
+    low, high = effect.interval or (None, None)
+    short = row.reason if effect.obstacle is not None and effect.obstacle.reason in _SHORT else None
+    return figures.ForestRow(
         name=row.variant,
         nats=effect.nats,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
+        low=low,
+        high=high,
         verdict=row.incomplete or short or verdict_in_words(effect, margin),
         published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == 2 else None,
         recalled=any(number.certainty == RECALLED for number in numbers),
     )
 
 
-def _draw_curves(outcomes: Outcomes, pictures: Pictures, published_line: Number | None) -> list[str]:
-    """Draw the learning curves; the variants that have some."""
-    drawn = [
-        VariantCurves(
-            name=variant,
-            baseline=variant == outcomes.baseline,
-            complete=all(outcome.final for outcome in group),
-            seeds=tuple(curve_of(outcome.curve) for outcome in group if outcome.curve),
-            seed_numbers=tuple(outcome.trial.seed for outcome in group if outcome.curve),
-            turns=_turns(group[0].trial.spec),
-        )
-        for variant, group in outcomes.items()
-        if not is_adaptive(group) and any(outcome.curve for outcome in group)
-    ]
-    if drawn:
-        published = None if published_line is None else published_line.perplexity
-        pictures.draw("cut", Overview(drawn, published, _unigram(outcomes.of_baseline)))
-        pictures.draw("variants_cut", Panels(drawn))
-    return [variant.name for variant in drawn]
-
-
-def _unigram(group: Sequence[Outcome]) -> float | None:
+def _unigram(group: Group) -> float | None:
     """The unigram model's validation perplexity, None where no record has it."""
     corpus = reference_corpus(group)
     every = [] if corpus is None else guesses(corpus, "valid")
     return next((guess.perplexity for guess in every if guess.model == "unigram"), None)
-
-
-def _turns(spec: TrainSpec) -> frozenset[str]:
-    """The stages whose values are not those of the stage before: many legs of a schedule that was found go on alike."""
-    values = {stage: spec.during(stage).model_copy(update={"epochs": 1}) for stage in spec.stages()}
-    return frozenset(stage for before, stage in pairwise(values) if values[stage] != values[before])

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.statistics import contrasts, perplexity_ratio
 from orchestrator.report.sections.verdicts import what_would_decide, why_no_verdict
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.words import Markdown, escape, number, signed, significant
+from orchestrator.words import Markdown, escape, number, signed
 
-_MORE_TOGETHER, _LESS_TOGETHER = "costs more together", "costs less together"
-_NOTHING: Factors = frozenset()
+_TOGETHER: Mapping[Verdict, str] = {"hurts": "costs more together", "helps": "costs less together"}
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
 _EXPLAINED = {
     "add_one_in": "What each component brings to the stripped model, where all of them are away: the cost of taking it "
@@ -71,7 +70,7 @@ class InteractionRow:
     @property
     def verdict(self) -> str:
         """An interaction costs more or less together, where a lone change hurts or helps."""
-        words = {"hurts": _MORE_TOGETHER, "helps": _LESS_TOGETHER} if self.estimand.kind == "interaction" else {}
+        words = _TOGETHER if self.estimand.kind == "interaction" else {}
         return words.get(self.effect.verdict, self.effect.verdict)
 
     @property
@@ -88,28 +87,22 @@ class InteractionRow:
         return Markdown(f"{verdict} ({escape(why)})" if why else verdict)
 
     @property
-    def estimate_cell(self) -> str | None:
+    def estimate_cell(self) -> Markdown | None:
         """The effect with its interval, to two digits of the half width, at least three decimals."""
-        if self.effect.nats is None:
-            return None
-        decimals, ends = self._decimals, self.effect.interval
-        interval = f" [{signed(ends.low, decimals)}, {signed(ends.high, decimals)}]" if ends else ""
-        return Markdown(f"{signed(self.effect.nats, decimals)}{interval}")
+        return self._cell(signed, self.effect.nats, self.effect.interval)
 
     @property
-    def ratio_cell(self) -> str | None:
+    def ratio_cell(self) -> Markdown | None:
         """The ratio of perplexities with its interval, with as many decimals as the effect."""
-        if self.ratio is None:
-            return None
-        decimals, ends = self._decimals, self.interval_in_ratio
-        interval = f" [{number(ends.low, decimals)}, {number(ends.high, decimals)}]" if ends else ""
-        return Markdown(f"{number(self.ratio, decimals)}{interval}")
+        return self._cell(number, self.ratio, self.interval_in_ratio)
 
-    @property
-    def _decimals(self) -> int:
-        ends = self.effect.interval
-        half = (ends.high - ends.low) / 2 if ends else 0.0
-        return min(6, max(3, 1 - math.floor(math.log10(half)))) if half > 0 else 4
+    def _cell(self, show: Callable[[float, int], str], value: float | None, ends: Interval | None) -> Markdown | None:
+        if value is None:
+            return None
+        low, high = self.effect.interval or (0.0, 0.0)
+        decimals = min(6, max(3, 1 - math.floor(math.log10((high - low) / 2)))) if high > low else 4
+        interval = f" [{show(ends.low, decimals)}, {show(ends.high, decimals)}]" if ends else ""
+        return Markdown(show(value, decimals) + interval)
 
 
 @dataclass(frozen=True)
@@ -122,42 +115,24 @@ class Interactions:
     explained: Markdown
     defining_relation: Markdown
 
-    @property
-    def noise(self) -> Markdown:
-        """What the intervals cover."""
-        if self.comparison.noise is None:
-            return Markdown("No interval is given; the last column says why.")
-        level = significant(100 * self.comparison.level, 3).removesuffix(".0")
-        count, intervals = self.comparison.intervals, f"a {level}% interval,"
-        if count > 1:
-            intervals = f"{level}% intervals (Šidák), simultaneous over {count:,} contrasts of this table and"
-        covered = "seeds and of the text" if self.comparison.noise.has_text else "seeds alone"
-        return Markdown(
-            f"The brackets are {intervals} apart from those of the other tables; they cover the noise of {covered}, as "
-            "those of the ablation table do."
-        )
-
 
 def estimands(ablation: Ablation) -> list[Estimand]:
-    """The contrasts of a design; each is a cost of taking away, or how much that cost grows with others away.
-
-    A main effect is the mean loss without a factor less the mean loss with it, over all variants of the design. An
-    interaction is the cost of a factor when another (in `both`: all others) is away, less its cost when that is there.
-    """
+    """The contrasts of a design: costs of taking away (main effects: means), or how these grow with others away."""
     factors = ablation.factors
     every = frozenset(factors)
+    two = itertools.combinations(factors, 2)
+    pairs = [_interaction(f"{one} × {other}", frozenset([one]), frozenset([other])) for one, other in two]
     match ablation.design:
         case "none" | "leave_one_out":
             return []
         case "pairs":
-            return [_pair(first, second) for first, second in itertools.combinations(factors, 2)]
+            return pairs
         case "add_one_in" | "both":
             alone = [Estimand(f"no {f}", "alone", {every: 1.0, every - {f}: -1.0}) for f in factors]
             if ablation.design == "add_one_in":
                 return alone
-            if len(factors) == 2:
-                return [*alone, _pair(*factors)]
-            return [*alone, *(_with_the_rest(factor, every) for factor in factors)]
+            rest = [_interaction(f"{f} × the rest", every - {f}, frozenset([f])) for f in factors]
+            return [*alone, *(pairs if len(factors) == 2 else rest)]
         case "factorial" | "half" | "quarter" | "eighth":
             return list(_orthogonal(ablation))
 
@@ -204,20 +179,13 @@ def _effect_name(factors: Factors, ablation: Ablation) -> str:
     return " × ".join(sorted(factors, key=ablation.factors.index))
 
 
-def _pair(first: str, second: str) -> Estimand:
-    weights = {frozenset([first, second]): 1.0, frozenset([first]): -1.0, frozenset([second]): -1.0, _NOTHING: 1.0}
-    return Estimand(f"{first} × {second}", "interaction", weights)
-
-
-def _with_the_rest(factor: str, every: Factors) -> Estimand:
-    alone = frozenset([factor])
-    weights = {every: 1.0, every - alone: -1.0, alone: -1.0, _NOTHING: 1.0}
-    return Estimand(f"{factor} × the rest", "interaction", weights)
+def _interaction(name: str, one: Factors, other: Factors) -> Estimand:
+    return Estimand(name, "interaction", {one | other: 1.0, one: -1.0, other: -1.0, frozenset(): 1.0})
 
 
 def _orthogonal(ablation: Ablation) -> Iterator[Estimand]:
     """Main effects, then two-way interactions, each once; aliases of one that is there already are left out."""
-    cells = (_NOTHING, *ablation.removals)
+    cells = (frozenset(), *ablation.removals)
     listed: set[Factors] = set()
     effects = (frozenset(some) for n in (1, 2) for some in itertools.combinations(ablation.factors, n))
     for effect in effects:

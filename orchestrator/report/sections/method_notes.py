@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,41 +17,39 @@ from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
-from orchestrator.analysis.outcomes import Outcome, Outcomes, is_adaptive
+from orchestrator.analysis.outcomes import Outcome, Outcomes, Status, is_adaptive
 from orchestrator.analysis.statistics import BASELINE, perplexity_change
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
 
+_LOST: tuple[Status, ...] = ("diverged", "failed")
 _NOISY = 10.0
 """A deviation is named if it is this many times the middle one."""
 
 
 @dataclass(frozen=True)
 class MethodNotes:
-    """Sentences on the method; empty if there is nothing to say. `level` is the intervals' confidence, `95%`.
+    """Sentences, empty if there is nothing to say. `has_steps`: some verdict came at a later step (Holm).
 
-    `has_steps`: some verdict came at a later step, and its interval ends at zero.
+    `convention` is how far the published one is off exact perplexity; `divergence` lists how often what was lost.
     """
 
     trials: Markdown
     noise: Markdown
-    looks: Markdown
     averaging: Markdown
     divergence: Markdown
-    convention: Markdown
+    convention: float | None
     level: str
     simultaneous: bool
     has_steps: bool
+    error: float = LEVEL_OF_ERROR
 
 
-def method_notes(
-    outcomes: Outcomes, comparison: Comparison | None, looks: Sequence[int], *, searched: bool
-) -> MethodNotes:
-    """The notes; `looks`: after how many seeds it was decided who gets more; `searched`: a search found some values."""
+def method_notes(outcomes: Outcomes, comparison: Comparison | None, *, searched: bool) -> MethodNotes:
+    """The notes; `searched`: a search found some values."""
     return MethodNotes(
         trials=_trials(outcomes),
         noise=_noise(outcomes, comparison, searched),
-        looks=_looks(looks),
         averaging=_averaging(outcomes),
         divergence=_divergence(outcomes),
         convention=_convention(outcomes),
@@ -63,44 +62,26 @@ def method_notes(
 def _trials(outcomes: Outcomes) -> Markdown:
     """How many of the planned trials stand behind the page."""
     trials = outcomes.all
-    complete = sum(outcome.final is not None for outcome in trials)
-    kinds = ("diverged", "failed", "unfinished", "missing")
-    counts = {kind: sum(outcome.status == kind for outcome in trials) for kind in kinds}
-    others = "".join(f", {count} {kind}" for kind, count in counts.items() if count)
-    interim = counts["unfinished"] + counts["missing"] > 0
+    counts = Counter(outcome.status for outcome in trials)
+    kinds: tuple[Status, ...] = ("diverged", "failed", "unfinished", "missing")
+    others = "".join(f", {counts[kind]} {kind}" for kind in kinds if counts[kind])
     failed = len(untrained(trials))
     trained = f" Of those complete, {failed} did not train." if failed else ""
-    note = " An interim page: it changes as trials end." if interim else ""
-    return Markdown(f"{complete} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
+    note = " An interim page: it changes as trials end." if counts["unfinished"] + counts["missing"] else ""
+    return Markdown(f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
 
 
 def _divergence(outcomes: Outcomes) -> Markdown:
     """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
     rates = []
     for variant, group in outcomes.items():
-        ended = [outcome for outcome in group if outcome.status in ("complete", "diverged", "failed")]
-        for status in ("diverged", "failed"):
-            if count := sum(outcome.status == status for outcome in ended):
-                rate = rate_interval(count, len(ended))
-                of = counted(len(ended), "trial")
-                rates.append(
-                    f"{escape(variant)} {status} in {count} of {of} ({100 * rate.low:.0f}% to {100 * rate.high:.0f}%)"
-                )
-    if not rates:
-        return Markdown("")
-    return Markdown(f"How often, with the 95% interval of each rate (Clopper and Pearson 1934): {listed(rates)}.")
-
-
-def _looks(looks: Sequence[int], error: float = LEVEL_OF_ERROR) -> Markdown:
-    """How seeds were given, and what that costs; empty where every variant has the same seeds."""
-    if len(looks) == 1:
-        return Markdown("")
-    return Markdown(
-        f"Variants got more seeds only as long as they were undecided, at {len(looks)} looks at most (after "
-        f"{listed([str(look) for look in looks])} seeds). Each look may err with probability {error / len(looks):.2g} "
-        "(Bonferroni), so that the probability that one or more verdicts of this table are wrong is at most "
-        f"{error:.2g}."
-    )
+        counts = Counter(outcome.status for outcome in group)
+        ended = counts["complete"] + counts["diverged"] + counts["failed"]
+        for status in _LOST:
+            if count := counts[status]:
+                low, high = (f"{100 * end:.0f}%" for end in rate_interval(count, ended))
+                rates.append(f"{escape(variant)} {status} in {count} of {counted(ended, 'trial')} ({low} to {high})")
+    return Markdown(listed(rates))
 
 
 def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) -> Markdown:
@@ -110,11 +91,8 @@ def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) ->
         return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison) + ".")
     deviations = [each.own for each in noise.deviations.values()]
     ends = dict.fromkeys(map(_percent, (min(deviations), max(deviations))))
-    shared = (
-        f", their level shared out over {intervals} comparisons (Šidák); verdicts step down (Holm)"
-        if intervals > 1
-        else ""
-    )
+    shared = f", their level shared out over {intervals} comparisons (Šidák); verdicts step down (Holm)"
+    shared *= intervals > 1
     given = " The values that a search found are taken as given: what another search would find is in no interval."
     covered = (
         "They cover two noises, that of another training run (the seeds) and that of another test text (the "
@@ -158,28 +136,15 @@ def _pairing(correlation: Correlation | None) -> str:
     )
 
 
-def _convention(outcomes: Outcomes) -> Markdown:
-    """How far the published convention lies from exact perplexity; empty where no trial is complete."""
-    scores = [
-        score
-        for outcome in outcomes.all
-        if outcome.final
-        for score in (outcome.final.valid, opened(outcome.final.test))
-    ]
-    if not scores:
-        return Markdown("")
-    share = max(abs(score.perplexity_reference / score.perplexity - 1) for score in scores)
-    return Markdown(
-        "The AWD-LSTM authors' convention, which divides by all rows, differs by at most "
-        f"{significant(100 * share, 2)}% here; trials.csv has both."
-    )
+def _convention(outcomes: Outcomes) -> float | None:
+    """The largest share by which the published convention is off exact perplexity; None without a complete trial."""
+    final = [outcome.final for outcome in outcomes.all if outcome.final]
+    scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
+    return max((abs(score.perplexity_reference / score.perplexity - 1) for score in scores), default=None)
 
 
 def _averaging(outcomes: Outcomes) -> Markdown:
-    """Where NT-ASGD's trigger fired before fine-tuning, unless it did in every trial that has one.
-
-    It is a threshold on a noisy loss: whether it fires can differ between variants, and between seeds of one.
-    """
+    """Where NT-ASGD's trigger, a threshold on a noisy loss, fired before fine-tuning, unless it did in every trial."""
     fired = {
         variant: [_has_averaged(outcome) for outcome in group if outcome.final]
         for variant, group in outcomes.items()
@@ -190,13 +155,10 @@ def _averaging(outcomes: Outcomes) -> Markdown:
         return Markdown("")
     if not any(trials):
         return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    every = [escape(variant) for variant, each in fired.items() if each and all(each)]
-    some = [
-        f"{sum(each)} of {len(each)} seeds of {escape(name)}"
-        for name, each in fired.items()
-        if 0 < sum(each) < len(each)
-    ]
-    where = listed([*([f"every seed of {listed(every)}"] if every else []), *some])
+    every = listed([escape(variant) for variant, each in fired.items() if each and all(each)])
+    counts = {escape(name): (sum(each), len(each)) for name, each in fired.items()}
+    some = [f"{count} of {n} seeds of {name}" for name, (count, n) in counts.items() if 0 < count < n]
+    where = listed([f"every seed of {every}"] * bool(every) + some)
     return Markdown(
         f"**NT-ASGD began to average in {sum(trials)} of {len(trials)} trials** before fine-tuning: in {where}. Where "
         "one did and another did not, their difference is that of averaging too."

@@ -21,31 +21,39 @@ class ReproductionRow:
     """A variant's test perplexity beside the published one; of the baseline only the perplexities are compared."""
 
     row: AblationRow
-    printed: str
     apart: str
-    printed_difference: str
     verdict: str
 
 
 @dataclass(frozen=True)
 class PublishedSection:
-    """Whose the numbers are, notes on them, and a row for each variant beside its published number.
+    """The published numbers; notes on them, and a row for each variant, only at the papers' own scale."""
 
-    Rows and notes only at the papers' own scale.
-    """
-
-    source: Markdown
-    notes: tuple[Markdown, ...]
-    rows: tuple[ReproductionRow, ...]
+    numbers: Sequence[Number]
+    notes: Sequence[Markdown] = ()
+    rows: Sequence[ReproductionRow] = ()
 
 
-def published_section(rows: Sequence[AblationRow], note: str, published_scale: bool) -> PublishedSection:
-    """What the page says; `note` names the tables, `published_scale`: the numbers were made at this scale."""
-    source = _source(rows, note, published_scale)
+def published_section(rows: Sequence[AblationRow], published_scale: bool) -> PublishedSection:
+    """What the page says; `published_scale`: the numbers were made at this scale."""
+    numbers = {
+        (row.variant, split): number
+        for row in rows
+        for split, number in (("validation", row.published_valid), ("test", row.published_test))
+        if number is not None
+    }
     if not published_scale:
-        return PublishedSection(source, (), ())
-    beside = tuple(_beside(row) for row in rows if row.test is not None and row.published_test is not None)
-    return PublishedSection(source, tuple(_notes(rows)), beside)
+        return PublishedSection([*numbers.values()])
+    beside = [
+        ReproductionRow(
+            row,
+            f"{signed(row.test.mean - paper)} ({signed(100 * (row.test.mean / paper - 1), 1)}%)",
+            "baseline" if row.is_baseline else reproduction(row) or NOTHING,
+        )
+        for row in rows
+        if row.test is not None and row.published_test is not None and (paper := row.published_test.perplexity)
+    ]
+    return PublishedSection([*numbers.values()], _notes(numbers), beside)
 
 
 def published_line(published: Mapping[str, Published], baseline: str) -> Number | None:
@@ -55,12 +63,7 @@ def published_line(published: Mapping[str, Published], baseline: str) -> Number 
 
 
 def reproduction(row: AblationRow) -> Reproduction | None:
-    """Whether our interval of a variant's difference to the baseline bears out the published one; None without one.
-
-    Reproduced if it holds the published difference and leaves out zero, not reproduced if it leaves out the
-    published difference, not decided if it holds both, or if there is no interval. Differences are compared as
-    ratios of perplexities.
-    """
+    """Whether our interval bears out the published difference, as ratios of perplexities; None if there is none."""
     if row.published_difference is None:
         return None
     if row.effect is None or row.effect.interval is None:
@@ -86,43 +89,16 @@ def printed_difference(difference: PublishedDifference | None) -> str:
     return published_difference(difference.perplexity) + RECALLED_MARK * difference.recalled
 
 
-def _beside(row: AblationRow) -> ReproductionRow:
-    assert row.test is not None and row.published_test is not None
-    mean, paper = row.test.mean, row.published_test.perplexity
-    return ReproductionRow(
-        row=row,
-        printed=printed(row.published_test),
-        apart=f"{signed(mean - paper)} ({signed(100 * (mean / paper - 1), 1)}%)",
-        printed_difference=printed_difference(row.published_difference),
-        verdict="baseline" if row.is_baseline else reproduction(row) or NOTHING,
-    )
-
-
-def _source(rows: Sequence[AblationRow], note: str, published_scale: bool) -> Markdown:
-    numbers = [number for row in rows for number in (row.published_valid, row.published_test) if number]
-    if not numbers:
-        return Markdown("No published numbers belong to these variants.")
-    sentences = [f"Published numbers: {escape(note)}; the papers' settings need not be those of the base spec below."]
-    if not published_scale:
-        sentences.append(
-            "**They belong to another scale**, with another corpus or size: perplexities cannot be compared with them, "
-            "at most the order of the differences can."
-        )
-    if any(number.certainty == RECALLED for number in numbers):
-        sentences.append(f"{RECALLED_MARK} from memory, not checked against the paper.")
-    return Markdown(" ".join(sentences))
-
-
-def _notes(rows: Sequence[AblationRow]) -> list[Markdown]:
+def _notes(numbers: Mapping[tuple[str, str], Number]) -> list[Markdown]:
     """The notes on the published numbers, each once, with the numbers that it is about."""
     about: dict[str, list[str]] = {}
-    for row in rows:
-        for split, number in (("validation", row.published_valid), ("test", row.published_test)):
-            if number is not None and number.note is not None:
-                about.setdefault(number.note, []).append(f"{row.variant} ({split})")
-    count = sum(number is not None for row in rows for number in (row.published_valid, row.published_test))
-    notes = []
-    for note, places in about.items():
-        which = "all" if len(places) == count else listed([escape(place) for place in places])
-        notes.append(Markdown(f"{which}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"))
-    return notes
+    for (variant, split), number in numbers.items():
+        if number.note is not None:
+            about.setdefault(number.note, []).append(escape(f"{variant} ({split})"))
+    return [
+        Markdown(
+            f"{'all' if len(places) == len(numbers) else listed(places)}: "
+            f"{escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"
+        )
+        for note, places in about.items()
+    ]

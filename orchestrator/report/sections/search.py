@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.report.sections.search_tables import (
-    FEWEST_COMPLETE,
-    OptionRow,
-    SearchRow,
-    SearchTrialRow,
-    not_searched,
-    option_rows,
-    search_row,
-)
+from lm.spec import Part
+from orchestrator.report.sections import search_tables as tables
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
+from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import (
     Change,
     Choice,
@@ -37,53 +33,59 @@ _OBJECTIVES: dict[Objective, str] = {
     "seconds": "Training time",
 }
 _BEST_SHOWN = 10
+_NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
+"""Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
 
 
 @dataclass(frozen=True)
 class SearchSection:
-    """What the page says; sentences are empty if there is nothing to say.
-
-    `best` are the best trials of a lone search, or the `front` of one with several `objectives`.
-    """
+    """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives."""
 
     title: str
     how: Markdown
-    space: tuple[tuple[Markdown, str], ...]
-    rows: tuple[SearchRow, ...]
-    options: tuple[OptionRow, ...]
-    fixed: Markdown
-    warnings: tuple[Markdown, ...]
+    space: Sequence[tuple[Markdown, str]]
+    rows: Sequence[tables.SearchRow]
+    options: Sequence[tables.OptionRow]
     hardly_tried: Markdown
-    best: tuple[SearchTrialRow, ...]
-    objectives: tuple[str, ...]
-    front: tuple[SearchTrialRow, ...]
-    importance: tuple[tuple[Markdown, str], ...]
+    fixed: Markdown
+    edges: Markdown
+    hardly_chosen: Sequence[str]
+    untuned: Sequence[str]
+    best: Sequence[tables.SearchTrialRow]
+    objectives: Sequence[str]
+    front: Sequence[tables.SearchTrialRow]
+    importance: Sequence[tuple[Markdown, str]]
     why_no_importance: str
+    fewest: int = tables.FEWEST_COMPLETE
 
 
 def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
     """What the page says; None if nothing was searched."""
     if not searches:
         return None
-    first = searches[0]
-    searching = first.task.searching
-    rows, options = [search_row(search) for search in searches], option_rows(searches)
-    ended = all(search.ended for search in searches)
-    several = isinstance(searching, Search) and len(searching.objectives) > 1
+    first, ended = searches[0], all(search.ended for search in searches)
+    searching, objectives = first.task.searching, first.task.objectives
+    rows, options = [tables.SearchRow(search) for search in searches], tables.option_rows(searches)
+    alone = len(searches) == 1 and len(objectives) == 1
+    shown = _best(first) if alone else sorted(front(first.trials), key=lambda trial: trial.objectives or ())
+    trials = [tables.SearchTrialRow(first, trial) for trial in shown]
+    edges = [f"{escape(row.search.task.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
     importance, why_not = _importance(first)
     return SearchSection(
         title="Search" if isinstance(searching, Search) else "Tuning",
         how=_how(searching, ended=ended),
-        space=tuple(_space(searching)),
-        rows=tuple(rows),
-        options=tuple(options),
+        space=_space(searching),
+        rows=rows,
+        options=options,
         hardly_tried=_hardly_tried(options) if ended else Markdown(""),
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
-        warnings=tuple(filter(None, (_edges(rows), _hardly(searches), _untuned(searches)))),
-        best=() if len(searches) > 1 or several else tuple(_best(first)),
-        objectives=tuple(_OBJECTIVES[name] for name in getattr(searching, "objectives", ())),
-        front=tuple(_front(first)) if several else (),
-        importance=tuple(importance),
+        edges=Markdown(listed(edges)),
+        hardly_chosen=hardly_chosen(searches),
+        untuned=[s.task.variant for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
+        best=trials if alone else (),
+        objectives=[_OBJECTIVES[name] for name in objectives],
+        front=trials if len(objectives) > 1 else (),
+        importance=importance,
         why_no_importance=why_not,
     )
 
@@ -94,17 +96,28 @@ def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -
     return [len(search.trials) for search in tuned if search.task.variant in variants]
 
 
+def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
+    """Which variants' values are those of the one trial that came to its end."""
+    complete = {s.task.variant: sum(t.state == "complete" for t in s.trials) for s in searches if s.ended}
+    return [variant for variant, count in complete.items() if count == 1]
+
+
+def not_searched(task: SearchTask) -> list[str]:
+    """Dotted paths of the numbers of training that stay as the sweep file has them."""
+    paths = [path for name in _NUISANCE for path in _numbers(getattr(task.base, name), name)]
+    paths += [name for name in ("batch_size", "epochs") if name not in paths]
+    searched = (*task.space, *task.fixed)
+    return [path for path in paths if not any(f"{path}.".startswith(f"{key}.") for key in searched)]
+
+
 def _how(searching: Searching, *, ended: bool) -> Markdown:
-    stops = "nothing was stopped early"
+    stops, asked = "nothing was stopped early", ""
     if isinstance(searching.scheduler, PopulationBased):
         stops = f"values changed in mid-training, as {value_in_words(searching.scheduler)} had it"
     elif searching.scheduler is not None:
         stops = f"{value_in_words(searching.scheduler)} stopped trials early, here alone"
-    asked = (
-        ""
-        if searching.trials is None
-        else f", {counted(searching.trials, 'trial')}{'' if isinstance(searching, Search) else ' for each variant'}"
-    )
+    if searching.trials is not None:
+        asked = f", {counted(searching.trials, 'trial')}{'' if isinstance(searching, Search) else ' for each variant'}"
     return Markdown(
         f"Sampler {escape(value_in_words(searching.sampler))}, sampler seed {searching.sampler_seed}, training seed "
         f"{searching.training_seed}{asked}; {escape(stops)}. Validation alone decided, and the test set stayed closed: "
@@ -125,68 +138,15 @@ def _space(searching: Searching) -> list[tuple[Markdown, str]]:
     ]
 
 
-def _hardly_tried(rows: Sequence[OptionRow]) -> Markdown:
-    """The options with few complete trials."""
-    names = [
-        f"{escape(row.option)} of `{row.choice}` ({row.states.get('complete', 0)} of {row.trials} complete)"
-        for row in rows
-        if row.hardly_tried
-    ]
-    if not names:
-        return Markdown("")
-    return Markdown(
-        f"**Hardly tried**: {listed(names)}. With fewer than {FEWEST_COMPLETE} complete trials, or than the sweep file "
-        "asks for, little is known of what an option reaches with values that suit it."
-    )
+def _hardly_tried(rows: Sequence[tables.OptionRow]) -> Markdown:
+    words = "{} of `{}` ({} of {} complete)"
+    few = [(escape(row.option), row.choice, row.states.get("complete", 0), row.trials) for row in rows if row.is_rare]
+    return Markdown(listed([words.format(*each) for each in few]))
 
 
-def _edges(rows: Sequence[SearchRow]) -> Markdown:
-    places = [f"{escape(row.search.task.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
-    if not places:
-        return Markdown("")
-    return Markdown(
-        f"**At the edge of its range**: {listed(places)}. The best value may lie outside, so that the search may have "
-        "cut this short."
-    )
-
-
-def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
-    """Which variants' values are those of the one trial that came to its end."""
-    complete = {s.task.variant: sum(t.state == "complete" for t in s.trials) for s in searches if s.ended}
-    return [variant for variant, count in complete.items() if count == 1]
-
-
-def _hardly(searches: Sequence[SearchState]) -> Markdown:
-    names = listed([escape(name) for name in hardly_chosen(searches)])
-    if not names:
-        return Markdown("")
-    return Markdown(
-        f"**Hardly chosen**: the values of {names}. Where a single trial is complete, its loss at the end is compared "
-        "with no other's."
-    )
-
-
-def _untuned(searches: Sequence[SearchState]) -> Markdown:
-    """Which variants the table does not have, since no trial of their tuning came to its end."""
-    tuned = [search for search in searches if isinstance(search.task.searching, Tune)]
-    names = [escape(search.task.variant) for search in tuned if search.ended and search.best is None]
-    if not names:
-        return Markdown("")
-    return Markdown(
-        f"**Not tuned, since no trial was complete**: {listed(names)}. With the sweep file's values "
-        "no variant is compared with tuned ones; without a tuned baseline none is compared at all."
-    )
-
-
-def _best(search: SearchState) -> list[SearchTrialRow]:
+def _best(search: SearchState) -> list[SearchTrial]:
     complete = [trial for trial in search.trials if trial.state == "complete"]
-    complete.sort(key=lambda trial: (float("inf") if trial.valid_nats is None else trial.valid_nats, trial.number))
-    return [SearchTrialRow(search, trial) for trial in complete[:_BEST_SHOWN]]
-
-
-def _front(search: SearchState) -> list[SearchTrialRow]:
-    trials = sorted(front(search.trials), key=lambda trial: trial.objectives or ())
-    return [SearchTrialRow(search, trial) for trial in trials]
+    return sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
 
 
 def _importance(search: SearchState) -> tuple[list[tuple[Markdown, str]], str]:
@@ -215,3 +175,12 @@ def _range(dimension: Dimension) -> str:
             words = f"{dimension.low:g} to {dimension.high:g}{scale}"
     where = ", ".join(f"{path} is {value_in_words(value)}" for path, value in dimension.when.items())
     return words + (f"; where {where}" if where else "")
+
+
+def _numbers(part: object, prefix: str) -> Iterator[str]:
+    """Dotted paths of all numbers in a part and below it."""
+    for name in type(part).model_fields if isinstance(part, Part) else ():
+        value = getattr(part, name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}.{name}"
+        yield from _numbers(value, f"{prefix}.{name}")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lm.record import perplexity
-from lm.spec import Part
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import history, own_share
-from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, LogUniform, Objective
 from orchestrator.words import NOTHING, duration, number
 
@@ -22,44 +20,13 @@ _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
 FEWEST_COMPLETE = 3
 """Complete trials of an option below which little is known of what it reaches with values that suit it."""
-_NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
-"""Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
-
-
-ENDS: dict[SearchTrialStatus, str] = {
+_ENDS: dict[SearchTrialStatus, str] = {
     "complete": "complete",
     "stopped": "stopped early",
     "diverged": "diverged",
     "failed": "failed",
     "running": "under way",
 }
-"""How a trial of a search ended, in words."""
-
-
-@dataclass(frozen=True)
-class SearchRow:
-    """One search: its budget, how its trials ended, and the best by validation, None if no trial was complete.
-
-    `edges` are the searched paths whose best value lies at an end of its range; `fixed` those not searched for this
-    variant, since they are what it changes.
-    """
-
-    search: SearchState
-    epochs: int
-    seconds: float
-    edges: tuple[str, ...]
-
-    @property
-    def ends(self) -> str:
-        """How many trials ended in which way."""
-        words = ENDS | ({"stopped": "of earlier generations"} if self.search.task.population else {})
-        counts = Counter(trial.state for trial in self.search.trials)
-        return ", ".join(f"{counts[state]} {word}" for state, word in words.items() if counts[state]) or NOTHING
-
-    @property
-    def best(self) -> SearchTrialRow | None:
-        """The best trial by validation."""
-        return None if self.search.best is None else SearchTrialRow(self.search, self.search.best)
 
 
 @dataclass(frozen=True)
@@ -72,7 +39,7 @@ class SearchTrialRow:
     @property
     def valid(self) -> str:
         """Its validation perplexity."""
-        return valid_cell(self.trial)
+        return _perplexity(self.trial)
 
     @property
     def objectives(self) -> list[str]:
@@ -97,62 +64,74 @@ class SearchTrialRow:
 
 
 @dataclass(frozen=True)
+class SearchRow:
+    """One search: its budget, how its trials ended, and the best by validation, None if no trial was complete."""
+
+    search: SearchState
+
+    @property
+    def epochs(self) -> int:
+        """Epochs trained; of a population, each once."""
+        return sum(own_share(self.search.trials, trial)[0] for trial in self.search.trials)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training."""
+        return sum(own_share(self.search.trials, trial)[1] for trial in self.search.trials)
+
+    @property
+    def ends(self) -> str:
+        """How many trials ended in which way."""
+        words = _ENDS | ({"stopped": "of earlier generations"} if self.search.task.population else {})
+        counts = Counter(trial.state for trial in self.search.trials)
+        return ", ".join(f"{counts[state]} {word}" for state, word in words.items() if counts[state]) or NOTHING
+
+    @property
+    def best(self) -> SearchTrialRow | None:
+        """The best trial by validation."""
+        return None if self.search.best is None else SearchTrialRow(self.search, self.search.best)
+
+    @property
+    def edges(self) -> list[str]:
+        """The searched paths whose best value lies at an end of its range."""
+        values = self.search.best.values if self.search.best else {}
+        drawn = self.search.task.drawn(values) if values else {}
+        return [key for key, dimension in drawn.items() if _at_edge(dimension, values[key])]
+
+
+@dataclass(frozen=True)
 class OptionRow:
-    """What became of the trials with one option of a choice; the best by validation, None if none was complete."""
+    """What became of the trials with one option of a choice; the validation perplexity is of the best."""
 
     choice: str
     option: str
     states: Mapping[SearchTrialStatus, int]
-    best: SearchTrial | None
-    hardly_tried: bool
-
-    @property
-    def trials(self) -> int:
-        """How many trials had the option."""
-        return sum(self.states.values())
-
-    @property
-    def valid(self) -> str:
-        """The validation perplexity of the best."""
-        return NOTHING if self.best is None else valid_cell(self.best)
-
-
-def search_row(search: SearchState) -> SearchRow:
-    """What became of one search."""
-    best = search.best
-    values, drawn = ({}, {}) if best is None else (best.values, search.task.drawn(best.values))
-    shares = [own_share(search.trials, trial) for trial in search.trials]
-    return SearchRow(
-        search=search,
-        epochs=sum(epochs for epochs, _ in shares),
-        seconds=sum(seconds for _, seconds in shares),
-        edges=tuple(key for key, dimension in drawn.items() if _at_edge(dimension, values[key])),
-    )
+    trials: int
+    valid: str
+    is_rare: bool
 
 
 def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
-    """A row for every option of every choice, over the searches of all variants.
-
-    None of a population, whose members go on from each other: an option that dies out was tried all the same.
-    """
+    """A row for every option of every choice; none of a population, in which an option that dies out was tried too."""
     searches = [search for search in searches if not search.task.population]
-    options: dict[str, dict[str, None]] = {}
-    for search in searches:
-        for key, dimension in search.task.space.items():
-            if isinstance(dimension, Choice | Change):
-                options.setdefault(key, {}).update(dict.fromkeys(dimension.options))
-    return [_option_row(searches, key, option) for key, among in options.items() for option in among]
+    options = {
+        (key, option): None
+        for key in dict.fromkeys(key for search in searches for key in search.task.space)
+        for search in searches
+        if isinstance(dimension := search.task.space.get(key), Choice | Change)
+        for option in dimension.options
+    }
+    rows = []
+    for key, option in options:
+        tried = [trial for search in searches for trial in search.trials if trial.values.get(key) == option]
+        states, chosen = Counter(trial.state for trial in tried), best(tried)
+        fewest = max(FEWEST_COMPLETE, *(search.task.min_trials_per_option.get(key, 0) for search in searches))
+        valid = NOTHING if chosen is None else _perplexity(chosen)
+        rows.append(OptionRow(key, option, states, len(tried), valid, states["complete"] < fewest))
+    return rows
 
 
-def _option_row(searches: Sequence[SearchState], key: str, option: str) -> OptionRow:
-    tried = [trial for search in searches for trial in search.trials if trial.values.get(key) == option]
-    states = Counter(trial.state for trial in tried)
-    least = max(search.task.min_trials_per_option.get(key, 0) for search in searches)
-    return OptionRow(key, option, states, best(tried), states["complete"] < max(FEWEST_COMPLETE, least))
-
-
-def valid_cell(trial: SearchTrial) -> str:
-    """A trial's validation perplexity."""
+def _perplexity(trial: SearchTrial) -> str:
     return NOTHING if trial.valid_nats is None else number(perplexity(trial.valid_nats))
 
 
@@ -164,26 +143,6 @@ def _objective(name: Objective, value: float) -> str:
             return duration(value)
         case _:
             return f"{value:,.0f}"
-
-
-def not_searched(task: SearchTask) -> list[str]:
-    """Dotted paths of the numbers of training that stay as the sweep file has them."""
-    spec = task.base
-    paths = [path for name in _NUISANCE for path in _numbers(getattr(spec, name), name)]
-    paths += [name for name in ("batch_size", "epochs") if name not in paths]
-    searched = (*task.space, *task.fixed)
-    return [path for path in paths if not any(f"{path}.".startswith(f"{key}.") for key in searched)]
-
-
-def _numbers(part: object, prefix: str) -> Iterator[str]:
-    if not isinstance(part, Part):
-        return
-    for name in type(part).model_fields:
-        value = getattr(part, name)
-        if isinstance(value, Part):
-            yield from _numbers(value, f"{prefix}.{name}")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{prefix}.{name}"
 
 
 def _at_edge(dimension: Dimension, value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.effects import Comparison, Effect, Obstacle
+from orchestrator.analysis.effects import Comparison, Effect, Obstacle, Reason
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.power import MOST_FURTHER, Further
 from orchestrator.words import counted, listed
@@ -14,23 +14,18 @@ NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
 def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
     """A clause that says why there is no verdict, and names the variants that are the reason."""
     names = listed(obstacle.variants)
-    match obstacle.reason:
-        case "adaptive":
-            return f"{names} {'adapts' if len(obstacle.variants) == 1 else 'adapt'} to the text of the test"
-        case "not complete":
-            return f"{names} not complete"
-        case "did not train":
-            return f"{names} {DID_NOT_TRAIN}"
-        case "another test text":
-            return "scored on another text"
-        case "another budget":
-            return "another budget"
-        case "one seed":
-            return "one seed: the seed noise is unknown"
-        case "seeds do not differ":
-            return NO_NOISE
-        case "equal in every seed":
-            return "the variants are equal in every seed" if of_contrast else "equal to the baseline in every seed"
+    adapts = "adapts" if len(obstacle.variants) == 1 else "adapt"
+    why: dict[Reason, str] = {
+        "adaptive": f"{names} {adapts} to the text of the test",
+        "not complete": f"{names} not complete",
+        "did not train": f"{names} {DID_NOT_TRAIN}",
+        "another test text": "scored on another text",
+        "another budget": "another budget",
+        "one seed": "one seed: the seed noise is unknown",
+        "seeds do not differ": NO_NOISE,
+        "equal in every seed": f"{'the variants are equal' if of_contrast else 'equal to the baseline'} in every seed",
+    }
+    return why[obstacle.reason]
 
 
 def verdict_in_words(effect: Effect, margin: float) -> str:

@@ -18,8 +18,7 @@ from matplotlib.text import Annotation
 
 from orchestrator.analysis.token_losses import CLASSES as LABELS
 from orchestrator.report.pictures.drawing import draw, figure_of
-from orchestrator.report.pictures.drawing.differences import words_of
-from orchestrator.report.pictures.drawing.forest import MARKERS, difference_in_words, verdict_kind
+from orchestrator.report.pictures.drawing.differences import MARKERS, difference_in_words, verdict_kind, words_of
 from orchestrator.report.pictures.drawing.style import change_range, change_ticks, show_change, wrapped
 from orchestrator.report.pictures.figures import (
     GREY,

@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import Evaluation, read_curve
 from lm.spec import TrainSpec
-from orchestrator.report.files.index import write_index
+from orchestrator.report.files.summary import write_index
 from tests.support.factories import CACHE, begin, make_trial, settle
 from tests.support.pages import HOSTILE, render, write
 

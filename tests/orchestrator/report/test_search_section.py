@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.report.sections.search import trials_of_tuning
-from orchestrator.report.sections.search_tables import not_searched, search_row
+from orchestrator.report.sections.search import not_searched, trials_of_tuning
+from orchestrator.report.sections.search_tables import SearchRow
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
@@ -115,7 +115,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     assert hardly in text
     row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
     assert row.endswith("| dropout.weight |")
-    assert {len(search_row(search).search.trials) for search in searches} == {2}
+    assert {len(SearchRow(search).search.trials) for search in searches} == {2}
     assert "| `optimizer.learning_rate`, of Adam | 0.0001 to 0.01, on a log scale |" in text
     assert "Not tuned" not in text
 

@@ -14,7 +14,7 @@ from lm.record import write_record
 from lm.spec import Dropout, EcocHead
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.pictures.figures import Frequency
-from orchestrator.report.sections.where import where_table
+from orchestrator.report.sections.differences import where_table
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
@@ -98,12 +98,11 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
         if (trial.variant, trial.seed) != ("bare", 2):
             write_tokens(tmp_path / "runs", trial, harder=0.3 * (trial.variant == "rare"))
     table = where_table(read_outcomes(trials, Records(tmp_path / "runs"), "full"))
-    assert table is not None and [row.variant for row in table.rows] == ["rare"]
-    (row,) = table.rows
-    assert row.by_class.mean.tolist() == pytest.approx([0.3, 0.3, 0, 0, 0, 0], abs=1e-6)
-    assert (row.by_class.low <= row.by_class.mean).all() and (row.by_class.mean <= row.by_class.high).all()
-    shares = table.shares
-    assert row.by_block.mean.mean() == pytest.approx(float(np.nansum(shares * row.by_class.mean)), rel=1e-3)
+    assert table is not None and [row.name for row in table.by_class] == ["rare"]
+    (words,), (along,) = table.by_class, table.by_piece
+    assert words.nats == pytest.approx([0.3, 0.3, 0, 0, 0, 0], abs=1e-6)
+    assert all(low <= mean <= high for low, mean, high in zip(words.low, words.nats, words.high, strict=True))
+    assert np.mean(along.nats) == pytest.approx(float(np.dot(table.shares, words.nats)), rel=1e-3)
     text = write(tmp_path, trials)
     assert "| rare | +0.300 | +0.300 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
     assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs"), "bare")) is None
@@ -148,5 +147,5 @@ def test_a_variant_with_another_training_text_has_other_classes_of_words_and_is_
         settle(tmp_path / "runs", trial, 60.0)
         write_tokens(tmp_path / "runs", trial, often=7 if trial.variant == "moved" else 1)
     table = where_table(read_outcomes(trials, Records(tmp_path / "runs"), "full"))
-    assert table is not None and [row.variant for row in table.rows] == ["b"] and table.left_out == ("moved",)
+    assert table is not None and [row.name for row in table.by_class] == ["b"] and table.left_out == ["moved"]
     assert "Left out, since their training text makes other words frequent: moved." in write(tmp_path, trials)

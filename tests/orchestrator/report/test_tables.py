@@ -19,8 +19,9 @@ from orchestrator.report.sections.ablation import (
     AblationRow,
     PublishedDifference,
     ablation_table,
+    cache_table,
+    stage_table,
 )
-from orchestrator.report.sections.stages import cache_table, stage_table
 from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -156,7 +157,7 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     assert rows["cache"].published_test is not None and rows["cache"].published_difference is None
     (row,) = cache_table(outcomes)
     assert (row.plain_test.mean, row.test.mean) == (pytest.approx(55.0), pytest.approx(50.0))
-    assert row.settings == ((500, 0.1, 1.0),) * 2
+    assert row.settings == "500, 0.1, 1"
 
 
 def test_the_csv_files_carry_every_variant_and_every_trial_in_full_digits(tmp_path: Path) -> None:

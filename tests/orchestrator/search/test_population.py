@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
-from orchestrator.report.sections.search_tables import search_row
+from orchestrator.report.sections.search_tables import SearchRow
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import Generations
@@ -177,7 +177,7 @@ def test_nothing_is_trained_twice_and_the_table_counts_it_once(tmp_path: Path) -
     trainer = Trainer(tmp_path)
     (trials,) = trainer.search(population())
     assert {trial.epochs for trial in generation(trials, 2)} == {sum(EPOCHS)}
-    row = search_row(SearchState(population(), tmp_path / "none", tuple(trials)))
+    row = SearchRow(SearchState(population(), tmp_path / "none", tuple(trials)))
     assert row.epochs == trainer.epochs == POPULATION * sum(EPOCHS)
     assert row.seconds == 10.0 * row.epochs
     assert row.ends == f"{POPULATION} complete, {2 * POPULATION} of earlier generations"

@@ -9,8 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from lm.files import atomic
-from orchestrator.report.pictures.drawing.differences import frequency_figure, position_figure
-from orchestrator.report.pictures.drawing.forest import forest_figure
+from orchestrator.report.pictures.drawing.differences import forest_figure, frequency_figure, position_figure
 from orchestrator.report.pictures.drawing.heads import heads_figure
 from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
 from orchestrator.report.pictures.drawing.style import report_style

@@ -1,4 +1,4 @@
-"""Where a variant differs from the baseline: on rare or on common words, and along the test text."""
+"""How variants differ from the baseline: the forest plot, on rare or on common words, and along the test text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,125 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.report.pictures.curves import Limits
 from orchestrator.report.pictures.drawing import style
-from orchestrator.report.pictures.figures import GREY, HELPS, HURTS, DifferenceRow, Frequency, Position
-from orchestrator.words import NOTHING, counted, listed
+from orchestrator.report.pictures.figures import (
+    COLOURS,
+    GREY,
+    HELPS,
+    HURTS,
+    DifferenceRow,
+    Forest,
+    ForestRow,
+    Frequency,
+    Position,
+    in_order,
+)
+from orchestrator.words import NOTHING, counted, listed, rounded_by_interval
 
 _PALE = 0.4
 _NEVER = "never"
 _MEAN: style.Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.2}
+_DARK = "#555555"
+_BAND = "#dcdcdc"
+_NO_VERDICT = "no verdict"
+# Keyed by how a verdict begins. The shapes alone tell them apart in grey.
+MARKERS = {
+    "hurts": style.marker(">", 6.5, HURTS),
+    "helps": style.marker("<", 6.5, HELPS),
+    "no effect": style.marker("s", 6.5, COLOURS[5]),
+    "not decided": style.marker("o", 6.5, "white", _DARK, 1.2),
+    _NO_VERDICT: style.marker("x", 6.5, _DARK, _DARK, 1.2),
+}
+_PUBLISHED = {False: style.marker("D", 6, "none", "black", 1.1), True: style.marker("D", 6, "none", GREY, 0.7)}
+"""Keyed by whether the difference is quoted from memory."""
+
+
+def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
+    """One line per variant, the highest difference at the top; a sentence on what lies outside, None without one."""
+    rows = in_order(forest.rows)
+    values = [value for row in rows for value in (row.nats, row.low, row.high, row.published_nats) if value is not None]
+    limits = style.change_range(values, at_least=1.6 * forest.margin_nats)
+    names = [style.wrapped(row.name, 30, 3) for row in rows]
+    keys = _forest_keys(forest)
+    line_height = 0.34 if max(name.count("\n") for name in names) < 2 else 0.46
+    figure = Figure(figsize=(7.4, line_height * len(rows) + 0.16 * math.ceil(len(keys) / 2) + 1.0))
+    axes = figure.add_subplot(ylim=(len(rows) - 0.4, -0.6))
+    style.show_change(axes, "x", limits)
+    axes.axvspan(-forest.margin_nats, forest.margin_nats, color=_BAND, linewidth=0, zorder=0.5)
+    axes.axvline(0, color="black", linewidth=0.8, zorder=1)
+    for y in range(1, len(rows), 2):
+        axes.axhspan(y - 0.5, y + 0.5, color="#f5f5f5", linewidth=0, zorder=0)
+    axes.set_yticks(range(len(rows)), names, fontsize=8.5)
+    right = axes.twinx()
+    right.set_ylim(axes.get_ylim())
+    right.set_yticks(range(len(rows)), map(difference_in_words, rows), fontsize=8, linespacing=1.1)
+    for side in (axes, right):
+        side.tick_params(axis="y", length=0)
+        side.spines["left"].set_visible(False)
+    nats = axes.secondary_xaxis("top")
+    nats.spines["top"].set_visible(False)
+    nats.tick_params(labelsize=7, colors=GREY, length=2)
+    nats.set_xlabel("nats per token", fontsize=7, color=GREY)
+    outside = [text for y, row in enumerate(rows) for text in _draw_forest_row(axes, row, y, limits)]
+    baseline = style.one_line(forest.baseline, 24)
+    axes.set_xlabel(f"← lower      change of test perplexity against {baseline}      higher →", fontsize=9)
+    figure.legend(handles=keys, loc="outside lower center", ncols=2, handlelength=1.6)
+    return figure, f"Arrows lead out of the picture: to {listed(outside)}." if outside else None
+
+
+def _draw_forest_row(axes: Axes, row: ForestRow, y: float, limits: Limits) -> list[str]:
+    """Draw one variant; returns a text for each part of it that lies outside the limits."""
+    verdict = verdict_kind(row.verdict)
+    colour = _DARK if verdict in ("not decided", _NO_VERDICT) else MARKERS[verdict]["markerfacecolor"]
+    outside = []
+    if row.published_nats is not None:
+        x = np.clip(row.published_nats, *limits)
+        axes.plot(x, y - 0.2, zorder=5, **_PUBLISHED[row.recalled])
+        if style.arrow_out(axes, row.published_nats, y - 0.2, limits, GREY):
+            outside.append(f"the published difference of {row.name} ({style.change_in_words(row.published_nats)})")
+        y += 0.12  # the two must not hide each other
+    if row.low is not None and row.high is not None:
+        ends = np.clip([row.low, row.high], *limits)
+        axes.plot(ends, [y, y], color=colour, linewidth=1.8, marker="|", markersize=6, markeredgewidth=1.4, zorder=3)
+        ends_outside = [style.arrow_out(axes, end, y, limits, colour) for end in (row.low, row.high)]
+        if any(ends_outside) and limits[0] <= row.nats <= limits[1]:
+            outside.append(f"the interval of {row.name}")
+    if style.arrow_out(axes, row.nats, y, limits, colour):
+        outside.append(f"{row.name} ({style.change_in_words(row.nats)})")
+    axes.plot(np.clip(row.nats, *limits), y, zorder=4, **MARKERS[verdict])
+    return outside
+
+
+def difference_in_words(row: ForestRow) -> str:
+    """The difference, its interval and the verdict, in two lines."""
+    verdict = style.one_line(row.verdict, 30)
+    if math.isnan(row.nats):
+        return f"{NOTHING}\n{verdict}"
+    if row.low is None or row.high is None:
+        return f"{style.change_in_words(row.nats)}\n{verdict}"
+    value, low, high = rounded_by_interval(*map(style.per_cent, (row.nats, row.low, row.high)))
+    return f"{value}% [{low}, {high}]\n{verdict}"
+
+
+def verdict_kind(verdict: str) -> str:
+    """The key of `MARKERS` with which a verdict begins; anything else is no verdict."""
+    return next((kind for kind in MARKERS if verdict.startswith(kind)), _NO_VERDICT)
+
+
+def _forest_keys(forest: Forest) -> list[Artist]:
+    keys: list[Artist] = []
+    for kind, shape in MARKERS.items():
+        verdicts = [row.verdict for row in forest.rows if verdict_kind(row.verdict) == kind]
+        if verdicts:
+            label = style.one_line(verdicts[0], 34) if kind == "no effect" else kind
+            keys.append(Line2D([], [], label=label, **shape))
+    if any(row.low is not None for row in forest.rows):
+        label = f"{forest.level} interval" + ", all that can get a verdict at once" * (len(forest.rows) > 1)
+        keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
+    keys.append(Patch(color=_BAND, label=f"no more than ±{style.per_cent(forest.margin_nats):.2g}%"))
+    for recalled, label in ((False, "published difference"), (True, "published difference, from memory")):
+        if any(row.published_nats is not None and row.recalled == recalled for row in forest.rows):
+            keys.append(Line2D([], [], label=label, **_PUBLISHED[recalled]))
+    return keys
 
 
 def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:

@@ -36,10 +36,7 @@ _NUMBER: style.Style = {
 
 
 def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
-    """Two panels with a numbered point for each variant, and bars from its lowest seed to its highest.
-
-    Returns a sentence on the variants that lie above the figure, None if there are none.
-    """
+    """Two panels with a numbered point for each variant and bars over its seeds; a sentence on those above."""
     ranked = sorted(heads.points, key=lambda point: (point.test_perplexity.mean, point.name))
     low, high = perplexity_range(ranked)
     margin = min(max((high / low) ** 0.1, 1.01), 10.0)

@@ -24,11 +24,7 @@ _BASELINE: style.Style = {"color": GREY, "linewidth": 3.0, "alpha": 0.45}
 
 
 def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
-    """All variants by epoch and by time.
-
-    Returns sentences on points above the top, on variants drawn in grey, and on those without a point; None if there
-    are none. ValueError if nothing can be drawn.
-    """
+    """All variants by epoch and by time; what is above, grey or lacks points in words. ValueError without a loss."""
     variants = curves.without_nan(overview.variants)
     limits = curves.visible_range(variants, overview.published)
     ranked = sorted(variants, key=curves.lowest_perplexity, reverse=True)
@@ -69,10 +65,7 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
 
 
 def panels_figure(panels: Panels) -> tuple[Figure, str | None]:
-    """A panel for each variant, with a curve for each seed and the baseline's mean in broad grey.
-
-    Returns a sentence on variants that have no panel, None if all have. ValueError if nothing can be drawn.
-    """
+    """A panel for each variant, with the baseline's mean in broad grey; a sentence on variants that have no panel."""
     variants = curves.without_nan(panels.variants)
     drawn = sorted(variants, key=lambda variant: not variant.baseline)[: style.MOST_PANELS]
     limits = curves.visible_range(drawn, None)

@@ -116,11 +116,7 @@ def change_in_words(nats: float) -> str:
 
 
 def change_range(values: Iterable[float], at_least: float = 0.01) -> Limits:
-    """The range, nats, that an axis shows: `at_least` on both sides of 0, and all values but far outliers.
-
-    Far is more than ten times the median size, or three times the upper quartile's: such values would flatten the
-    others. Values that are not finite are left out.
-    """
+    """The range, nats, that an axis shows: `at_least` on both sides of 0, and all finite values but far outliers."""
     finite = np.array([value for value in values if math.isfinite(value)] or [0.0])
     sizes = np.abs(finite)
     far = max(_NEVER_OUTSIDE, at_least, min(10 * float(np.median(sizes)), 3 * float(np.quantile(sizes, 0.75))))
