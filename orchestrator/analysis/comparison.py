@@ -104,6 +104,16 @@ def nats_on_test(group: Sequence[Outcome]) -> Array:
     return np.array([opened(outcome.final.test).nats_per_token for outcome in group if outcome.final], dtype=np.float64)
 
 
+def lower_pairs(baseline: Group, group: Group) -> tuple[int, int]:
+    """In how many pairs of equal seeds the group's test loss is lower, and of how many."""
+    losses = [
+        {outcome.trial.seed: opened(outcome.final.test).nats_per_token for outcome in each if outcome.final}
+        for each in (baseline, group)
+    ]
+    pairs = losses[0].keys() & losses[1].keys()
+    return sum(losses[1][seed] < losses[0][seed] for seed in pairs), len(pairs)
+
+
 def equal_variants(outcomes: Outcomes) -> list[tuple[str, ...]]:
     """Variants that have the very same test loss in every seed: what tells them apart never took effect.
 

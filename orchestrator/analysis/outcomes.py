@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from lm.kept import say_once
 from lm.record import Record, StageResult, opened
+from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, budget_of, stage_epochs
@@ -102,6 +104,16 @@ def incomplete_seeds(group: Sequence[Outcome]) -> str:
     statuses = Counter(outcome.status for outcome in group if outcome.final is None)
     seeds = counted(len(group), "seed")
     return ", ".join(f"{count} of {seeds} {status}" for status, count in statuses.items())
+
+
+def averaged_seeds(group: Sequence[Outcome]) -> tuple[int, int] | None:
+    """In how many of its complete seeds NT-ASGD began to average before fine-tuning; None without NT-ASGD."""
+    final = [outcome for outcome in group if outcome.final]
+    if not final or final[0].trial.spec.optimizer.kind != "nt_asgd":
+        return None
+    curves = [curve_of(outcome.curve) for outcome in final]
+    began = [(curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any() for curve in curves]
+    return sum(map(bool, began)), len(final)
 
 
 def planned_epochs(group: Sequence[Outcome]) -> int:

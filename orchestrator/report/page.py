@@ -9,8 +9,9 @@ from pathlib import Path
 
 from lm.files import write_text
 from lm.yaml_text import write_yaml
-from orchestrator.analysis.comparison import compare_variants, equal_variants
+from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.statistics import MARGIN
 from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
@@ -19,7 +20,7 @@ from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.report.sections import ablation, answer
+from orchestrator.report.sections import ablation, answer, stages
 from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.heads import head_section
@@ -42,7 +43,8 @@ class ReportInput:
     """All that a report is made of.
 
     `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
-    whose they are. `looks`: after how many seeds it was decided who gets more. `margin`: the share of perplexity that
+    whose they are. `looks`: when comparisons were judged. `varies`: what changes with the seed. `margin`: the share of
+    perplexity that
     counts as no effect. `command` is the line that makes the sweep again.
     """
 
@@ -56,7 +58,8 @@ class ReportInput:
     published: Mapping[str, Published]
     published_note: str
     command: str
-    looks: Sequence[int] = (0,)
+    looks: Looks = field(default_factory=Looks)
+    varies: tuple[str, ...] = ()
     margin: float = MARGIN
     searches: Sequence[SearchState] = ()
 
@@ -88,12 +91,14 @@ def write_report(
     """
     folder, outcomes, searches = Path(folder), report.outcomes, report.searches
     baseline, margin = outcomes.baseline, report.margin
-    comparison = compare_variants(outcomes, len(report.looks), margin)
-    rows = ablation.ablation_table(outcomes, comparison, report.published)
+    error = report.looks.error(len(outcomes.of_baseline))
+    comparison = compare_variants(outcomes, error, margin)
+    rows = ablation.ablation_table(outcomes, comparison, report.published, report.ablation)
     references = ablation.reference_rows(outcomes)
-    interactions = interaction_section(outcomes, report.ablation, len(report.looks))
+    interactions = interaction_section(outcomes, report.ablation, error)
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
-    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows)
+    best = () if report.ablation.factors else possibly_best(outcomes, error)
+    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best)
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     line = published_line(report.published, baseline) if report.published_scale else None
@@ -111,8 +116,8 @@ def write_report(
             equal_variants=equal_variants(outcomes),
             notes=method_notes(outcomes, comparison, searched=bool(searches)),
             published=published_section(rows, report.published_scale),
-            caches=ablation.cache_table(outcomes),
-            stages=ablation.stage_table(outcomes),
+            caches=stages.cache_table(outcomes),
+            stages=stages.stage_table(outcomes),
             interactions=interactions,
             differences=(differences := picture_section(outcomes, rows, comparison, pictures, line)),
             where=differences.where,

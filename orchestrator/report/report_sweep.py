@@ -32,7 +32,8 @@ def report_sweep(
         published=published,
         published_note=note,
         command=sweep_command(sweep, file),
-        looks=sweep.looks,
+        looks=now.looks,
+        varies=sweep.varies,
         margin=sweep.margin,
         searches=now.searches,
     )

@@ -1,4 +1,4 @@
-"""The ablation table, a row a variant; models without context as references; stages and caches by themselves."""
+"""The ablation table, a row a variant; models without context as references."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm.record import Score, opened
-from orchestrator.analysis.comparison import nats_on_test, obstacles
+from orchestrator.analysis.comparison import lower_pairs, nats_on_test, obstacles
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval
 from orchestrator.analysis.guessing import guesses, reference_corpus
-from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
+from orchestrator.analysis.outcomes import Group, Outcomes, averaged_seeds, incomplete_seeds, is_adaptive
 from orchestrator.analysis.statistics import perplexity_change
-from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, verdict_in_words, what_would_decide, why_no_verdict
+from orchestrator.report.sections.verdicts import (
+    DID_NOT_TRAIN,
+    at_most,
+    in_percent,
+    verdict_in_words,
+    what_would_decide,
+    why_no_verdict,
+)
+from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Number, Published
 from orchestrator.words import Markdown, difference, escape, spread
 
 RECALLED = "recalled"
 """The certainty of a published number that nobody has looked up."""
 REFERENCE = "reference, not compared"
+NO_DESIGN = Ablation("none", ())
 _REFERENCES = {
     "unigram": "nothing is learnt but how often the training text has each word (add-one smoothed)",
     "uniform": "nothing is learnt: every word of the vocabulary is as probable as any other",
@@ -61,7 +70,9 @@ class AblationRow:
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
     `incomplete` says which seeds are not complete, empty if all are; `reason` why there is no verdict, of the baseline
-    why there is none at all.
+    why there is none at all. `removed` are the components that it takes away. `lower_in`: in how many pairs of seeds it
+    is lower than the baseline, and of how many. `trigger` says how often averaging began, if it did not begin as often
+    as in the baseline.
     """
 
     variant: str
@@ -76,6 +87,9 @@ class AblationRow:
     test: Spread | None
     effect: Effect | None
     reason: str | None
+    removed: tuple[str, ...]
+    lower_in: tuple[int, int]
+    trigger: str
     change_in_perplexity: float | None
     interval_in_perplexity: Interval | None
     published_valid: Number | None
@@ -88,19 +102,40 @@ class AblationRow:
         change = self.change_in_perplexity
         return None if change is None else Markdown(difference(change, self.interval_in_perplexity))
 
+    @property
+    def percent(self) -> Markdown | None:
+        """The change of test perplexity with its interval, in per cent; None without one."""
+        effect = self.effect
+        return None if effect is None else Markdown(in_percent(effect.nats or 0.0, effect.interval))
+
+    @property
+    def would_decide(self) -> str | None:
+        """What would decide an effect that is not decided."""
+        return None if self.effect is None else what_would_decide(self.effect.further) or None
+
+    @property
+    def pairs(self) -> str | None:
+        """In how many pairs of seeds the variant is lower: `3 of 3`."""
+        lower, pairs = self.lower_in
+        return None if self.is_baseline or self.adaptive or not pairs else f"{lower} of {pairs}"
+
     def verdict(self, margin: float) -> Markdown:
-        """The verdict as the table shows it; without one the reason, or what would decide."""
+        """The verdict as the table shows it; without one the reason, or how large the effect can be."""
         if self.is_baseline:
             return Markdown(f"baseline ({self.reason})" if self.reason else "baseline")
         if self.adaptive:
             return Markdown("adaptive, not compared")
         if self.effect is None:
             return Markdown(f"no verdict ({escape(self.reason)})")
-        verdict = verdict_in_words(self.effect, margin)
+        confounded = f" ({self.trigger})" if self.trigger else ""
         if self.effect.verdict in DECIDED:
-            return Markdown(f"**{verdict}**")
-        why = self.reason or what_would_decide(self.effect.further)
-        return Markdown(f"{verdict} ({why})" if why else verdict)
+            return Markdown(f"**{verdict_in_words(self.effect, margin)}**{confounded}")
+        if self.effect.verdict == "no verdict":
+            return Markdown(f"no verdict ({escape(self.reason)}){confounded}")
+        if self.effect.decided_on_this_text:
+            direction = "raises" if (self.effect.nats or 0.0) > 0 else "lowers"
+            return Markdown(f"{direction} it on this test text; not decided for others{confounded}")
+        return Markdown(f"not decided: {at_most([self.effect])}{confounded}")
 
 
 @dataclass(frozen=True)
@@ -114,34 +149,14 @@ class ReferenceRow:
     test: float
 
 
-@dataclass(frozen=True)
-class StageRow:
-    """One stage of one variant over its seeds; `epochs` and `best_epoch` list every seed's."""
-
-    variant: str
-    stage: str
-    epochs: tuple[int, ...]
-    best_epoch: tuple[int, ...]
-    valid: Spread
-    test: Spread
-
-
-@dataclass(frozen=True)
-class CacheRow:
-    """An adaptive variant beside the same one-column pass without it; `settings` are window, weight and flatness."""
-
-    variant: str
-    settings: str
-    plain_valid: Spread
-    valid: Spread
-    plain_test: Spread
-    test: Spread
-
-
 def ablation_table(
-    outcomes: Outcomes, comparison: Comparison | None, published: Mapping[str, Published]
+    outcomes: Outcomes,
+    comparison: Comparison | None,
+    published: Mapping[str, Published],
+    ablation: Ablation = NO_DESIGN,
 ) -> list[AblationRow]:
-    """One row a variant, in the order of the plan."""
+    """One row a variant, in the order of the plan; the `ablation` says which components a variant takes away."""
+    removed = {ablation.variant(away): away for away in ablation.removals}
     base = float(nats_on_test(outcomes.of_baseline).mean()) if comparison is not None else math.nan
     base_paper = published.get(outcomes.baseline, Published()).test
     rows = []
@@ -167,6 +182,9 @@ def ablation_table(
                 test=Spread.of(opened(stage.test) for stage in final) if final else None,
                 effect=effect,
                 reason=_reason(outcomes, variant, effect),
+                removed=tuple(factor for factor in ablation.factors if factor in removed.get(variant, ())),
+                lower_in=lower_pairs(outcomes.of_baseline, group),
+                trigger=_trigger(outcomes.of_baseline, group),
                 change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats or 0.0),
                 interval_in_perplexity=Interval(*(perplexity_change(base, end) for end in ends)) if ends else None,
                 published_valid=paper.valid,
@@ -195,50 +213,19 @@ def reference_rows(outcomes: Outcomes) -> list[ReferenceRow]:
     ]
 
 
-def stage_table(outcomes: Outcomes) -> list[StageRow]:
-    """A row for every training stage of variants with several; one already shown for a variant is not repeated."""
-    rows = []
-    shown: set[str] = set()
-    for variant, group in outcomes.items():
-        names = [name for name in group[0].trial.spec.stages() if name != "cache"]
-        for name in names if len(names) > 1 else []:
-            records = [outcome.record for outcome in group if outcome.record]
-            done = [stage for record in records for stage in record.stages if stage.name == name and stage.test]
-            keys = {stage.key for stage in done}
-            if not keys <= shown:
-                shown |= keys
-                rows.append(
-                    StageRow(
-                        variant=variant,
-                        stage=name,
-                        epochs=tuple(stage.epochs for stage in done),
-                        best_epoch=tuple(stage.best_epoch for stage in done),
-                        valid=Spread.of(stage.valid for stage in done),
-                        test=Spread.of(opened(stage.test) for stage in done),
-                    )
-                )
-    return rows
+def _trigger(baseline: Group, group: Group) -> str:
+    """How often averaging began before fine-tuning, if the shares of the seeds differ from the baseline's.
 
-
-def cache_table(outcomes: Outcomes) -> list[CacheRow]:
-    """A row for every adaptive variant with a complete seed."""
-    rows = []
-    for variant, group in outcomes.items():
-        final = [outcome.final for outcome in group if outcome.final]
-        pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
-        if pairs:
-            settings = [f"{cache.window}, {cache.weight:g}, {cache.flatness:g}" for _, cache in pairs]
-            rows.append(
-                CacheRow(
-                    variant=variant,
-                    settings="; ".join(dict.fromkeys(settings)),
-                    plain_valid=Spread.of(cache.plain_valid for _, cache in pairs),
-                    valid=Spread.of(stage.valid for stage, _ in pairs),
-                    plain_test=Spread.of(opened(cache.plain_test) for _, cache in pairs),
-                    test=Spread.of(opened(stage.test) for stage, _ in pairs),
-                )
-            )
-    return rows
+    It is a threshold on a noisy loss: if it is passed in one and not in the other, their difference is that of
+    averaging too.
+    """
+    of_group, of_baseline = averaged_seeds(group), averaged_seeds(baseline)
+    if of_group is None or of_baseline is None:
+        return ""
+    (began, of), (base_began, base_of) = of_group, of_baseline
+    if began * base_of == base_began * of:
+        return ""
+    return f"averaging began in {began} of {of} seeds, of the baseline in {base_began} of {base_of}"
 
 
 def _effect(outcomes: Outcomes, variant: str, comparison: Comparison | None, base: float) -> Effect | None:

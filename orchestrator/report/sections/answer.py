@@ -1,4 +1,4 @@
-"""The answer of a page: one sentence that the numbers support, and nothing more."""
+"""The answer of a page: what its question asks, in sentences that the numbers support, and nothing more."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ from collections.abc import Sequence
 from typing import get_args
 
 from orchestrator.analysis.effects import DECIDED, Comparison, Reason
-from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
-from orchestrator.report.sections.verdicts import DID_NOT_TRAIN, NO_NOISE, level_in_words, no_effect
-from orchestrator.words import Markdown, counted, decimals_for, escape, listed, rounded_by_interval, signed, significant
+from orchestrator.report.sections.verdicts import (
+    DID_NOT_TRAIN,
+    NO_NOISE,
+    at_most,
+    by_percent,
+    in_percent,
+    level_in_words,
+    no_effect,
+)
+from orchestrator.words import Markdown, counted, escape, listed, significant
 
 _NAMED = 3
-"""The most undecided variants that the answer names; more are counted."""
+"""The most variants that a clause names if nothing is decided about them; more are counted."""
 _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
+_LISTED = 8
+"""The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
     "did not train": f"which {DID_NOT_TRAIN}",
     "adaptive": "which adapts to the text of the test",
 }
-_LISTED = 8
-"""The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 
 
 def answer(
@@ -33,30 +40,34 @@ def answer(
     tuning: Sequence[int] = (),
     hardly_chosen: Sequence[str] = (),
     interactions: Sequence[InteractionRow] = (),
+    best: Sequence[str] = (),
 ) -> Markdown:
-    """The answer; `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial."""
-    sentence, tuned = "; ".join([_answer(rows, comparison), *_contrasts(interactions)]), ""
+    """The answer.
+
+    `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `best`: the
+    variants that may have the lowest test perplexity.
+    """
+    designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
+    # Main effects summarize the variants of the design, which are then not listed one by one.
+    shown = [row for row in rows if not (designed and row.removed)]
+    clauses = [*_contrasts(interactions), *_best(rows, best), _answer(rows, shown, comparison)]
+    tuned = ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)
         named = listed([f"“{escape(name)}”" for name in hardly_chosen])
         alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
         tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each"
         tuned += f" (of those of {alone} a single one ran to its end), " if alone else ", "
-    return Markdown(f"At scale {escape(scale)}, {tuned}{sentence}.")
+    return Markdown(f"At scale {escape(scale)}, {tuned}{'; '.join(filter(None, clauses))}.")
 
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
     """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
-    words = {}
-    for row in rows:
-        if row.effect is not None and row.effect.interval is not None:
-            shares = (100 * perplexity_change(0.0, value) for value in (row.effect.nats or 0.0, *row.effect.interval))
-            change, low, high = rounded_by_interval(*shares)
-            words[row.variant] = f"{change}% [{low}%, {high}%]"
-    return words
+    effects = {row.variant: row.effect for row in rows if row.effect is not None}
+    return {name: in_percent(e.nats or 0.0, e.interval) for name, e in effects.items() if e.interval is not None}
 
 
-def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
+def _answer(rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None) -> str:
     base = next(row for row in rows if row.is_baseline)
     name = escape(base.variant)
     if not any(row.complete for row in rows):
@@ -67,8 +78,8 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
         return f"nothing is compared, since {name} {DID_NOT_TRAIN}: it is worse than guessing by the words' frequencies"
     if comparison is None:
         return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
-    others = [row for row in rows if not row.is_baseline and not row.adaptive]
-    if not others:
+    others = [row for row in shown if not row.is_baseline and not row.adaptive]
+    if not others and len(shown) == len(rows):
         seeds = counted(base.complete, "seed")
         return f"{name} reaches test perplexity {base.test} ({seeds}), and nothing is compared with it"
     level = level_in_words(comparison)
@@ -79,41 +90,100 @@ def _answer(rows: Sequence[AblationRow], comparison: Comparison | None) -> str:
     return "; ".join([*parts, *_undecided(others, base.variant, level)])
 
 
+def _subject(row: AblationRow) -> str:
+    """What a row changes, as the subject of a sentence: `removing AR/TAR`, or the variant's name in quotes.
+
+    Nobody reads “no AR/TAR lowers it” as he should. A code span's quotes would be lost in plain text.
+    """
+    removed = listed([escape(name) for name in row.removed])
+    return f"removing {removed}" if 0 < len(row.removed) <= 2 else f"“{escape(row.variant)}”"
+
+
 def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list[str]:
-    def variants(verdict: str) -> str:
+    """The changes that raise and those that lower test perplexity, the largest first."""
+    clauses = []
+    for verdict, verb, comparative in (("hurts", "raises", "higher"), ("helps", "lowers", "lower")):
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
-        if len(matching) <= _LISTED:
-            return listed([f"{escape(row.variant)} ({_rounded(row)}{_size(row, base)})" for row in matching])
-        ends = (f"{_rounded(row)} with {escape(row.variant)}" for row in (matching[-1], matching[0]))
-        return f"{len(matching)} changes (from {' to '.join(ends)})"
+        removals = [row for row in matching if 0 < len(row.removed) <= 2]
+        others = [row for row in matching if row not in removals]
+        if len(matching) > _LISTED:
+            ends = (f"{_size_of(row)} by {_subject(row)}" for row in (matching[-1], matching[0]))
+            clauses.append(f"{len(matching)} changes {verb[:-1]} test perplexity, from {' to '.join(ends)}")
+            continue
+        if removals:
+            first, *rest = [f"{_by(row, base)}" for row in removals]
+            names = [_subject(row) for row in removals]
+            tail = [f"{name} by {size}" for name, size in zip(names[1:], rest, strict=True)]
+            clauses.append(listed([f"{names[0]} {verb} test perplexity by {first}", *tail]))
+        if others:
+            sizes = listed([f"with {_subject(row)} by {_by(row, base)}" for row in others])
+            clauses.append(f"test perplexity is {comparative} than with {escape(base.variant)} {sizes}")
+    if not clauses:
+        return []
+    return ["; ".join(clauses) + f" ({level} {_intervals(rows)} over {_seeds(rows)})"]
 
-    words = (("higher", variants("hurts")), ("lower", variants("helps")))
-    parts = " and ".join(f"{word} with {names}" for word, names in words if names)
-    over = f"({level} {_intervals(rows)} over {_seeds(rows)})" if parts else ""
-    return [f"test perplexity is {parts} than with {escape(base.variant)} {over}"] if parts else []
+
+def _size_of(row: AblationRow) -> str:
+    assert row.effect is not None
+    return by_percent(row.effect)
 
 
-def _size(row: AblationRow, base: AblationRow) -> str:
-    """How much larger or smaller the model is, if that may make the difference."""
+def _by(row: AblationRow, base: AblationRow) -> str:
+    """How much, and how much larger or smaller the model is, if that may be what makes the difference."""
     ratio = row.parameters / base.parameters
-    return "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
+    size = "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
+    return f"{_size_of(row)}{size}"
 
 
 def _intervals(rows: Sequence[AblationRow]) -> str:
     return "interval" if len(rows) == 1 else "simultaneous intervals"
 
 
+def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
+    """Which variants may have the lowest test perplexity; nothing if all may, or none is known."""
+    compared = [row for row in rows if row.effect is not None or row.is_baseline]
+    names = listed([f"“{escape(name)}”" for name in best])
+    if not best or len(best) >= len(compared):
+        return []
+    if len(best) == 1:
+        return [f"{names} has the lowest test perplexity of the {len(compared)} that are compared (95%)"]
+    if len(best) <= _NAMED:
+        return [f"the lowest test perplexity of the {len(compared)} that are compared is that of {names} (95%)"]
+    return [f"{len(best)} of the {len(compared)} that are compared may have the lowest test perplexity (95%)"]
+
+
 def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
-    """What the design's own contrasts show, a clause a kind."""
+    """What the design's own contrasts show, a clause a kind: main effects first, with their sizes."""
     clauses = []
-    for kind, noun in (("main effect", "main effect"), ("alone", "lone component"), ("interaction", "interaction")):
+    averaged = {"main effect": "averaged over the other components", "alone": "with all other components away"}
+    for kind, context in averaged.items():
         judged = [row for row in rows if row.estimand.kind == kind and row.effect.verdict != "no verdict"]
-        decided = [f"{escape(row.estimand.name)} {row.verdict}" for row in judged if row.verdict != "not decided"]
-        if judged:
-            verb = "are" if len(decided) > 1 else "is"
-            names = f" ({listed(decided)})" if 0 < len(decided) <= _LISTED else ""
-            clauses.append(f"{len(decided) or 'none'} of {counted(len(judged), noun)} {verb} decided{names}")
+        decided = sorted(
+            (row for row in judged if row.effect.verdict in ("hurts", "helps")),
+            key=lambda row: -abs(row.effect.nats or 0.0),
+        )
+        sentences = [
+            f"removing {escape(row.estimand.factor)} {'raises' if row.effect.verdict == 'hurts' else 'lowers'} test "
+            f"perplexity by {by_percent(row.effect)}"
+            for row in decided[:_LISTED]
+        ]
+        still_open = [row for row in judged if row.effect.verdict == "not decided"]
+        parts = [f"{context}, {listed(sentences)}"] if sentences else []
+        if still_open:
+            names = listed([escape(row.estimand.factor) for row in still_open])
+            what = names if len(still_open) <= _NAMED else f"{len(still_open)} components"
+            where = "" if sentences else f"{context}, "
+            bound = at_most([row.effect for row in still_open])
+            parts.append(f"{where}nothing is decided about removing {what} ({bound})")
+        clauses += parts
+    judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
+    decided = [row for row in judged if row.effect.verdict in DECIDED]
+    if judged:
+        named = listed([f"{escape(row.estimand.name)} {row.verdict}" for row in decided])
+        names = f" ({named})" if 0 < len(decided) <= _LISTED else ""
+        verb = "are" if len(decided) > 1 else "is"
+        clauses.append(f"{len(decided) or 'none'} of {counted(len(judged), 'interaction')} {verb} decided{names}")
     return clauses
 
 
@@ -129,7 +199,7 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
         case "not complete" if len(rows) > _NAMED:
             return f"{len(rows)} changes have seeds that are not complete and no verdict"
         case "not complete":
-            why = listed([f"{_quoted(row)} ({row.incomplete or row.reason})" for row in rows])
+            why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"there is no verdict on {why}"
         case _:
             return f"there is no verdict on {_named(rows, 'other ')}, {_WHY[reason]}"
@@ -139,12 +209,20 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     parts = []
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     decided = any(effect.verdict in DECIDED for _, effect in effects)
-    still_open = [row for row, effect in effects if effect.verdict == "not decided"]
-    if still_open and decided:
-        parts.append(f"{_seeds(still_open)} do not decide about {_named(still_open, 'other ')}")
-    elif still_open:
-        of = f"{_intervals(still_open)} of {_named(still_open)} contain{'s' * (len(still_open) == 1)} zero"
-        parts.append(f"{_seeds(still_open)} decide no difference to {escape(baseline)}: the {level} {of}")
+    still_open = [(row, effect) for row, effect in effects if effect.verdict == "not decided"]
+    here = [row for row, effect in still_open if effect.decided_on_this_text]
+    nowhere = [(row, effect) for row, effect in still_open if not effect.decided_on_this_text]
+    if nowhere:
+        if len(nowhere) <= _NAMED:
+            what = listed([f"{_subject(row)} ({at_most([effect])})" for row, effect in nowhere])
+        else:
+            bound = at_most([effect for _, effect in nowhere])
+            what = f"{len(nowhere)} {'other ' * decided}changes ({bound})"
+        from_base = "" if decided else f", compared with {escape(baseline)} ({level} {_intervals(rows)})"
+        parts.append(f"{_seeds([row for row, _ in nowhere])} do not decide about {what}{from_base}")
+    if here:
+        names = listed([f"{_subject(row)} ({_direction(row)})" for row in here[:_LISTED]])
+        parts.append(f"certain on this test text alone, because another text of its length could turn it: {names}")
     incomplete = [row for row in rows if row.incomplete]
     for reason in get_args(Reason):
         barred = [row for row, effect in effects if effect.obstacle and effect.obstacle.reason == reason]
@@ -153,21 +231,15 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     return parts
 
 
+def _direction(row: AblationRow) -> str:
+    assert row.effect is not None and row.effect.on_this_text is not None and row.effect.nats is not None
+    return in_percent(row.effect.nats, row.effect.on_this_text)
+
+
 def _named(rows: Sequence[AblationRow], which: str = "") -> str:
-    return listed([_quoted(row) for row in rows]) if len(rows) <= _NAMED else f"{len(rows)} {which}changes"
-
-
-def _quoted(row: AblationRow) -> str:
-    """A name that nobody takes for words of the sentence: `no AR/TAR`. A code span's quotes are lost in plain text."""
-    return f"“{escape(row.variant)}”"
+    return listed([_subject(row) for row in rows]) if len(rows) <= _NAMED else f"{len(rows)} {which}changes"
 
 
 def _seeds(rows: Sequence[AblationRow]) -> str:
     counts = sorted({row.complete for row in rows if row.effect is not None and row.effect.interval is not None})
     return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-
-
-def _rounded(row: AblationRow) -> str:
-    assert row.change_in_perplexity is not None and row.interval_in_perplexity is not None
-    change, ends = row.change_in_perplexity, row.interval_in_perplexity
-    return signed(change, max(decimals_for((ends.high - ends.low) / 2), decimals_for(abs(change))))

@@ -40,7 +40,7 @@ _SIGNS = (
 class Estimand:
     """What a contrast estimates: its name, and the weights of the variants by what they take away.
 
-    That of one factor is named as the variant without it: that *no AR/TAR* helps, nobody reads as that AR/TAR does.
+    That of one `factor` is named as the variant without it: that *no AR/TAR* helps, nobody reads as that AR/TAR does.
     `aliases` are the effects of one or two factors that the design cannot tell from it.
     """
 
@@ -48,6 +48,7 @@ class Estimand:
     kind: Literal["alone", "main effect", "interaction"]
     weights: Mapping[Factors, float]
     aliases: tuple[str, ...] = ()
+    factor: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def estimands(ablation: Ablation) -> list[Estimand]:
         case "pairs":
             return pairs
         case "add_one_in" | "both":
-            alone = [Estimand(f"no {f}", "alone", {every: 1.0, every - {f}: -1.0}) for f in factors]
+            alone = [Estimand(f"no {f}", "alone", {every: 1.0, every - {f}: -1.0}, factor=f) for f in factors]
             if ablation.design == "add_one_in":
                 return alone
             rest = [_interaction(f"{f} × the rest", every - {f}, frozenset([f])) for f in factors]
@@ -137,11 +138,11 @@ def estimands(ablation: Ablation) -> list[Estimand]:
             return list(_orthogonal(ablation))
 
 
-def interaction_section(outcomes: Outcomes, ablation: Ablation, looks: int = 1) -> Interactions:
+def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = LEVEL_OF_ERROR) -> Interactions:
     """A row for every contrast of the design; one that weighs variants that may not be compared has no verdict.
 
     It has no numbers either, unless they differ in their budget alone. If the baseline did not train, there is no
-    verdict at all. With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
+    verdict at all. `error` is how often any verdict of the table may be wrong, as in `compare_variants`.
     """
     asked = {f"{estimand.kind} {estimand.name}": estimand for estimand in estimands(ablation)}
     weights = {
@@ -153,7 +154,7 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, looks: int = 1) 
     needed = {variant for weighed in sound.values() for variant in weighed}
     groups = {variant: losses_on_test(group) for variant, group in outcomes.items() if variant in needed}
     barred = {name: obstacle for name, obstacle in why.items() if obstacle is not None}
-    comparison = contrasts(groups, sound, 1 - LEVEL_OF_ERROR / looks, barred=barred)
+    comparison = contrasts(groups, sound, 1 - error, barred=barred)
     effects = {name: comparison.effects.get(name, Effect(None, obstacle=why[name])) for name in asked}
     kinds = {estimand.kind for estimand in asked.values()}
     explained = [_EXPLAINED.get(ablation.design, _AVERAGED), *([_SIGNS] if "interaction" in kinds else [])]
@@ -198,6 +199,6 @@ def _orthogonal(ablation: Ablation) -> Iterator[Estimand]:
             aliases = tuple(_effect_name(alias, ablation) for alias in short)
             name = _effect_name(effect, ablation)
             if len(effect) == 1:
-                yield Estimand(f"no {name}", "main effect", weights, aliases)
+                yield Estimand(f"no {name}", "main effect", weights, aliases, name)
             else:
                 yield Estimand(name, "interaction", weights, aliases)

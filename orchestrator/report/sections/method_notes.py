@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
 from scipy import special
 
 from lm.record import opened
 from orchestrator.analysis.comparison import obstacles
-from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
-from orchestrator.analysis.outcomes import Outcome, Outcomes, Status, is_adaptive
+from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive
 from orchestrator.analysis.statistics import BASELINE, perplexity_change
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, signed, significant
@@ -144,30 +142,17 @@ def _convention(outcomes: Outcomes) -> float | None:
 
 
 def _averaging(outcomes: Outcomes) -> Markdown:
-    """Where NT-ASGD's trigger, a threshold on a noisy loss, fired before fine-tuning, unless it did in every trial."""
-    fired = {
-        variant: [_has_averaged(outcome) for outcome in group if outcome.final]
-        for variant, group in outcomes.items()
-        if group[0].trial.spec.optimizer.kind == "nt_asgd" and not is_adaptive(group)
-    }
-    trials = [averaged for each in fired.values() for averaged in each]
-    if all(trials):
+    """In how many trials NT-ASGD began to average before fine-tuning, unless it did in every one."""
+    counts = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
+    began, trials = sum(count for count, _ in counts), sum(of for _, of in counts)
+    if began == trials:
         return Markdown("")
-    if not any(trials):
+    if not began:
         return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    every = listed([escape(variant) for variant, each in fired.items() if each and all(each)])
-    counts = {escape(name): (sum(each), len(each)) for name, each in fired.items()}
-    some = [f"{count} of {n} seeds of {name}" for name, (count, n) in counts.items() if 0 < count < n]
-    where = listed([f"every seed of {every}"] * bool(every) + some)
     return Markdown(
-        f"**NT-ASGD began to average in {sum(trials)} of {len(trials)} trials** before fine-tuning: in {where}. Where "
-        "one did and another did not, their difference is that of averaging too."
+        f"**NT-ASGD began to average in {began} of {trials} trials** before fine-tuning; the verdict on a variant in "
+        "which it began more or less often than in the baseline says so: their difference is that of averaging too."
     )
-
-
-def _has_averaged(outcome: Outcome) -> bool:
-    curve = curve_of(outcome.curve)
-    return bool((curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any())
 
 
 def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.effects import Comparison, Effect, Obstacle, Reason
+from collections.abc import Sequence
+
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.power import MOST_FURTHER, Further
-from orchestrator.words import counted, listed
+from orchestrator.analysis.statistics import perplexity_change
+from orchestrator.words import counted, decimals_for, listed, number, rounded_by_interval, signed, significant
 
 DID_NOT_TRAIN = "did not train"
 NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
@@ -29,8 +32,33 @@ def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
 
 
 def verdict_in_words(effect: Effect, margin: float) -> str:
-    """A verdict with its margin, `no effect larger than 0.5%`."""
-    return no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
+    """A verdict with its margin, `no effect larger than 0.5%`; what hurts raises perplexity, what helps lowers it."""
+    words = {"equivalent": no_effect(margin), "hurts": "raises", "helps": "lowers"}
+    return words.get(effect.verdict, effect.verdict)
+
+
+def in_percent(nats: float, interval: Interval | None) -> str:
+    """A difference of losses as a change of perplexity: `+3.2% [+0.5%, +6.0%]`."""
+    if interval is None:
+        return f"{signed(100 * perplexity_change(0.0, nats), 1)}%"
+    shares = (100 * perplexity_change(0.0, value) for value in (nats, *interval))
+    change, low, high = rounded_by_interval(*shares)
+    return f"{change}% [{low}%, {high}%]"
+
+
+def by_percent(effect: Effect) -> str:
+    """The size of a decided effect with its interval, without a sign: `3.2% (0.5% to 6.0%)`."""
+    assert effect.interval is not None and effect.nats is not None
+    ends = sorted(abs(100 * perplexity_change(0.0, end)) for end in effect.interval)
+    decimals = decimals_for((ends[1] - ends[0]) / 2)
+    change = number(abs(100 * perplexity_change(0.0, effect.nats)), decimals)
+    return f"{change}% ({number(ends[0], decimals)}% to {number(ends[1], decimals)}%)"
+
+
+def at_most(effects: Sequence[Effect]) -> str:
+    """How large effects that are not decided can be: `at most 2.3% either way`."""
+    ends = (abs(100 * perplexity_change(0.0, end)) for effect in effects for end in effect.interval or ())
+    return f"at most {significant(max(ends), 2)}% either way"
 
 
 def no_effect(margin: float) -> str:
@@ -44,13 +72,11 @@ def level_in_words(comparison: Comparison | None) -> str:
 
 
 def what_would_decide(further: Further | None) -> str:
-    """How many more seeds would decide, in a few words."""
+    """What would decide, in a few words; empty if the effect is decided."""
     if further is None:
         return ""
     if further.text == "short":
-        return "no number of seeds would tell: the test text is too short"
+        return "a longer test text"
     if further.text == "perhaps short":
-        return "no number of seeds would tell, with the noise of the test text as it is estimated"
-    if further.seeds is None:
-        return f"more than {MOST_FURTHER} more seeds would be needed"
-    return f"about {counted(further.seeds, 'more seed')} would decide"
+        return "perhaps a longer test text"
+    return f"more than {MOST_FURTHER} seeds" if further.seeds is None else f"about {counted(further.seeds, 'seed')}"
