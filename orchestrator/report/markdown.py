@@ -8,18 +8,8 @@ from textwrap import shorten
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
-from orchestrator.words import (
-    NOTHING,
-    Markdown,
-    byte_size,
-    duration,
-    escape,
-    in_thousands,
-    listed,
-    number,
-    signed,
-    significant,
-)
+from orchestrator import words
+from orchestrator.words import NOTHING, Markdown, escape, listed
 
 _LONGEST_REASON = 300
 
@@ -48,12 +38,14 @@ def template(name: str) -> Template:
     environment.filters |= {
         "names": names,
         "whole": lambda value: f"{value:,.0f}",
-        "number": lambda value: NOTHING if value is None else number(value),
-        "significant": significant,
-        "signed": signed,
-        "duration": duration,
-        "bytes": byte_size,
-        "thousands": in_thousands,
+        "number": lambda value: NOTHING if value is None else words.number(value),
+        "significant": words.significant,
+        "signed": words.signed,
+        "duration": words.duration,
+        "bytes": words.byte_size,
+        "counted": words.counted,
+        "in_words": words.value_in_words,
+        "thousands": words.in_thousands,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
         "each": lambda values: str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values)),
     }

@@ -109,7 +109,7 @@ def write_report(
             printed=printed,
             printed_difference=printed_difference,
             equal_variants=equal_variants(outcomes),
-            notes=method_notes(outcomes, comparison, searched=bool(searches)),
+            notes=method_notes(outcomes, comparison),
             published=published_section(rows, report.published_scale),
             caches=ablation.cache_table(outcomes),
             stages=ablation.stage_table(outcomes),

@@ -11,7 +11,7 @@ from orchestrator.report.sections import search_tables as tables
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching, Tune
+from orchestrator.sweep.searches import Objective, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, dimensions_of
 from orchestrator.words import Markdown, counted, escape, listed, value_in_words
 
@@ -31,7 +31,8 @@ class SearchSection:
     """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives."""
 
     title: str
-    how: Markdown
+    searching: Searching
+    ended: bool
     space: Sequence[tuple[Markdown, str]]
     rows: Sequence[tables.SearchRow]
     options: Sequence[tables.OptionRow]
@@ -62,11 +63,12 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
     importance, why_not = _importance(first)
     return SearchSection(
         title="Search" if isinstance(searching, Search) else "Tuning",
-        how=_how(searching, ended=ended),
+        searching=searching,
+        ended=ended,
         space=_space(searching),
         rows=rows,
         options=options,
-        hardly_tried=_hardly_tried(options) if ended else Markdown(""),
+        hardly_tried=_hardly_tried(options),
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
         edges=Markdown(listed(edges)),
         hardly_chosen=hardly_chosen(searches),
@@ -97,22 +99,6 @@ def not_searched(task: SearchTask) -> list[str]:
     paths += [name for name in ("batch_size", "epochs") if name not in paths]
     searched = (*task.space, *task.fixed)
     return [path for path in paths if not any(f"{path}.".startswith(f"{key}.") for key in searched)]
-
-
-def _how(searching: Searching, *, ended: bool) -> Markdown:
-    stops, asked = "nothing was stopped early", ""
-    if isinstance(searching.scheduler, PopulationBased):
-        stops = f"values changed in mid-training, as {value_in_words(searching.scheduler)} had it"
-    elif searching.scheduler is not None:
-        stops = f"{value_in_words(searching.scheduler)} stopped trials early, here alone"
-    if searching.trials is not None:
-        asked = f", {counted(searching.trials, 'trial')}{'' if isinstance(searching, Search) else ' for each variant'}"
-    return Markdown(
-        f"Sampler {escape(value_in_words(searching.sampler))}, sampler seed {searching.sampler_seed}, training seed "
-        f"{searching.training_seed}{asked}; {escape(stops)}. Validation alone decided, and the test set stayed closed: "
-        "it was opened for the trials of the ablation table, trained again on seeds that the search never saw."
-        + ("" if ended else " **The search is not over yet.**")
-    )
 
 
 def _space(searching: Searching) -> list[tuple[Markdown, str]]:
