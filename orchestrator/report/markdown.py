@@ -8,6 +8,7 @@ from textwrap import shorten
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
+from lm.yaml_text import write_yaml
 from orchestrator import words
 from orchestrator.words import NOTHING, Markdown, escape, listed
 
@@ -44,6 +45,8 @@ def template(name: str) -> Template:
         "duration": words.duration,
         "bytes": words.byte_size,
         "counted": words.counted,
+        "fenced": words.fenced,
+        "yaml": lambda data: words.fenced(write_yaml(data, as_ascii=False), "yaml"),
         "in_words": words.value_in_words,
         "thousands": words.in_thousands,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),

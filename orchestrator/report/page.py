@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from lm.yaml_text import write_yaml
 from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.outcomes import Outcomes
@@ -34,7 +33,6 @@ from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.spec_words import overrides
-from orchestrator.words import Markdown, counted, fenced
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,12 @@ def write_report(
     sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows)
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
+    base = outcomes.of_baseline[0].trial.spec
+    specs = {
+        variant: overrides(base, group[0].trial.spec.model_copy(update={"seed": base.seed}))
+        for variant, group in outcomes.items()
+        if variant != baseline
+    }
     line = published_line(report.published, baseline) if report.published_scale else None
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
@@ -122,9 +126,10 @@ def write_report(
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),
             provenance=provenance(outcomes, report.scale, searches, report.records),
-            command=fenced(report.command, "sh"),
             picture=pictures.on_page,
-            **_specs(outcomes),
+            base=base,
+            base_spec=base.model_dump(mode="json", exclude={"seed"}),
+            variant_specs=specs,
             **pictures.sentences,
         )
         caption = f"{report.name}, scale {report.scale}, differences with {level_in_words(comparison)} intervals"
@@ -157,22 +162,3 @@ def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationR
         base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
         searches={search.task.variant: search.ledger.stem for search in report.searches},
     )
-
-
-def _specs(outcomes: Outcomes) -> dict[str, object]:
-    base = outcomes.of_baseline[0].trial.spec
-    changes = {
-        variant: overrides(base, group[0].trial.spec.model_copy(update={"seed": base.seed}))
-        for variant, group in outcomes.items()
-        if variant != outcomes.baseline
-    }
-    return {
-        "base_spec": _yaml(base.model_dump(mode="json", exclude={"seed"})),
-        "variant_specs": _yaml(changes) if changes else None,
-        "valid_columns": counted(base.scoring.valid_columns, "column"),
-        "test_columns": counted(base.scoring.test_columns, "column"),
-    }
-
-
-def _yaml(data: Mapping[str, object]) -> Markdown:
-    return fenced(write_yaml(data, as_ascii=False), "yaml")
