@@ -25,7 +25,13 @@ from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
-from orchestrator.report.sections.published import printed, printed_difference, published_line, published_section
+from orchestrator.report.sections.published import (
+    printed,
+    printed_difference,
+    published_line,
+    published_section,
+    reproduction,
+)
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.search.ledger import SearchState
@@ -95,31 +101,24 @@ def write_report(
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     base = outcomes.of_baseline[0].trial.spec
-    specs = {
-        variant: overrides(base, group[0].trial.spec.model_copy(update={"seed": base.seed}))
-        for variant, group in outcomes.items()
-        if variant != baseline
-    }
     line = published_line(report.published, baseline) if report.published_scale else None
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
         text = template("page.md.jinja").render(
             report=report,
-            baseline=baseline,
             answer=sentence,
-            margin=f"{100 * margin:.3g}%",
             rows=rows,
             references=references,
             printed=printed,
             printed_difference=printed_difference,
+            reproduction=reproduction,
             equal_variants=equal_variants(outcomes),
             notes=method_notes(outcomes, comparison),
             published=published_section(rows, report.published_scale),
             caches=ablation.cache_table(outcomes),
             stages=ablation.stage_table(outcomes),
             interactions=interactions,
-            differences=(differences := picture_section(outcomes, rows, comparison, pictures, line)),
-            where=differences.where,
+            differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
             costs=cost_table(outcomes),
@@ -129,7 +128,7 @@ def write_report(
             picture=pictures.on_page,
             base=base,
             base_spec=base.model_dump(mode="json", exclude={"seed"}),
-            variant_specs=specs,
+            variant_specs=_changes(outcomes),
             **pictures.sentences,
         )
         caption = f"{report.name}, scale {report.scale}, differences with {level_in_words(comparison)} intervals"
@@ -162,3 +161,10 @@ def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationR
         base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
         searches={search.task.variant: search.ledger.stem for search in report.searches},
     )
+
+
+def _changes(outcomes: Outcomes) -> dict[str, object]:
+    """What makes each variant of the baseline, as a sweep file would have it."""
+    base, variants = outcomes.of_baseline[0].trial.spec, {name: group[0].trial.spec for name, group in outcomes.items()}
+    same_seed = {name: spec.model_copy(update={"seed": base.seed}) for name, spec in variants.items()}
+    return {name: overrides(base, spec) for name, spec in same_seed.items() if name != outcomes.baseline}

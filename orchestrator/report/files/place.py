@@ -116,7 +116,6 @@ def _move(staging: Path, folder: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """The files of the report in a folder, as its summary names them."""
     try:
         summary = read_summary(folder)
     except ValueError:

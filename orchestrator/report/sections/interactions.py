@@ -156,7 +156,6 @@ def _obstacle(outcomes: Outcomes, weighed: Sequence[str]) -> Obstacle | None:
 
 
 def _effect_name(factors: Factors, ablation: Ablation) -> str:
-    """Factors as an effect is written: `A × B`."""
     return " × ".join(sorted(factors, key=ablation.factors.index))
 
 

@@ -71,7 +71,6 @@ def method_notes(outcomes: Outcomes, comparison: Comparison | None) -> MethodNot
 
 
 def _trials(outcomes: Outcomes) -> Markdown:
-    """How many of the planned trials stand behind the page."""
     trials = outcomes.all
     counts = Counter(outcome.status for outcome in trials)
     kinds: tuple[Status, ...] = ("diverged", "failed", "unfinished", "missing")

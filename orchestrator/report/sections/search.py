@@ -153,7 +153,6 @@ def _range(dimension: Dimension) -> str:
 
 
 def _numbers(part: object, prefix: str) -> Iterator[str]:
-    """Dotted paths of all numbers in a part and below it."""
     for name in type(part).model_fields if isinstance(part, Part) else ():
         value = getattr(part, name)
         if isinstance(value, int | float) and not isinstance(value, bool):

@@ -156,5 +156,4 @@ def _line_key(variant: VariantCurves, styles: Mapping[str, style.Style]) -> Line
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """The length in seconds, and the name, of the unit that a reader would use for a time."""
     return (3600.0, "hours") if seconds >= 3 * 3600 else (60.0, "minutes") if seconds >= 180 else (1.0, "seconds")
