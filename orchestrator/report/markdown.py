@@ -8,6 +8,7 @@ from textwrap import shorten
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
+from lm.record import perplexity
 from lm.yaml_text import write_yaml
 from orchestrator import words
 from orchestrator.words import NOTHING, Markdown, escape, listed
@@ -40,6 +41,7 @@ def template(name: str) -> Template:
         "names": names,
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else words.number(value),
+        "perplexity": lambda nats: NOTHING if nats is None else words.number(perplexity(nats)),
         "significant": words.significant,
         "signed": words.signed,
         "duration": words.duration,

@@ -11,16 +11,10 @@ from orchestrator.report.sections import search_tables as tables
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Objective, Search, Searching, Tune
+from orchestrator.sweep.searches import Search, Searching, Tune
 from orchestrator.sweep.space import Change, Choice, Dimension, Integer, LogUniform, dimensions_of
 from orchestrator.words import Markdown, counted, escape, listed, value_in_words
 
-_OBJECTIVES: dict[Objective, str] = {
-    "validation": "Validation",
-    "parameters": "Parameters",
-    "decoder_parameters": "Decoder parameters",
-    "seconds": "Training time",
-}
 _BEST_SHOWN = 10
 _NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
 """Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
@@ -74,7 +68,7 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
         hardly_chosen=hardly_chosen(searches),
         untuned=[s.task.variant for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
         best=trials if alone else (),
-        objectives=[_OBJECTIVES[name] for name in objectives],
+        objectives=[tables.OBJECTIVES[name][0] for name in objectives],
         front=trials if len(objectives) > 1 else (),
         importance=importance,
         why_no_importance=why_not,
