@@ -45,9 +45,8 @@ from orchestrator.trials.spec_words import overrides
 class ReportInput:
     """All that a report is made of.
 
-    `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
-    whose they are. `looks`: after how many seeds it was decided who gets more. `margin`: the share of perplexity that
-    counts as no effect. `command` is the line that makes the sweep again.
+    `published_scale`: the published numbers, whose source is `published_note`, were made at this scale. `looks`: after
+    how many seeds it was decided who gets more. `margin`: the share of perplexity that counts as no effect.
     """
 
     name: str
@@ -67,10 +66,9 @@ class ReportInput:
 
 @dataclass(frozen=True)
 class Report:
-    """A report as written: its page, its answer as plain text, and its verdicts by variant.
+    """A report as written: its page, its answer as plain text, verdicts and changes in perplexity by variant, in words.
 
-    `beside` says why it lies beside the place that it was meant for, None if it lies there; `is_whole` is False if
-    a picture could not be drawn. `changes` has the change in perplexity of each variant with an interval, in words.
+    `beside`: why it lies beside the place that it was meant for, or None; `is_whole`: every picture could be drawn.
     """
 
     page: Path

@@ -59,9 +59,8 @@ class Spread:
 class AblationRow:
     """One variant. `effect` is in nats per token, `change_in_perplexity` the same at the baseline's perplexity.
 
-    An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
-    `incomplete` says which seeds are not complete, empty if all are; `reason` why there is no verdict, of the baseline
-    why there is none at all.
+    An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict. `incomplete`:
+    which seeds are not complete, `reason` why there is no verdict, of the baseline why there is none at all.
     """
 
     variant: str

@@ -24,8 +24,7 @@ _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone"
 class Estimand:
     """What a contrast estimates: its name, and the weights of the variants by what they take away.
 
-    That of one factor is named as the variant without it: that *no AR/TAR* helps, nobody reads as that AR/TAR does.
-    `aliases` are the effects of one or two factors that the design cannot tell from it.
+    That of one factor is named as the variant without it. `aliases` are effects that the design cannot tell from it.
     """
 
     name: str
@@ -121,10 +120,9 @@ def estimands(ablation: Ablation) -> list[Estimand]:
 
 
 def interaction_section(outcomes: Outcomes, ablation: Ablation, looks: int = 1) -> Interactions:
-    """A row for every contrast of the design; one that weighs variants that may not be compared has no verdict.
+    """A row for every contrast of the design; without a verdict if it weighs variants that may not be compared.
 
-    It has no numbers either, unless they differ in their budget alone. If the baseline did not train, there is no
-    verdict at all. With several `looks` each may err as often as its share of 5%, as in `compare_variants`.
+    It then has no numbers either, unless only budgets differ. With several `looks` each may err by its share of 5%.
     """
     asked = {f"{estimand.kind} {estimand.name}": estimand for estimand in estimands(ablation)}
     weights = {
