@@ -30,7 +30,6 @@ def compare_reports(a: Path, b: Path) -> str:
 
 
 def _read(folder: Path) -> tuple[Summary, _Lines]:
-    """A report's summary, and the lines of `table.csv` by variant."""
     summary = read_summary(folder)
     if summary is None:
         raise ValueError(f"--compare: {folder} has no {FILE}, so it holds no report")

@@ -8,18 +8,10 @@ from textwrap import shorten
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
-from orchestrator.words import (
-    NOTHING,
-    Markdown,
-    byte_size,
-    duration,
-    escape,
-    in_thousands,
-    listed,
-    number,
-    signed,
-    significant,
-)
+from lm.record import perplexity
+from lm.yaml_text import write_yaml
+from orchestrator import words
+from orchestrator.words import NOTHING, Markdown, escape, listed
 
 _LONGEST_REASON = 300
 
@@ -48,12 +40,17 @@ def template(name: str) -> Template:
     environment.filters |= {
         "names": names,
         "whole": lambda value: f"{value:,.0f}",
-        "number": lambda value: NOTHING if value is None else number(value),
-        "significant": significant,
-        "signed": signed,
-        "duration": duration,
-        "bytes": byte_size,
-        "thousands": in_thousands,
+        "number": lambda value: NOTHING if value is None else words.number(value),
+        "perplexity": lambda nats: NOTHING if nats is None else words.number(perplexity(nats)),
+        "significant": words.significant,
+        "signed": words.signed,
+        "duration": words.duration,
+        "bytes": words.byte_size,
+        "counted": words.counted,
+        "fenced": words.fenced,
+        "yaml": lambda data: words.fenced(write_yaml(data, as_ascii=False), "yaml"),
+        "in_words": words.value_in_words,
+        "thousands": words.in_thousands,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
         "each": lambda values: str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values)),
     }

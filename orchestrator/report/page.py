@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from lm.yaml_text import write_yaml
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
@@ -27,7 +26,13 @@ from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
-from orchestrator.report.sections.published import printed, printed_difference, published_line, published_section
+from orchestrator.report.sections.published import (
+    printed,
+    printed_difference,
+    published_line,
+    published_section,
+    reproduction,
+)
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.search.ledger import SearchState
@@ -35,7 +40,6 @@ from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Published
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
-from orchestrator.words import Markdown, counted, fenced
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,9 @@ class ReportInput:
 
 @dataclass(frozen=True)
 class Report:
-    """A report as written: its page, its answer as plain text, and its verdicts by variant.
+    """A report as written: its page, its answer as plain text, verdicts and changes in perplexity by variant, in words.
 
-    `beside` says why it lies beside the place that it was meant for, None if it lies there; `is_whole` is False if
-    a picture could not be drawn. `changes` has the change in perplexity of each variant with an interval, in words.
+    `beside`: why it lies beside the place that it was meant for, or None; `is_whole`: every picture could be drawn.
     """
 
     page: Path
@@ -101,35 +104,35 @@ def write_report(
     sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best)
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
+    base = outcomes.of_baseline[0].trial.spec
     line = published_line(report.published, baseline) if report.published_scale else None
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
         text = template("page.md.jinja").render(
             report=report,
-            baseline=baseline,
             answer=sentence,
-            margin=f"{100 * margin:.3g}%",
             rows=rows,
             references=references,
             printed=printed,
             printed_difference=printed_difference,
+            reproduction=reproduction,
             equal_variants=equal_variants(outcomes),
-            notes=method_notes(outcomes, comparison, searched=bool(searches)),
+            notes=method_notes(outcomes, comparison),
             published=published_section(rows, report.published_scale),
             caches=stages.cache_table(outcomes),
             stages=stages.stage_table(outcomes),
             interactions=interactions,
-            differences=(differences := picture_section(outcomes, rows, comparison, pictures, line)),
-            where=differences.where,
+            differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),
             provenance=provenance(outcomes, report.scale, searches, report.records),
-            command=fenced(report.command, "sh"),
             picture=pictures.on_page,
-            **_specs(outcomes),
+            base=base,
+            base_spec=base.model_dump(mode="json", exclude={"seed"}),
+            variant_specs=_changes(outcomes),
             **pictures.sentences,
         )
         caption = f"{report.name}, scale {report.scale}, differences with {level_in_words(comparison)} intervals"
@@ -164,20 +167,8 @@ def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationR
     )
 
 
-def _specs(outcomes: Outcomes) -> dict[str, object]:
-    base = outcomes.of_baseline[0].trial.spec
-    changes = {
-        variant: overrides(base, group[0].trial.spec.model_copy(update={"seed": base.seed}))
-        for variant, group in outcomes.items()
-        if variant != outcomes.baseline
-    }
-    return {
-        "base_spec": _yaml(base.model_dump(mode="json", exclude={"seed"})),
-        "variant_specs": _yaml(changes) if changes else None,
-        "valid_columns": counted(base.scoring.valid_columns, "column"),
-        "test_columns": counted(base.scoring.test_columns, "column"),
-    }
-
-
-def _yaml(data: Mapping[str, object]) -> Markdown:
-    return fenced(write_yaml(data, as_ascii=False), "yaml")
+def _changes(outcomes: Outcomes) -> dict[str, object]:
+    """What makes each variant of the baseline, as a sweep file would have it."""
+    base, variants = outcomes.of_baseline[0].trial.spec, {name: group[0].trial.spec for name, group in outcomes.items()}
+    same_seed = {name: spec.model_copy(update={"seed": base.seed}) for name, spec in variants.items()}
+    return {name: overrides(base, spec) for name, spec in same_seed.items() if name != outcomes.baseline}

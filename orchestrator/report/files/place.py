@@ -80,13 +80,13 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
         earlier = read_summary(folder)
         if earlier is None:
             raise ValueError(f"it has no {FILE}")
-        trials = _complete_trials(folder)
+        with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
+            lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
+        trials = {(line["variant"], int(line["seed"])): line["key"] for line in lines}
     except (ValueError, OSError, KeyError, csv.Error) as error:
         return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
     keys = {(o.trial.variant, o.trial.seed): o.trial.key for o in outcomes.all if o.final is not None}
-    searched = {
-        variant for variant, search in summary.searches.items() if earlier.searches.get(variant, search) == search
-    }
+    searched = {name for name, search in summary.searches.items() if earlier.searches.get(name, search) == search}
     missing = [
         variant
         for (variant, seed), key in trials.items()
@@ -100,13 +100,6 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
         f"{page} has {counted(len(trials), 'complete trial')}; this report would lack {len(missing)} of them, "
         f"of {listed(names)}: not complete, or of another spec, text or version of the numerics"
     )
-
-
-def _complete_trials(folder: Path) -> dict[tuple[str, int], str]:
-    """The keys of a report's complete trials, by variant and seed."""
-    with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
-        lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
-    return {(line["variant"], int(line["seed"])): line["key"] for line in lines}
 
 
 def _move(staging: Path, folder: Path) -> None:
@@ -123,7 +116,6 @@ def _move(staging: Path, folder: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """The files of the report in a folder, as its summary names them."""
     try:
         summary = read_summary(folder)
     except ValueError:

@@ -27,9 +27,8 @@ _HEAD = f"""<!-- Written again {_MARK}
 class Summary(Part):
     """A report in short. `finished_at` is when the last of its trials settled, None if none has.
 
-    `margin` is the share of perplexity below which an effect counts as none. `base` is the baseline's spec without its
-    seed, `searches` has the key of each searched variant's search, `files` are all files of the report; old reports
-    have none of the three.
+    `margin` is a share of perplexity, `base` the baseline's spec without its seed, `searches` the key of each searched
+    variant's search, `files` are all files of the report; old reports have none of the last three.
     """
 
     name: str

@@ -38,8 +38,7 @@ def hovered_curves(outcomes: Outcomes) -> HoverCurves | None:
 def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
     """Write `report.html` into `folder`, which holds the pictures that `text`, the Markdown of the page, names.
 
-    Of HTML in the text only bare `<details>` and `<summary>` are let through, and the page's policy names the scripts
-    that may run by their hashes, so that nothing else does, whatever a name holds.
+    Of HTML in the text only bare `<details>` and `<summary>` pass, and the page's policy lets only its own scripts run.
     """
     scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
     if hovered is not None:

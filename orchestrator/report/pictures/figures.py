@@ -18,10 +18,7 @@ HURTS, HELPS = COLOURS[0], COLOURS[1]
 
 
 def line_styles(variants: Iterable[str], baseline: str | None) -> dict[str, tuple[str, str]]:
-    """Colour and dash of each variant, given in the plan's order; the same in every figure of a page.
-
-    The baseline is black and solid. Up to 36 others differ in colour or dash: nine and four have no common factor.
-    """
+    """Colour and dash by variant, for the plan's order: the baseline is black and solid, up to 36 others differ."""
     others = [name for name in variants if name != baseline]
     styles = {name: (COLOURS[k % len(COLOURS)], DASHES[k % len(DASHES)]) for k, name in enumerate(others)}
     return styles if baseline is None else {baseline: ("#000000", "solid")} | styles
@@ -31,8 +28,7 @@ def line_styles(variants: Iterable[str], baseline: str | None) -> dict[str, tupl
 class ForestRow:
     """A variant's difference to the baseline, nats per token, with a simultaneous interval if there is one.
 
-    `verdict` as the page says it: hurts, helps, no effect ..., not decided ...; anything else is drawn as no verdict.
-    `published_nats` is the difference in the papers, None if they give none, `recalled` if it is quoted from memory.
+    `verdict` is as the page says it; `published_nats` is None if the papers give none, `recalled` if it is from memory.
     """
 
     name: str
@@ -62,10 +58,9 @@ def in_order(rows: Sequence[ForestRow]) -> list[ForestRow]:
 
 @dataclass(frozen=True)
 class VariantCurves:
-    """A variant's learning curves, one per seed; `baseline` marks the variant that the others are compared with.
+    """A variant's learning curves, one per seed; `turns` are stages with other values than the stage before.
 
     Unless `complete`, seeds are missing or ended early, and the figures give no number for the variant.
-    `turns` are the stages that train with other values than the stage before.
     """
 
     name: str

@@ -188,7 +188,6 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
 
 
 def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:
-    """A clause on the rows that have no verdict for this reason."""
     match reason:
         case "equal in every seed":
             return f"{_named(rows)} {'equals' if len(rows) == 1 else 'equal'} {baseline} in every seed"

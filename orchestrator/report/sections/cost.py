@@ -13,10 +13,9 @@ from orchestrator.analysis.outcomes import Outcomes, budget, is_adaptive, planne
 
 @dataclass(frozen=True)
 class CostRow:
-    """Means over the complete seeds of one variant; `planned` are the most epochs that a trial of it may take.
+    """Means over the complete seeds of a variant; `planned` are the most epochs of a trial, `slowest`, `fastest` seeds.
 
-    `tokens_per_second` is of all seeds together, `slowest` and `fastest` are single ones'. `is_other_budget` if
-    the epochs, or the text it trains on, are not the baseline's. `evaluation_seconds` are outside `train_seconds`.
+    `is_other_budget`: its epochs, or text, are not the baseline's. `evaluation_seconds` are outside `train_seconds`.
     """
 
     variant: str

@@ -12,7 +12,7 @@ from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adapti
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
 from orchestrator.report.sections.cost import mean, tokens_per_second, train_seconds, trained
-from orchestrator.words import NOTHING, Markdown, escape, listed, significant, value_in_words
+from orchestrator.words import Markdown, escape, listed, significant, value_in_words
 
 _NATS = "_nats_per_token"
 """How the name of a measure ends that is a loss."""
@@ -52,7 +52,7 @@ class HeadSection:
     drawn: Sequence[HeadRow]
     left_out: Markdown
     measures: Sequence[MeasureRow]
-    columns: Mapping[str, Sequence[str]]
+    columns: Mapping[str, Sequence[str | None]]
     distributions: Markdown
 
 
@@ -123,20 +123,19 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
     )
 
 
-def _columns(rows: Sequence[MeasureRow]) -> dict[str, list[str]]:
+def _columns(rows: Sequence[MeasureRow]) -> dict[str, list[str | None]]:
     """A column for each measure; after a loss one for its exp, if that is worth showing of some variant."""
-    columns: dict[str, list[str]] = {}
+    columns: dict[str, list[str | None]] = {}
     for name in dict.fromkeys(name for row in rows for name in row.measures):
-        columns[name] = [significant(row.measures[name]) if name in row.measures else NOTHING for row in rows]
+        columns[name] = [significant(row.measures[name]) if name in row.measures else None for row in rows]
         if any(row.perplexities.get(name, _LARGEST_SHOWN) < _LARGEST_SHOWN for row in rows):
-            columns[f"exp({name})"] = [_exp(row.perplexities.get(name)) for row in rows]
+            values = [row.perplexities.get(name) for row in rows]
+            shown = [
+                None if value is None else significant(value) if value < _LARGEST_SHOWN else "10⁶ or more"
+                for value in values
+            ]
+            columns[f"exp({name})"] = shown
     return columns
-
-
-def _exp(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return significant(value) if value < _LARGEST_SHOWN else "10⁶ or more"
 
 
 def _over_seeds(values: Iterable[float]) -> SeedRange:

@@ -19,21 +19,6 @@ from orchestrator.words import Markdown, escape, number, signed
 
 _TOGETHER: Mapping[Verdict, str] = {"hurts": "costs more together", "helps": "costs less together"}
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
-_EXPLAINED = {
-    "add_one_in": "What each component brings to the stripped model, where all of them are away: the cost of taking it "
-    "away there again, `stripped` less `only X`.",
-    "both": "For each component, what taking it away costs where it stands alone (`stripped` less `only X`), and how "
-    "much more that is than what it costs in the full model, where the rest are there too.",
-    "pairs": "For each two components, how much more one costs where the other is away than where it is there.",
-}
-_AVERAGED = (
-    "What taking a component away costs on average over the variants, with the others there and away; for each two, "
-    "where the design can tell, how much more one costs where the other is away than where it is there."
-)
-_SIGNS = (
-    "An interaction is *positive* where taking both away costs more than the two costs added up, as where one stands "
-    "in for the other (redundant), and *negative* where it costs less, as where each needs the other (synergistic)."
-)
 
 
 @dataclass(frozen=True)
@@ -113,7 +98,6 @@ class Interactions:
     rows: tuple[InteractionRow, ...]
     comparison: Comparison
     title: str
-    explained: Markdown
     defining_relation: Markdown
 
 
@@ -157,13 +141,11 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
     comparison = contrasts(groups, sound, 1 - error, barred=barred)
     effects = {name: comparison.effects.get(name, Effect(None, obstacle=why[name])) for name in asked}
     kinds = {estimand.kind for estimand in asked.values()}
-    explained = [_EXPLAINED.get(ablation.design, _AVERAGED), *([_SIGNS] if "interaction" in kinds else [])]
     words = [escape(_effect_name(word, ablation)) for word in ablation.defining_words]
     return Interactions(
         rows=tuple(InteractionRow(estimand, effects[name]) for name, estimand in asked.items()),
         comparison=replace(comparison, effects=effects),
         title=next((title for kind, title in _TITLES.items() if kind in kinds), ""),
-        explained=Markdown(" ".join(explained)),
         defining_relation=Markdown(" = ".join(["I", *words]) if words else ""),
     )
 
@@ -176,7 +158,6 @@ def _obstacle(outcomes: Outcomes, weighed: Sequence[str]) -> Obstacle | None:
 
 
 def _effect_name(factors: Factors, ablation: Ablation) -> str:
-    """Factors as an effect is written: `A × B`."""
     return " × ".join(sorted(factors, key=ablation.factors.index))
 
 

@@ -11,54 +11,65 @@ from scipy import special
 
 from lm.record import opened
 from orchestrator.analysis.comparison import obstacles
-from orchestrator.analysis.effects import Comparison, Interval
+from orchestrator.analysis.effects import Comparison, Interval, Noise
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.analysis.noise import BLOCKS, WAVES, Correlation, Deviation
+from orchestrator.analysis.noise import BLOCKS, WAVES
 from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive
 from orchestrator.analysis.statistics import BASELINE, perplexity_change
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
-from orchestrator.words import Markdown, counted, escape, listed, signed, significant
+from orchestrator.words import Markdown, counted, escape, listed, significant
 
 _LOST: tuple[Status, ...] = ("diverged", "failed")
-_NOISY = 10.0
-"""A deviation is named if it is this many times the middle one."""
 
 
 @dataclass(frozen=True)
 class MethodNotes:
-    """Sentences, empty if there is nothing to say. `has_steps`: some verdict came at a later step (Holm).
+    """What the page's notes on the method say; sentences are empty if there is nothing to say.
 
-    `convention` is how far the published one is off exact perplexity; `divergence` lists how often what was lost.
+    `deviations` are the least and the most of seeds, in perplexity; `noisiest` widens all intervals. `has_steps`: some
+    verdict came at a later step (Holm). `convention`: how far the published one is off exact perplexity, a share.
     """
 
     trials: Markdown
-    noise: Markdown
+    noise: Noise | None
+    deviations: str
+    noisiest: str | None
+    why_no_interval: str
     averaging: Markdown
     divergence: Markdown
     convention: float | None
     level: str
-    simultaneous: bool
+    intervals: int
     has_steps: bool
     error: float = LEVEL_OF_ERROR
+    noisy: float = 10.0
+    waves: int = WAVES
+    blocks: int = BLOCKS
 
 
-def method_notes(outcomes: Outcomes, comparison: Comparison | None, *, searched: bool) -> MethodNotes:
-    """The notes; `searched`: a search found some values."""
+def method_notes(outcomes: Outcomes, comparison: Comparison | None) -> MethodNotes:
+    """The notes on the method."""
+    noise = comparison.noise if comparison else None
+    deviations = {name: each.own for name, each in noise.deviations.items()} if noise else {}
+    ends = (min(deviations.values()), max(deviations.values())) if deviations else ()
+    words = dict.fromkeys(f"{significant(100 * perplexity_change(0.0, nats), 2)}%" for nats in ends)
     return MethodNotes(
         trials=_trials(outcomes),
-        noise=_noise(outcomes, comparison, searched),
+        noise=noise,
+        deviations=" to ".join(words),
+        noisiest=_noisiest(deviations),
+        why_no_interval="" if noise else _why_no_interval(outcomes, comparison),
         averaging=_averaging(outcomes),
         divergence=_divergence(outcomes),
         convention=_convention(outcomes),
         level=level_in_words(comparison),
-        simultaneous=comparison is not None and comparison.intervals > 1,
+        intervals=comparison.intervals if comparison else 0,
         has_steps=comparison is not None and any(0.0 in (e.interval or ()) for e in comparison.effects.values()),
     )
 
 
 def _trials(outcomes: Outcomes) -> Markdown:
-    """How many of the planned trials stand behind the page."""
     trials = outcomes.all
     counts = Counter(outcome.status for outcome in trials)
     kinds: tuple[Status, ...] = ("diverged", "failed", "unfinished", "missing")
@@ -82,56 +93,12 @@ def _divergence(outcomes: Outcomes) -> Markdown:
     return Markdown(listed(rates))
 
 
-def _noise(outcomes: Outcomes, comparison: Comparison | None, searched: bool) -> Markdown:
-    """What the intervals cover and assume, in figures; why there are none if there are none."""
-    noise, intervals = (comparison.noise, comparison.intervals) if comparison else (None, 0)
-    if noise is None:
-        return Markdown("No interval is given: " + _why_no_interval(outcomes, comparison) + ".")
-    deviations = [each.own for each in noise.deviations.values()]
-    ends = dict.fromkeys(map(_percent, (min(deviations), max(deviations))))
-    shared = f", their level shared out over {intervals} comparisons (Šidák); verdicts step down (Holm)"
-    shared *= intervals > 1
-    given = " The values that a search found are taken as given: what another search would find is in no interval."
-    covered = (
-        "They cover two noises, that of another training run (the seeds) and that of another test text (the "
-        f"{WAVES} slowest cosine waves of a difference along {BLOCKS} blocks of it; Lazarus et al. 2018)."
-        if noise.has_text
-        else "**They cover the noise of the seeds alone**, not that of another test text: not every trial has its "
-        f"losses by token, or the text has fewer than {BLOCKS} tokens."
-    )
-    return Markdown(
-        f"The intervals are Student's t{shared}. {covered}{given * searched} Seeds are taken as normal; a variant's "
-        "deviation is its own, averaged with that of the others, which count as one more seed (Smyth 2004); but "
-        "no interval takes the seeds' noise as less than a lone comparison would from the deviations of its own "
-        "variants (after Welch 1938, with fewer degrees of freedom). The own deviations are "
-        f"{' to '.join(ends)} of perplexity.{_noisiest(noise.deviations)}{_pairing(noise.correlation)}"
-    )
-
-
-def _noisiest(deviations: Mapping[str, Deviation]) -> str:
-    """The variant that widens the intervals of all, if one does."""
-    by_variant = {name: each.own for name, each in deviations.items()}
-    most, middle = max(by_variant, key=lambda name: by_variant[name]), median(by_variant.values())
-    if by_variant[most] < _NOISY * middle:
-        return ""
-    who = "the baseline" if most == BASELINE else escape(most)
-    return (
-        f" One of them, that of {who}, is more than {_NOISY:g} times the middle one and widens all intervals: with few "
-        "seeds nobody can tell a quiet variant from a noisy one whose seeds happen to lie close."
-    )
-
-
-def _pairing(correlation: Correlation | None) -> str:
-    if correlation is None:
-        return ""
-    where = "for all variants together and for each one with the baseline"
-    use = f"no interval, since a correlation above zero could not be established {where}"
-    if correlation.used > 0:
-        use = f"the intervals as a correlation of {correlation.used:.2f} does: at least that is established {where}"
-    return (
-        f" Losses of trials that share a seed number correlate by {signed(correlation.estimate)} over all variants. "
-        f"Pairing by seed narrows {use}."
-    )
+def _noisiest(deviations: Mapping[str, float]) -> str | None:
+    """The variant whose deviation is many times the middle one, if there is one."""
+    most = max(deviations, key=lambda name: deviations[name], default=None)
+    if most is None or deviations[most] < MethodNotes.noisy * median(deviations.values()):
+        return None
+    return "the baseline" if most == BASELINE else most
 
 
 def _convention(outcomes: Outcomes) -> float | None:
@@ -158,7 +125,7 @@ def _averaging(outcomes: Outcomes) -> Markdown:
 def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:
     if comparison is None:
         why = obstacles(outcomes, [outcomes.baseline])[0]
-        missing = f"the baseline {escape(outcomes.baseline)} is not complete"
+        missing = f"the baseline {outcomes.baseline} is not complete"
         return missing if why.reason == "not complete" else why_no_verdict(why)
     reasons = {why_no_verdict(effect.obstacle) for effect in comparison.effects.values() if effect.obstacle}
     reasons |= {
@@ -176,7 +143,3 @@ def rate_interval(count: int, of: int) -> Interval:
     low = float(special.betaincinv(count, of - count + 1, error)) if count else 0.0
     high = float(special.betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0
     return Interval(low, high)
-
-
-def _percent(nats: float) -> str:
-    return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"

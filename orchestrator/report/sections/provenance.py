@@ -56,7 +56,6 @@ def provenance(
 
 
 def _of_searches(searches: Sequence[SearchState], runs: Records) -> list[tuple[str, str]]:
-    """What was trained to find values for the trials of the table."""
     if not searches:
         return []
     trials = [trial for search in searches for trial in search.trials]

@@ -9,20 +9,11 @@ from typing import Literal
 
 from orchestrator.report.sections.ablation import RECALLED, AblationRow, PublishedDifference
 from orchestrator.sweep.published import Number, Published
-from orchestrator.words import NOTHING, Markdown, escape, listed, published, published_difference, signed
+from orchestrator.words import NOTHING, Markdown, escape, listed, published, published_difference
 
 RECALLED_MARK = "†"
 _LONGEST_NOTE = 200
 Reproduction = Literal["reproduced", "not reproduced", "not decided"]
-
-
-@dataclass(frozen=True)
-class ReproductionRow:
-    """A variant's test perplexity beside the published one; of the baseline only the perplexities are compared."""
-
-    row: AblationRow
-    apart: str
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -31,7 +22,7 @@ class PublishedSection:
 
     numbers: Sequence[Number]
     notes: Sequence[Markdown] = ()
-    rows: Sequence[ReproductionRow] = ()
+    rows: Sequence[AblationRow] = ()
 
 
 def published_section(rows: Sequence[AblationRow], published_scale: bool) -> PublishedSection:
@@ -44,15 +35,7 @@ def published_section(rows: Sequence[AblationRow], published_scale: bool) -> Pub
     }
     if not published_scale:
         return PublishedSection([*numbers.values()])
-    beside = [
-        ReproductionRow(
-            row,
-            f"{signed(row.test.mean - paper)} ({signed(100 * (row.test.mean / paper - 1), 1)}%)",
-            "baseline" if row.is_baseline else reproduction(row) or NOTHING,
-        )
-        for row in rows
-        if row.test is not None and row.published_test is not None and (paper := row.published_test.perplexity)
-    ]
+    beside = [row for row in rows if row.test is not None and row.published_test is not None]
     return PublishedSection([*numbers.values()], _notes(numbers), beside)
 
 

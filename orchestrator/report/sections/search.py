@@ -17,8 +17,6 @@ from orchestrator.sweep.searches import (
     Dimension,
     Integer,
     LogUniform,
-    Objective,
-    PopulationBased,
     Search,
     Searching,
     Tune,
@@ -26,12 +24,6 @@ from orchestrator.sweep.searches import (
 )
 from orchestrator.words import Markdown, counted, escape, listed, value_in_words
 
-_OBJECTIVES: dict[Objective, str] = {
-    "validation": "Validation",
-    "parameters": "Parameters",
-    "decoder_parameters": "Decoder parameters",
-    "seconds": "Training time",
-}
 _BEST_SHOWN = 10
 _NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
 """Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
@@ -42,7 +34,8 @@ class SearchSection:
     """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives."""
 
     title: str
-    how: Markdown
+    searching: Searching
+    ended: bool
     space: Sequence[tuple[Markdown, str]]
     rows: Sequence[tables.SearchRow]
     options: Sequence[tables.OptionRow]
@@ -73,17 +66,18 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
     importance, why_not = _importance(first)
     return SearchSection(
         title="Search" if isinstance(searching, Search) else "Tuning",
-        how=_how(searching, ended=ended),
+        searching=searching,
+        ended=ended,
         space=_space(searching),
         rows=rows,
         options=options,
-        hardly_tried=_hardly_tried(options) if ended else Markdown(""),
+        hardly_tried=_hardly_tried(options),
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
         edges=Markdown(listed(edges)),
         hardly_chosen=hardly_chosen(searches),
         untuned=[s.task.variant for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
         best=trials if alone else (),
-        objectives=[_OBJECTIVES[name] for name in objectives],
+        objectives=[tables.OBJECTIVES[name][0] for name in objectives],
         front=trials if len(objectives) > 1 else (),
         importance=importance,
         why_no_importance=why_not,
@@ -108,22 +102,6 @@ def not_searched(task: SearchTask) -> list[str]:
     paths += [name for name in ("batch_size", "epochs") if name not in paths]
     searched = (*task.space, *task.fixed)
     return [path for path in paths if not any(f"{path}.".startswith(f"{key}.") for key in searched)]
-
-
-def _how(searching: Searching, *, ended: bool) -> Markdown:
-    stops, asked = "nothing was stopped early", ""
-    if isinstance(searching.scheduler, PopulationBased):
-        stops = f"values changed in mid-training, as {value_in_words(searching.scheduler)} had it"
-    elif searching.scheduler is not None:
-        stops = f"{value_in_words(searching.scheduler)} stopped trials early, here alone"
-    if searching.trials is not None:
-        asked = f", {counted(searching.trials, 'trial')}{'' if isinstance(searching, Search) else ' for each variant'}"
-    return Markdown(
-        f"Sampler {escape(value_in_words(searching.sampler))}, sampler seed {searching.sampler_seed}, training seed "
-        f"{searching.training_seed}{asked}; {escape(stops)}. Validation alone decided, and the test set stayed closed: "
-        "it was opened for the trials of the ablation table, trained again on seeds that the search never saw."
-        + ("" if ended else " **The search is not over yet.**")
-    )
 
 
 def _space(searching: Searching) -> list[tuple[Markdown, str]]:
@@ -178,7 +156,6 @@ def _range(dimension: Dimension) -> str:
 
 
 def _numbers(part: object, prefix: str) -> Iterator[str]:
-    """Dotted paths of all numbers in a part and below it."""
     for name in type(part).model_fields if isinstance(part, Part) else ():
         value = getattr(part, name)
         if isinstance(value, int | float) and not isinstance(value, bool):

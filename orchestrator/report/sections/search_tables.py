@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,12 @@ from orchestrator.search.population import history, own_share
 from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, LogUniform, Objective
 from orchestrator.words import NOTHING, duration, number
 
+OBJECTIVES: dict[Objective, tuple[str, Callable[[float], str]]] = {
+    "validation": ("Validation", lambda nats: number(perplexity(nats))),
+    "parameters": ("Parameters", "{:,.0f}".format),
+    "decoder_parameters": ("Decoder parameters", "{:,.0f}".format),
+    "seconds": ("Training time", duration),
+}
 _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
 FEWEST_COMPLETE = 3
@@ -37,14 +43,10 @@ class SearchTrialRow:
     trial: SearchTrial
 
     @property
-    def valid(self) -> str:
-        """Its validation perplexity."""
-        return _perplexity(self.trial)
-
-    @property
     def objectives(self) -> list[str]:
         """What it reached in each objective of the search."""
-        return list(map(_objective, self.search.task.objectives, self.trial.objectives or ()))
+        shown = (OBJECTIVES[name][1] for name in self.search.task.objectives)
+        return [show(value) for show, value in zip(shown, self.trial.objectives or (), strict=False)]
 
     @property
     def values(self) -> str:
@@ -101,13 +103,13 @@ class SearchRow:
 
 @dataclass(frozen=True)
 class OptionRow:
-    """What became of the trials with one option of a choice; the validation perplexity is of the best."""
+    """What became of the trials with one option of a choice; the best by validation."""
 
     choice: str
     option: str
     states: Mapping[SearchTrialStatus, int]
     trials: int
-    valid: str
+    best: SearchTrial | None
     is_rare: bool
 
 
@@ -124,25 +126,10 @@ def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
     rows = []
     for key, option in options:
         tried = [trial for search in searches for trial in search.trials if trial.values.get(key) == option]
-        states, chosen = Counter(trial.state for trial in tried), best(tried)
+        states = Counter(trial.state for trial in tried)
         fewest = max(FEWEST_COMPLETE, *(search.task.min_trials_per_option.get(key, 0) for search in searches))
-        valid = NOTHING if chosen is None else _perplexity(chosen)
-        rows.append(OptionRow(key, option, states, len(tried), valid, states["complete"] < fewest))
+        rows.append(OptionRow(key, option, states, len(tried), best(tried), states["complete"] < fewest))
     return rows
-
-
-def _perplexity(trial: SearchTrial) -> str:
-    return NOTHING if trial.valid_nats is None else number(perplexity(trial.valid_nats))
-
-
-def _objective(name: Objective, value: float) -> str:
-    match name:
-        case "validation":
-            return number(perplexity(value))
-        case "seconds":
-            return duration(value)
-        case _:
-            return f"{value:,.0f}"
 
 
 def _at_edge(dimension: Dimension, value: Any) -> bool:

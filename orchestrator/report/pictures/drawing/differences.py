@@ -14,20 +14,10 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from orchestrator.report.pictures import figures
 from orchestrator.report.pictures.curves import Limits
 from orchestrator.report.pictures.drawing import style
-from orchestrator.report.pictures.figures import (
-    COLOURS,
-    GREY,
-    HELPS,
-    HURTS,
-    DifferenceRow,
-    Forest,
-    ForestRow,
-    Frequency,
-    Position,
-    in_order,
-)
+from orchestrator.report.pictures.figures import COLOURS, GREY, HELPS, HURTS
 from orchestrator.words import NOTHING, counted, listed, rounded_by_interval
 
 _PALE = 0.4
@@ -48,9 +38,9 @@ _PUBLISHED = {False: style.marker("D", 6, "none", "black", 1.1), True: style.mar
 """Keyed by whether the difference is quoted from memory."""
 
 
-def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
+def forest_figure(forest: figures.Forest) -> tuple[Figure, str | None]:
     """One line per variant, the highest difference at the top; a sentence on what lies outside, None without one."""
-    rows = in_order(forest.rows)
+    rows = figures.in_order(forest.rows)
     values = [value for row in rows for value in (row.nats, row.low, row.high, row.published_nats) if value is not None]
     limits = style.change_range(values, at_least=1.6 * forest.margin_nats)
     names = [style.wrapped(row.name, 30, 3) for row in rows]
@@ -81,7 +71,7 @@ def forest_figure(forest: Forest) -> tuple[Figure, str | None]:
     return figure, f"Arrows lead out of the picture: to {listed(outside)}." if outside else None
 
 
-def _draw_forest_row(axes: Axes, row: ForestRow, y: float, limits: Limits) -> list[str]:
+def _draw_forest_row(axes: Axes, row: figures.ForestRow, y: float, limits: Limits) -> list[str]:
     """Draw one variant; returns a text for each part of it that lies outside the limits."""
     verdict = verdict_kind(row.verdict)
     colour = _DARK if verdict in ("not decided", _NO_VERDICT) else MARKERS[verdict]["markerfacecolor"]
@@ -104,7 +94,7 @@ def _draw_forest_row(axes: Axes, row: ForestRow, y: float, limits: Limits) -> li
     return outside
 
 
-def difference_in_words(row: ForestRow) -> str:
+def difference_in_words(row: figures.ForestRow) -> str:
     """The difference, its interval and the verdict, in two lines."""
     verdict = style.one_line(row.verdict, 30)
     if math.isnan(row.nats):
@@ -120,7 +110,7 @@ def verdict_kind(verdict: str) -> str:
     return next((kind for kind in MARKERS if verdict.startswith(kind)), _NO_VERDICT)
 
 
-def _forest_keys(forest: Forest) -> list[Artist]:
+def _forest_keys(forest: figures.Forest) -> list[Artist]:
     keys: list[Artist] = []
     for kind, shape in MARKERS.items():
         verdicts = [row.verdict for row in forest.rows if verdict_kind(row.verdict) == kind]
@@ -137,7 +127,7 @@ def _forest_keys(forest: Forest) -> list[Artist]:
     return keys
 
 
-def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:
+def frequency_figure(frequency: figures.Frequency) -> tuple[Figure, str | None]:
     """A panel for each variant, a bar for each class of words; sentences on what is not shown, None if all is."""
     rows = frequency.rows[: style.MOST_PANELS]
     limits = _limits(rows)
@@ -165,7 +155,7 @@ def frequency_figure(frequency: Frequency) -> tuple[Figure, str | None]:
     return figure, _sentences(outside, len(frequency.rows))
 
 
-def position_figure(position: Position) -> tuple[Figure, str | None]:
+def position_figure(position: figures.Position) -> tuple[Figure, str | None]:
     """A panel for each variant, a step for each piece of the test text; sentences as in `frequency_figure`."""
     rows = position.rows[: style.MOST_PANELS]
     limits = _limits(rows)
@@ -189,11 +179,11 @@ def position_figure(position: Position) -> tuple[Figure, str | None]:
     return figure, _sentences(outside, len(position.rows))
 
 
-def _limits(rows: Sequence[DifferenceRow]) -> Limits:
+def _limits(rows: Sequence[figures.DifferenceRow]) -> Limits:
     return style.change_range([value for row in rows for part in (row.nats, row.low, row.high) for value in part])
 
 
-def _draw_bar(axes: Axes, row: DifferenceRow, y: int, limits: Limits) -> bool:
+def _draw_bar(axes: Axes, row: figures.DifferenceRow, y: int, limits: Limits) -> bool:
     """Draw the bar of a class of words with the range of its seeds; whether it ends beyond the limits."""
     nats, low, high = row.nats[y], row.low[y], row.high[y]
     if math.isnan(nats):
@@ -207,7 +197,7 @@ def _draw_bar(axes: Axes, row: DifferenceRow, y: int, limits: Limits) -> bool:
     return style.arrow_out(axes, nats, y, limits, colour)
 
 
-def _draw_pieces(axes: Axes, row: DifferenceRow, limits: Limits) -> int:
+def _draw_pieces(axes: Axes, row: figures.DifferenceRow, limits: Limits) -> int:
     """Draw a variant's steps, their band and their mean; the number of pieces that lie beyond the limits."""
     nats, low, high = (np.array(part, dtype=float) for part in (row.nats, row.low, row.high))
     edges = np.arange(len(nats) + 1) + 0.5
@@ -228,7 +218,7 @@ def words_of(labels: Sequence[str]) -> str:
     return f"words {listed(['never seen'] * (_NEVER in labels) + [f'seen {listed(seen)} times'] * bool(seen))}"
 
 
-def _frequency_keys(rows: Sequence[DifferenceRow]) -> list[Artist]:
+def _frequency_keys(rows: Sequence[figures.DifferenceRow]) -> list[Artist]:
     keys: list[Artist] = [Patch(color=HELPS, label="better"), Patch(color=HURTS, label="worse")]
     if all(math.isnan(value) for row in rows for value in row.low):
         return [*keys, Patch(facecolor=GREY, alpha=_PALE, linewidth=0, label="pale: one seed, noise unknown")]

@@ -41,11 +41,11 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
     low, high = perplexity_range(ranked)
     margin = min(max((high / low) ** 0.1, 1.01), 10.0)
     above = [point for point in ranked if point.test_perplexity.mean > high]
-    heights = [_exactly(high * margin) if point in above else point.test_perplexity for point in ranked]
+    heights = [SeedRange(*[high * margin] * 3) if point in above else point.test_perplexity for point in ranked]
     top = high * (margin**2 if above else margin)
     figure = Figure(figsize=(10.4, max(4.4, 0.6 + 0.2 * len(ranked))))
     left, right = figure.subplots(1, 2, sharey=True, subplot_kw={"yscale": "log", "ylim": (low / margin, top)})
-    parameters = [_exactly(point.decoder_parameters) for point in ranked]
+    parameters = [SeedRange(*[point.decoder_parameters] * 3) for point in ranked]
     for axes, places, offset in (
         (left, parameters, (9, -3)),  # beside upright bars, numbers are read best to the right
         (right, [point.train_seconds for point in ranked], (5, 4)),
@@ -53,10 +53,14 @@ def heads_figure(heads: Heads) -> tuple[Figure, str | None]:
         _scale_across(axes, places)
         axes.grid(**style.GRID)
         for number, (point, x, y) in enumerate(zip(ranked, places, heights, strict=True), 1):
-            _draw_point(axes, point.kind, x, y, f"{number}  {style.one_line(point.name, 30)}")
+            colour = MARKERS[point.kind]["markerfacecolor"]
+            for ends in (([x.mean] * 2, [y.low, y.high]), ([x.low, x.high], [y.mean] * 2)):
+                axes.plot(*ends, color=colour, linewidth=1.3, zorder=2)
+            label = f"{number}  {style.one_line(point.name, 30)}"
+            axes.plot(x.mean, y.mean, zorder=3, label=label, **MARKERS[point.kind])
             axes.annotate(str(number), (x.mean, y.mean), offset, **_NUMBER)
             if point in above:
-                style.draw_arrow(axes, (x.mean, y.mean), (x.mean, top), MARKERS[point.kind]["markerfacecolor"])
+                style.draw_arrow(axes, (x.mean, y.mean), (x.mean, top), colour)
             if point.name == heads.baseline:
                 axes.plot(x.mean, y.mean, label="baseline", **_RING)
                 axes.axhline(y.mean, color=GREY, linewidth=0.8, linestyle="dashed", zorder=1)
@@ -78,17 +82,6 @@ def perplexity_range(points: Sequence[HeadPoint]) -> Limits:
     if len(near) < 2 / 3 * len(points):
         near = [point.test_perplexity for point in points]
     return min(seeds.low for seeds in near), max(seeds.high for seeds in near)
-
-
-def _exactly(value: float) -> SeedRange:
-    return SeedRange(value, value, value)
-
-
-def _draw_point(axes: Axes, kind: str, x: SeedRange, y: SeedRange, label: str) -> None:
-    colour = MARKERS[kind]["markerfacecolor"]
-    axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=1.3, zorder=2)
-    axes.plot([x.low, x.high], [y.mean, y.mean], color=colour, linewidth=1.3, zorder=2)
-    axes.plot(x.mean, y.mean, zorder=3, label=label, **MARKERS[kind])
 
 
 def _scale_across(axes: Axes, places: Sequence[SeedRange]) -> None:

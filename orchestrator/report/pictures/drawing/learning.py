@@ -29,7 +29,8 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
     limits = curves.visible_range(variants, overview.published)
     ranked = sorted(variants, key=curves.lowest_perplexity, reverse=True)
     styles = _styles(overview.variants, ranked)
-    size, unit = _unit(max(seed.seconds[-1] for variant in variants for seed in variant.seeds))
+    longest = max(seed.seconds[-1] for variant in variants for seed in variant.seeds)
+    size, unit = (3600.0, "hours") if longest >= 3 * 3600 else (60.0, "minutes") if longest >= 180 else (1.0, "seconds")
     mean_key = Line2D([], [], color=GREY, linewidth=2.2, label="mean over seeds")
     keys = [mean_key, Patch(color=GREY, alpha=0.3, linewidth=0, label="lowest to highest seed"), *_event_keys(variants)]
     lines = [_line_key(variant, styles) for variant in ranked if variant.name in styles]
@@ -153,8 +154,3 @@ def _line_key(variant: VariantCurves, styles: Mapping[str, style.Style]) -> Line
     lowest = significant(curves.lowest_perplexity(variant)) if variant.complete else "not complete"
     name = style.wrapped(variant.name, 42, 2).replace("\n", "\n" + " " * 12)
     return Line2D([], [], label=f"{lowest}  {name}", **styles[variant.name])
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    """The length in seconds, and the name, of the unit that a reader would use for a time."""
-    return (3600.0, "hours") if seconds >= 3 * 3600 else (60.0, "minutes") if seconds >= 180 else (1.0, "seconds")
