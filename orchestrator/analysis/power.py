@@ -14,6 +14,8 @@ from orchestrator.analysis.noise import Deviation, Errors, half_width
 
 WANTED = 0.8
 """The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
+WANTED_DEVIATIONS = 0.8416
+"""How many standard errors an effect must lie beyond the half width of its interval to have that power."""
 MOST_FURTHER = 100
 """More seeds than this are not counted."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
+from orchestrator.analysis.comparison import compare_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
@@ -116,8 +116,9 @@ def write_report(
             printed=printed,
             printed_difference=printed_difference,
             reproduction=reproduction,
-            equal_variants=equal_variants(outcomes),
-            notes=method_notes(outcomes, comparison),
+            notes=method_notes(
+                outcomes, comparison, rows, report.looks, report.varies, searched=_searched_once(report)
+            ),
             published=published_section(rows, report.published_scale),
             caches=stages.cache_table(outcomes),
             stages=stages.stage_table(outcomes),
@@ -142,6 +143,11 @@ def write_report(
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
     return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
+
+
+def _searched_once(report: ReportInput) -> bool:
+    """Whether values of the table come from a search that was not repeated for every seed."""
+    return any(search.task.seed is None for search in report.searches)
 
 
 def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationRow]) -> Summary:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from pathlib import Path
 
-from orchestrator.agenda.expand import SweepState
+from lm.files import in_a_line
+from orchestrator.agenda.expand import SweepState, looks_path
+from orchestrator.analysis.looks import note_look
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.files.place import IfFuller
 from orchestrator.report.files.summary import write_index
@@ -13,6 +16,8 @@ from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Published, published_numbers
 from orchestrator.trials.records import Records
+
+_log = logging.getLogger(__name__)
 
 
 def report_sweep(
@@ -38,6 +43,11 @@ def report_sweep(
         searches=now.searches,
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
+    if written.changes:  # there is an interval to read
+        try:
+            note_look(looks_path(sweep, records), sweep.seeds)
+        except OSError as error:  # a folder that may only be read
+            _log.warning("this look at the seeds is not noted: %s", in_a_line(error))
     write_index(reports)
     return written
 

@@ -70,6 +70,7 @@ def write_index(reports: Path) -> None:
     if path.exists() and _MARK not in path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]:
         _log.warning("%s: not an index of reports; it is left as it is, and no index is written", path)
         return
+    write_text(reports / "how-to-read.md", (Path(__file__).parents[1] / "how_to_read.md").read_text(encoding="utf-8"))
     rows = (_cells(page.parent) for page in sorted(reports.glob("*/*/report.md")))
     write_text(path, _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
 

@@ -68,6 +68,7 @@ def write_tables(
     tables = {
         "table.csv": _csv([*map(_variant_line, rows), *map(_reference_line, references)]),
         "trials.csv": _csv(map(_trial_line, trials)),
+        "blocks.csv": _csv(line for outcome in trials for line in _block_lines(outcome)),
         "measures.csv": _csv(line for outcome in trials for line in _measure_lines(outcome)),
         "interactions.csv": _csv(map(_interaction_line, interactions)),
         "searches.csv": _csv(_search_lines(searches)),
@@ -78,6 +79,13 @@ def write_tables(
             write_text(folder / name, text)
     if curves := [_curve(outcome) for outcome in trials if outcome.curve]:
         write_table(folder / "curves.parquet", pa.concat_tables(curves))
+
+
+def _block_lines(outcome: Outcome) -> Iterator[dict[str, object]]:
+    """A trial's mean losses on the blocks of the test text, from which the noise of the text is computed."""
+    if outcome.losses is not None:
+        blocks = {str(number): f"{nats:.7f}" for number, nats in enumerate(outcome.losses.blocks, start=1)}
+        yield {"variant": outcome.trial.variant, "seed": outcome.trial.seed, **blocks}
 
 
 def escaped(text: str) -> str:

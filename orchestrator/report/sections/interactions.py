@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Verdict
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval, Obstacle, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.statistics import contrasts, perplexity_ratio
-from orchestrator.report.sections.verdicts import what_would_decide, why_no_verdict
+from orchestrator.report.sections.verdicts import at_most, verdict_in_words, what_would_decide, why_no_verdict
 from orchestrator.sweep.designs import Ablation, Factors
 from orchestrator.words import Markdown, escape, number, signed
 
@@ -67,10 +67,13 @@ class InteractionRow:
     @property
     def verdict_cell(self) -> Markdown:
         """The verdict as the page shows it, with what would decide."""
-        why, verdict = self.reason or what_would_decide(self.effect.further), self.verdict
-        if verdict not in ("not decided", "no verdict"):
-            verdict = f"**{verdict}**" + (" (or an alias does)" if self.estimand.aliases else "")
-        return Markdown(f"{verdict} ({escape(why)})" if why else verdict)
+        if self.effect.verdict in DECIDED:
+            words = self.verdict if self.estimand.kind == "interaction" else verdict_in_words(self.effect, 0.0)
+            return Markdown(f"**{words}**" + (" (or an alias does)" if self.estimand.aliases else ""))
+        if self.effect.verdict == "not decided":
+            would = what_would_decide(self.effect.further)
+            return Markdown(f"not decided: {at_most([self.effect])}" + (f" ({would})" if would else ""))
+        return Markdown(f"no verdict ({escape(self.reason)})")
 
     @property
     def estimate_cell(self) -> Markdown | None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from scipy import special
 
 from lm.record import opened
-from orchestrator.analysis.comparison import obstacles
+from orchestrator.analysis.comparison import equal_variants, obstacles
 from orchestrator.analysis.effects import Comparison, Interval, Noise
 from orchestrator.analysis.guessing import untrained
-from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.analysis.noise import BLOCKS, WAVES
+from orchestrator.analysis.looks import LEVEL_OF_ERROR, ONE_LOOK, Looks
+from orchestrator.analysis.noise import BLOCKS, LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive
+from orchestrator.analysis.power import WANTED_DEVIATIONS
 from orchestrator.analysis.statistics import BASELINE, perplexity_change
+from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
+_NAMED = 3
 _LOST: tuple[Status, ...] = ("diverged", "failed")
 
 
@@ -36,37 +40,123 @@ class MethodNotes:
     deviations: str
     noisiest: str | None
     why_no_interval: str
-    averaging: Markdown
+    cautions: tuple[Markdown, ...]
+    looks: str
     divergence: Markdown
     convention: float | None
     level: str
     intervals: int
     has_steps: bool
-    error: float = LEVEL_OF_ERROR
     noisy: float = 10.0
-    waves: int = WAVES
     blocks: int = BLOCKS
 
 
-def method_notes(outcomes: Outcomes, comparison: Comparison | None) -> MethodNotes:
-    """The notes on the method."""
+def method_notes(
+    outcomes: Outcomes,
+    comparison: Comparison | None,
+    rows: Sequence[AblationRow] = (),
+    looks: Looks = ONE_LOOK,
+    varies: Sequence[str] = (),
+    *,
+    searched: bool = False,
+) -> MethodNotes:
+    """The notes on the method; `varies`: what changes with the seed; `searched`: a search found some values."""
     noise = comparison.noise if comparison else None
     deviations = {name: each.own for name, each in noise.deviations.items()} if noise else {}
     ends = (min(deviations.values()), max(deviations.values())) if deviations else ()
-    words = dict.fromkeys(f"{significant(100 * perplexity_change(0.0, nats), 2)}%" for nats in ends)
+    words = dict.fromkeys(map(_percent, ends))
     return MethodNotes(
         trials=_trials(outcomes),
         noise=noise,
         deviations=" to ".join(words),
         noisiest=_noisiest(deviations),
         why_no_interval="" if noise else _why_no_interval(outcomes, comparison),
-        averaging=_averaging(outcomes),
+        cautions=tuple(_cautions(outcomes, comparison, rows, varies, searched=searched)),
+        looks=_looks(looks, len(outcomes.of_baseline)),
         divergence=_divergence(outcomes),
         convention=_convention(outcomes),
         level=level_in_words(comparison),
         intervals=comparison.intervals if comparison else 0,
         has_steps=comparison is not None and any(0.0 in (e.interval or ()) for e in comparison.effects.values()),
     )
+
+
+def _cautions(
+    outcomes: Outcomes,
+    comparison: Comparison | None,
+    rows: Sequence[AblationRow],
+    varies: Sequence[str],
+    *,
+    searched: bool,
+) -> Iterator[Markdown]:
+    """What to know before quoting a verdict, a sentence each."""
+    if comparison is not None and (smallest := smallest_found(comparison)) is not None:
+        found = f"An effect of {_percent(smallest)} is found with a chance of 80% here."
+        smaller = [
+            row.variant
+            for row in rows
+            if row.published_difference is not None and abs(row.published_difference.nats) < smallest
+        ]
+        if smaller:
+            named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])
+            found += f" **Published differences of {named} are smaller.**"
+        yield Markdown(found)
+    text = comparison.noise.text_correlation if comparison and comparison.noise else None
+    if text is not None and text > LONG_TOPICS:
+        yield Markdown(
+            f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are so "
+            "long that intervals may miss in up to one table of ten."
+        )
+    if same := _same_for_all(outcomes, varies, searched=searched):
+        yield Markdown(f"All seeds share {listed(same)}: what others would give is in no interval.")
+    if averaging := _averaging(outcomes):
+        yield averaging
+    for variants in equal_variants(outcomes):
+        names = listed([escape(name) for name in variants])
+        yield Markdown(f"Equal in every seed, so that what tells them apart is not tested: {names}.")
+
+
+def smallest_found(comparison: Comparison) -> float | None:
+    """The effect, nats per token, that the middle one of the comparisons would decide with 80% power; None without."""
+    sizes = [
+        max(effect.interval.high - effect.nats, effect.nats - effect.interval.low)
+        + WANTED_DEVIATIONS * math.hypot(effect.seed_error or 0.0, effect.text_error or 0.0)
+        for effect in comparison.effects.values()
+        if effect.interval is not None and effect.nats is not None and effect.obstacle is None
+    ]
+    return median(sizes) if sizes else None
+
+
+def _same_for_all(outcomes: Outcomes, varies: Sequence[str], *, searched: bool) -> list[str]:
+    """What is one sample of many, and the same for all seeds."""
+    specs = [group[0].trial.spec for group in outcomes.values()]
+    same = []
+    if "head.codebook.seed" not in varies and any(
+        hasattr(getattr(spec.head, "codebook", None), "seed") for spec in specs
+    ):
+        same.append("one code for each codebook")
+    if "corpus.train_start" not in varies and specs[0].corpus.train_tokens is not None:
+        same.append("one stretch of the training text")
+    return [*same, *(["what one search found"] if searched else [])]
+
+
+def _looks(looks: Looks, seeds: int) -> str:
+    """How often comparisons were judged, and what that costs; empty after one look."""
+    sentences = []
+    if len(looks.planned) > 1:
+        planned = listed([str(look) for look in looks.planned])
+        sentences.append(
+            f"More seeds went to what was not decided after {planned} seeds; early looks may err less than the last."
+        )
+    if looks.earlier:
+        pages = listed([str(len(page)) for page in looks.earlier])
+        sentences.append(
+            f"{counted(len(looks.earlier), 'earlier page')} judged some of these seeds (of {pages} seeds), and each "
+            "counts as a look."
+        )
+    if sentences:
+        sentences.append(f"This look may err in {100 * looks.error(seeds):.2g}% of tables.")
+    return " ".join(sentences)
 
 
 def _trials(outcomes: Outcomes) -> Markdown:
@@ -117,8 +207,8 @@ def _averaging(outcomes: Outcomes) -> Markdown:
     if not began:
         return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
     return Markdown(
-        f"**NT-ASGD began to average in {began} of {trials} trials** before fine-tuning; the verdict on a variant in "
-        "which it began more or less often than in the baseline says so: their difference is that of averaging too."
+        f"**NT-ASGD began to average in {began} of {trials} trials** before fine-tuning; where a variant differs in "
+        "this from the baseline, its verdict says so."
     )
 
 
@@ -135,6 +225,10 @@ def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:
         if why.reason in ("another test text", "did not train")
     }
     return listed(sorted(reasons)) or "no variant is complete"
+
+
+def _percent(nats: float) -> str:
+    return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"
 
 
 def rate_interval(count: int, of: int) -> Interval:

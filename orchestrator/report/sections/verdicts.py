@@ -79,4 +79,8 @@ def what_would_decide(further: Further | None) -> str:
         return "a longer test text"
     if further.text == "perhaps short":
         return "perhaps a longer test text"
-    return f"more than {MOST_FURTHER} seeds" if further.seeds is None else f"about {counted(further.seeds, 'seed')}"
+    return (
+        f"more than {MOST_FURTHER} more seeds"
+        if further.seeds is None
+        else f"about {counted(further.seeds, 'more seed')}"
+    )

@@ -15,13 +15,8 @@ from lm.spec import SgdHalving, stage_keys
 from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.tables import write_tables
-from orchestrator.report.sections.ablation import (
-    AblationRow,
-    PublishedDifference,
-    ablation_table,
-    cache_table,
-    stage_table,
-)
+from orchestrator.report.sections.ablation import AblationRow, PublishedDifference, ablation_table
+from orchestrator.report.sections.stages import cache_table, stage_table
 from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
