@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from textwrap import shorten
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
@@ -27,17 +28,16 @@ def names(texts: Iterable[str]) -> Markdown:
     return Markdown(listed([escape(text) for text in texts]))
 
 
+def environment(package: str, **settings: Any) -> Environment:
+    """How the templates of a package are read: an unknown name is an error, a line with a tag alone leaves no line."""
+    spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    return Environment(loader=PackageLoader(package, ""), undefined=StrictUndefined, **spaces, **settings)
+
+
 def template(name: str) -> Template:
     """A template whose every value is escaped as it enters the page, unless it is `Markdown` already."""
-    environment = Environment(
-        loader=PackageLoader("orchestrator.report", ""),
-        undefined=StrictUndefined,
-        finalize=lambda value: escape(NOTHING if value is None else value),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
+    on_page = environment("orchestrator.report", finalize=lambda value: escape(NOTHING if value is None else value))
+    on_page.filters |= {
         "names": names,
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else words.number(value),
@@ -54,4 +54,4 @@ def template(name: str) -> Template:
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
         "each": lambda values: str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values)),
     }
-    return environment.get_template(name)
+    return on_page.get_template(name)

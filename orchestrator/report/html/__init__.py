@@ -10,12 +10,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from lm.files import write_text
 from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.report.markdown import environment
 
 if TYPE_CHECKING:
     from orchestrator.report.html.curves import HoverCurves
@@ -48,23 +48,19 @@ def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
     headings, middle = _prepare(tokens, folder)
     parts = tokens[:middle], tokens[middle:]
     before, after = (markdown.renderer.render(part, markdown.options, {}) for part in parts)
-    environment = Environment(
-        loader=PackageLoader("orchestrator.report.html", ""),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    page = environment.get_template("page.html.jinja").render(
-        title=next((heading for tag, _, heading in headings if tag == "h1"), ""),
-        sections=[(anchor, heading) for tag, anchor, heading in headings if tag == "h2"],
-        before=before,
-        after=after,
-        hovered=hovered,
-        scripts=scripts,
-        hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
-        css=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+    page = (
+        environment("orchestrator.report.html", autoescape=True)
+        .get_template("page.html.jinja")
+        .render(
+            title=next((heading for tag, _, heading in headings if tag == "h1"), ""),
+            sections=[(anchor, heading) for tag, anchor, heading in headings if tag == "h2"],
+            before=before,
+            after=after,
+            hovered=hovered,
+            scripts=scripts,
+            hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+            css=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+        )
     )
     write_text(folder / "report.html", page)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.report.sections.search import not_searched, trials_of_tuning
-from orchestrator.report.sections.search_tables import SearchRow
+from orchestrator.report.sections.search import SearchRow, not_searched, trials_of_tuning
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask

@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
-from orchestrator.report.sections.search_tables import SearchRow
+from orchestrator.report.sections.search import SearchRow
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import Generations
