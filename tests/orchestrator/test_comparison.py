@@ -14,7 +14,7 @@ from lm.record import CorpusFacts, write_record
 from orchestrator.analysis.comparison import compare_variants, losses_on_test, obstacles
 from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost.totals import detectable
+from orchestrator.execute.estimate import detectable
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.report.sections.interactions import interaction_section
@@ -24,7 +24,7 @@ from orchestrator.sweep import Sweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.contents import findings
+from orchestrator.watch.mlflow.mirror import findings
 from tests.support.factories import CACHE, CORPUS, FULL, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, answer, render, write
 
