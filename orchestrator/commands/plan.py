@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import ScaledSweep
     from orchestrator.trials.records import Records
-    from orchestrator.trials.trial import Trial
 
 _EVERY = "a sweep file [default: every sweep of RUNS]"
 _SPECS = "write a spec for `python -m lm train` for each trial to train"
@@ -150,7 +149,11 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
-        typer.echo(_counts(len(trials), Counter(states.values()), f" ({_product(sweep, trials)})"))
+        seeds = f" x {counted(len(sweep.seeds), 'seed')}"
+        if len(sweep.looks) > 1:
+            seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
+        variants = counted(len({trial.variant for trial in trials}), "variant")
+        typer.echo(_counts(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     typer.echo(_left_in_words(what_is_left(sweep, state, records)))
@@ -197,13 +200,6 @@ def print_status(standing: SweepStanding) -> None:
 
 def _counts(trials: int, states: Mapping[str, int], detail: str = "") -> str:
     return f"{counted(trials, 'trial')}{detail}: {', '.join(f'{count} {state}' for state, count in states.items())}"
-
-
-def _product(sweep: ScaledSweep, trials: Sequence[Trial]) -> str:
-    variants = counted(len({trial.variant for trial in trials}), "variant")
-    if len(sweep.looks) > 1:
-        return f"{variants}, {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
-    return f"{variants} x {counted(len(sweep.seeds), 'seed')}"
 
 
 def _left_in_words(left: Left) -> str:

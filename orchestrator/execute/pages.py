@@ -61,26 +61,25 @@ class Interim:
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Write the page if a variant of the table is complete that it lacks."""
         began = time.monotonic()
-        if record is None or trial.number is not None or began < self._not_before:
-            return
-        try:
-            self._update()
-        finally:
-            self._not_before = time.monotonic() + self._rest * (time.monotonic() - began)
+        if record is not None and trial.number is None and began >= self._not_before:
+            try:
+                self._update()
+            finally:
+                ended = time.monotonic()  # no trial has started meanwhile
+                self._not_before = ended + self._rest * (ended - began)
 
     def _update(self) -> None:
         state = self._state()
         unsettled = {t.variant for t in state.table if not is_settled(t, self._records.find(t))}
         complete = {trial.variant for trial in state.table} - unsettled
         first = first_compared(state.table)
-        if first is None or not {state.table[0].variant, first} <= complete or complete <= self._complete:
-            return
-        if not unsettled:  # the page at the end follows
+        stands = first is not None and {state.table[0].variant, first} <= complete
+        if not stands or complete <= self._complete or not unsettled:  # the page at the end follows
             return
         report = self._write(state)
         self._complete = complete
         variant = first if first in report.changes else next(iter(report.changes), None)
-        if not self._has_announced and variant is not None:
+        if variant is not None and not self._has_announced:
             self._has_announced = True
             self._say(f"first comparison: {variant}: test perplexity {report.changes[variant]}; {report.page}")
 

@@ -115,7 +115,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
                 f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
             )
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
-    for variant, spec in specs.items():
+    for variant, spec in specs.items():  # fetches and encodes each corpus once, before eight workers want it
         _check_columns(variant, spec)
     for folder in (options.runs, options.reports):  # rather now than after hours of training
         make_folder(folder)
@@ -124,17 +124,15 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
 
 
 def _check_columns(variant: str, spec: TrainSpec) -> None:
-    facts, scoring = load(spec.corpus).facts, spec.scoring  # fetched and encoded once, before eight workers want it
+    facts, scoring = load(spec.corpus).facts, spec.scoring
     for key, tokens, count in (
         ("batch_size", facts.train_tokens, spec.batch_size),
         ("scoring.valid_columns", facts.valid_tokens, scoring.valid_columns),
         ("scoring.test_columns", facts.test_tokens, scoring.test_columns),
     ):
         if tokens // count < 3:
-            raise CannotStartError(
-                f"{variant}: {key} = {count} cuts {tokens} tokens into columns of {tokens // count}; "
-                "at least 3 are needed"
-            )
+            cut = f"cuts {tokens} tokens into columns of {tokens // count}; at least 3 are needed"
+            raise CannotStartError(f"{variant}: {key} = {count} {cut}")
 
 
 def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:

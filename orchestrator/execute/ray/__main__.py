@@ -39,7 +39,7 @@ def main() -> None:
                 start_ray(order, code_and_texts)
             check_nodes(order, [node for node, _ in slots(order.allotment)])
         leave_to_driver()  # Ray has made SIGTERM an exit
-        queue = Queue(line.source(), order.allotment, line.listener())
+        queue = Queue(line.source, order.allotment, line.listener)
         fit(queue, train_in_worker, session=order.session, at_once=fitting(order))
     except RayLostError as error:
         line.tell("lost", str(error))

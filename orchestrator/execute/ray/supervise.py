@@ -23,6 +23,7 @@ from functools import partial
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 from lm.record import Record
@@ -67,11 +68,13 @@ class Order:
 
 
 class Line:
-    """The end of the process that speaks to Ray. Any thread may tell, one may ask."""
+    """The end of the process that speaks to Ray: the driver's trial source, for one thread, and its listener."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
         self.order: Order = connection.recv()
+        self.source = cast(TrialSource, _Remote(self._ask))
+        self.listener = cast(Listener, _Remote(partial(self.tell, "listener")))
 
     def tell(self, kind: Kind, *words: Any) -> None:
         """Say something that needs no answer."""
@@ -81,14 +84,6 @@ class Line:
     def _ask(self, *words: Any) -> Any:
         self.tell("source", *words)
         return self._connection.recv()
-
-    def source(self) -> TrialSource:
-        """The driver's trial source."""
-        return cast(TrialSource, _Remote(self._ask))
-
-    def listener(self) -> Listener:
-        """The driver's listener."""
-        return cast(Listener, _Remote(partial(self.tell, "listener")))
 
     def fail(self, error: Exception) -> None:
         """Have the driver raise this error; one that cannot be sent becomes a RuntimeError of the same text."""
@@ -100,8 +95,9 @@ class Line:
 
     def forward_logs(self) -> None:
         """Have the driver handle what this process logs from now on."""
+        queue: Any = SimpleNamespace(put_nowait=partial(self.tell, "log"))
         for name in ("lm", "orchestrator"):
-            logging.getLogger(name).addHandler(_Forward(cast(Any, partial(self.tell, "log"))))
+            logging.getLogger(name).addHandler(QueueHandler(queue))
 
 
 class _Remote:
@@ -112,13 +108,6 @@ class _Remote:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return partial(self._call, name)
-
-
-class _Forward(QueueHandler):
-    """Makes log records fit for another process; its queue is what sends one."""
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        cast(Any, self.queue)(record)
 
 
 def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listener, interrupt: Interrupt) -> None:
@@ -188,7 +177,7 @@ def _attempt(order: Order, source: TrialSource, listener: Listener, interrupt: I
 
 
 def _start(end: int, *, verbose: bool) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path if isinstance(path, str))
+    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     output = None if verbose else subprocess.DEVNULL
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "orchestrator.execute.ray", str(end)],  # it finds modules where this process does
