@@ -10,8 +10,7 @@ import typer
 from lm.command_group import CommandGroup
 from orchestrator.commands import runs
 from orchestrator.commands.plan import export, plan, schema, status
-from orchestrator.commands.report import report
-from orchestrator.commands.sweep import sweep
+from orchestrator.commands.sweep import report, sweep
 from orchestrator.commands.why import reproduce, why
 
 app = typer.Typer(

@@ -18,7 +18,7 @@ from lm.spec import trial_key
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.machine import load_sweep
-from orchestrator.execute.prepare import Executor, Options, prepare
+from orchestrator.execute.run import Executor, Options, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
@@ -70,8 +70,7 @@ def run_sweep(
     Progress goes to stderr, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
-    `lm.files.WriteError` if the disk is full, or `runs` or `reports` cannot be written; RayLostError if Ray was lost
-    and could not be started again: the same call goes on.
+    `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray was lost twice.
     """
     if not isinstance(sweep, ScaledSweep):
         file = sweep
@@ -118,10 +117,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
-    """The record of every settled trial in a folder of trials, by key.
-
-    One that is damaged, or that another version wrote, is left out, and a warning of the log names it.
-    """
+    """The record of every settled trial in a folder, by key; one that cannot be read is left out with a warning."""
     records = {}
     for folder in sorted(place.parent for place in Path(path).glob("*/record.json")):
         try:
@@ -133,14 +129,11 @@ def load_records(path: Path | str = "runs") -> dict[str, Record]:
 
 
 def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
-    """The sweep with the baseline and these variants alone, the whole if none is named.
-
-    What a search of the base finds is a variant too, to which the search belongs. CannotStartError for another name.
-    """
+    """The sweep with the baseline and these variants alone, the whole if none is named; CannotStartError for others."""
     if not only:
         return sweep
     searches_base = isinstance(sweep.searching, Search)
-    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base
+    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base  # to which the search belongs
     for name in only:
         if name not in names:
             raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
@@ -155,11 +148,7 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
 def to_train(
     sweep: ScaledSweep, records: Records, *, fresh: bool = False
 ) -> tuple[list[tuple[Trial, TrialStatus]], list[SearchState]]:
-    """The trials that a run would train, longest first, with their states, and the searches that it would run first.
-
-    With `fresh` these are all trials, and all searches from their beginning. What searches will ask for, and the
-    trials of variants that wait for them, are not known yet. Nothing is written.
-    """
+    """The trials that a run would train, with their states, and the searches that it would run first."""
     state = expand(sweep, records)
     searches = [search for search in state.searches if fresh or not search.ended]
     waiting = {search.task.variant for search in searches}
@@ -179,9 +168,8 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
     keys = [trial.key for trial in trained]
     keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
-    for folder in folders:
-        if trial_is_held(folder):
-            raise HeldError(f"--fresh: {folder} is in use: a process trains in it")
+    if (held := next(filter(trial_is_held, folders), None)) is not None:
+        raise HeldError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)
     stages = [stage for trial in trained for stage in trial.spec.stages().values()]

@@ -61,10 +61,7 @@ def signed(value: float, decimals: int = 2) -> str:
 
 
 def decimals_for(uncertainty: float) -> int:
-    """Decimals that show two significant digits of an uncertainty; at most two, unless it would then read as zero.
-
-    An uncertainty of zero or infinity gives two.
-    """
+    """Decimals for two significant digits of an uncertainty: at most two, or as many as show that it is not zero."""
     if not math.isfinite(uncertainty) or uncertainty <= 0:
         return 2
     decimals = min(2, 1 - math.floor(math.log10(uncertainty)))

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.commands import shared
-from orchestrator.words import counted
+from orchestrator.words import byte_size, counted, in_words
+
+if TYPE_CHECKING:
+    from orchestrator.agenda.expand import Left, SweepState
+    from orchestrator.agenda.standing import SweepStanding, TrialStanding
+    from orchestrator.execute.estimate import Estimate
+    from orchestrator.sweep import ScaledSweep
+    from orchestrator.trials.records import Records
+
+_EVERY = "a sweep file [default: every sweep of RUNS]"
+_SPECS = "write a spec for `python -m lm train` for each trial to train"
+_OPTUNA = "an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard"
 
 
 def plan(
     file: shared.SweepFile,
     scale: shared.ScaleName = None,
     runs: shared.RunsFolder = Path("runs"),
-    write_specs: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="write a spec for `python -m lm train` for each trial to train")
-    ] = None,
+    write_specs: Annotated[Path | None, typer.Option(metavar="DIR", help=_SPECS)] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
     again: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
@@ -28,7 +40,6 @@ def plan(
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
-    from orchestrator.commands.standing import plan_data, print_plan
     from orchestrator.execute.machine import granted
 
     sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
@@ -36,8 +47,8 @@ def plan(
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
         if estimate:
-            from orchestrator.execute.cost import Measuring, print_estimate
-            from orchestrator.execute.cost import estimate as reckon
+            from orchestrator.execute.estimate import estimate as reckon
+            from orchestrator.execute.machine import Measuring
 
             cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, again=again), jobs)
         if as_json:
@@ -55,19 +66,13 @@ def plan(
 
 
 def status(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE", help="a sweep file [default: every sweep of RUNS]", autocompletion=shared.sweep_files
-        ),
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_EVERY, autocompletion=shared.sweep_files)] = None,
     scale: shared.ScaleName = None,
     runs: shared.WrittenRuns = Path("runs"),
     as_json: shared.AsJson = False,
 ) -> None:
     """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""
     from orchestrator.agenda.standing import sweep_standing
-    from orchestrator.commands.standing import print_status
 
     if file is None:
         _last_commands(runs.resolve(), as_json)
@@ -75,10 +80,7 @@ def status(
     sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
     with shared.refused(ValueError, OSError):
         standing = sweep_standing(sweep, state, records)
-    if as_json:
-        shared.print_json(standing)
-    else:
-        print_status(standing)
+    (shared.print_json if as_json else print_status)(standing)
 
 
 def _last_commands(runs: Path, as_json: bool) -> None:
@@ -95,16 +97,13 @@ def _last_commands(runs: Path, as_json: bool) -> None:
             (h.sweep, h.scale, state, h.since, h.until or "", f"{h.user}, {h.pid} on {h.host}", h.command)
             for h, state in commands
         ]
-        shared.print_table(
-            ("sweep", "scale", "state", "since", "until", "by", "command"), rows, whole=("sweep", "scale")
-        )
+        headings = ("sweep", "scale", "state", "since", "until", "by", "command")
+        shared.print_table(headings, rows, whole=("sweep", "scale"))
 
 
 def export(
     file: shared.SweepFile,
-    optuna: Annotated[
-        str, typer.Option(metavar="URL", help="an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard")
-    ],
+    optuna: Annotated[str, typer.Option(metavar="URL", help=_OPTUNA)],
     scale: shared.ScaleName = None,
     runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
@@ -112,9 +111,8 @@ def export(
     sweep, state, _ = shared.opened_state(file, scale, runs)
     if sweep.searching is None:
         shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
-    studies = {
-        f"{sweep.name}.{sweep.scale}.{search.task.variant}": (search.task, search.trials) for search in state.searches
-    }
+    place = f"{sweep.name}.{sweep.scale}"
+    studies = {f"{place}.{search.task.variant}": (search.task, search.trials) for search in state.searches}
     with shared.refused(ValueError, OSError):
         # Optuna takes most of a second to import.
         from orchestrator.search.optuna import export as write
@@ -129,3 +127,133 @@ def schema() -> None:
     from orchestrator.sweep.types import schema_text
 
     typer.echo(schema_text(), nl=False)
+
+
+def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
+    """Print a line a trial and a search, and a summary. ValueError if a record cannot be read."""
+    from orchestrator.agenda.expand import what_is_left
+    from orchestrator.agenda.standing import search_standing
+    from orchestrator.execute.machine import multiplies_in_bfloat16
+    from orchestrator.trials.plan import millions, state_in_words, state_of
+
+    trials = state.table
+    states = {trial.key: state_of(trial, records) for trial in trials}
+    names = {trial.key: trial.variant for trial in trials}
+    if trials:
+        rows = [
+            (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], names))
+            for t in trials
+        ]
+        headings = ("variant", "changes", "seed", "key", "parameters", "state")
+        shared.print_table(headings, rows, right=("seed", "parameters"))
+    for search in state.searches:
+        typer.echo(search_standing(search).in_words())
+    if trials:
+        seeds = f" x {counted(len(sweep.seeds), 'seed')}"
+        if len(sweep.looks) > 1:
+            seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
+        variants = counted(len({trial.variant for trial in trials}), "variant")
+        typer.echo(_counts(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
+    if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
+        typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
+    typer.echo(_left_in_words(what_is_left(sweep, state, records)))
+
+
+def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[str, Any]:
+    """What `plan --json` prints: the sweep, its trials, how many are in each state, its searches, what is left.
+
+    A variant that is being tuned has no trials yet: none is trained with the values of the file.
+    """
+    from orchestrator.agenda.expand import what_is_left
+    from orchestrator.agenda.standing import search_standing
+    from orchestrator.trials.plan import state_of
+
+    names = ("variant", "change", "seed", "key", "parameters", "reads_from", "starts_from")
+    trials = [
+        {name: getattr(trial, name) for name in names} | {"state": state_of(trial, records)} for trial in state.table
+    ]
+    return {
+        "sweep": sweep.name,
+        "scale": sweep.scale,
+        "question": sweep.question,
+        "counts": dict(Counter(trial["state"] for trial in trials)),
+        "trials": trials,
+        "searches": [asdict(search_standing(search)) for search in state.searches],
+        "left": asdict(what_is_left(sweep, state, records)),
+    }
+
+
+def print_status(standing: SweepStanding) -> None:
+    """Print who runs the sweep, a line a trial, the counts, and the best trial so far."""
+    by = "" if standing.held_by is None else f" by {standing.held_by.in_words()}"
+    typer.echo(f"running{by}" if standing.is_running else "no command runs it now")
+    for search in standing.searches:
+        typer.echo(search.in_words())
+    headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
+    right = ("seed", "epoch", "validation perplexity", "best")
+    shared.print_table(headings, map(_status_cells, standing.trials), right=right)
+    typer.echo(_counts(len(standing.trials), standing.counts))
+    if (best := standing.best) is not None:
+        perplexity = f"{best.best_valid_perplexity:.2f} validation perplexity"
+        typer.echo(f"best so far: {best.variant}, seed {best.seed}: {perplexity}")
+
+
+def _counts(trials: int, states: Mapping[str, int], detail: str = "") -> str:
+    return f"{counted(trials, 'trial')}{detail}: {', '.join(f'{count} {state}' for state, count in states.items())}"
+
+
+def _left_in_words(left: Left) -> str:
+    if left.nothing:
+        return "nothing is left to train"
+    fewest, most = left.table_trials_fewest, left.table_trials_most
+    if left.search_trials == 0 and fewest == most:
+        return f"{most} to train"
+    searches = "as many search trials as the hours or the grid of the search allow"
+    if left.search_trials is not None:
+        searches = f"up to {counted(left.search_trials, 'search trial')}"
+    table = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"to train: {searches}, then {table} of the table, with the values that the searches find"
+
+
+def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
+    when = trial.finished_at or trial.last_epoch_at
+    at = "" if when is None else f"{datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M:%S}"
+    reached = f"{trial.epoch}/{trial.epochs}" if trial.epoch else ""
+    perplexities = (trial.valid_perplexity, trial.best_valid_perplexity)
+    last, best = ("" if value is None else f"{value:.2f}" for value in perplexities)
+    return trial.variant, str(trial.seed), trial.state_in_words, trial.stage or "", reached, last, best, at
+
+
+def print_estimate(cost: Estimate) -> None:
+    """Print a line for each variant that has to train, and what all of it takes."""
+    headings = ("variant", "trials to train", "tokens/s", "time", "peak memory")
+    rows = []
+    for row in (row for row in cost.variants if row.trials):
+        speed, peak = f"{row.tokens_per_second:,.0f}", byte_size(row.peak_memory_bytes)
+        rows.append((row.variant, str(row.trials), speed, in_words(row.seconds), peak))
+    if rows:
+        shared.print_table(headings, rows, right=headings[1:])
+    count = Counter(cost.states)
+    cached = count["done"] + count["diverged"] + count["read"]
+    new = count["new"] + count["failed"] + count["damaged"]
+    lines = [f"trials: {new} new, {cached} cached, {count['to resume']} to resume"]
+    if cost.packing is not None:
+        named = {"CPUs": cost.packing.by_cpus, "memory": cost.packing.by_memory, "GPUs": cost.packing.by_gpus}
+        limits = ", ".join(f"{limit} by {name}" for name, limit in named.items() if limit is not None)
+        lines += [
+            f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, {cost.core_hours:,.1f} core-hours; "
+            "early stops count in full, the neural cache's search is not counted, and trials that run at the same time "
+            "may slow each other down",
+            f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile",
+            f"room for {cost.packing.at_once} at once: {limits}",
+        ]
+    if (smallest := cost.detectable) is None:
+        lines.append("smallest detectable difference: unknown until two finished seeds of a variant differ")
+    else:
+        text_error = "unknown" if smallest.text_error_nats is None else f"{smallest.text_error_nats:.2g} nats"
+        lines.append(
+            f"smallest detectable difference: {smallest.perplexity:.2g} perplexity ({smallest.nats:.2g} nats) with "
+            f"{smallest.seeds} seeds, at 80% power and the report's level; standard deviation between seeds "
+            f"{smallest.deviation_nats:.2g} nats, standard error by the text {text_error}"
+        )
+    typer.echo("\n".join(lines))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from orchestrator.trials.disk import Carried
 
 app = typer.Typer(help="List, show, compare and carry the trials on disk, and free their disk.", no_args_is_help=True)
+_WEIGHTS = "with --sweep: also the weights of its trials, after a question"
+_KEEP_BEST = "with --weights: not those of the N best on validation"
 
 
 @app.command("list")
@@ -50,17 +52,11 @@ def list_runs(
     if as_json:
         shared.print_json({"runs": rows})
         return
-    cells = [
-        (
-            row["key"],
-            row["variant"] or row["what"],
-            row["status"],
-            "" if row["test_perplexity"] is None else f"{row['test_perplexity']:.2f}",
-            byte_size(row["bytes"]),
-            row["finished_at"],
-        )
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        test = "" if row["test_perplexity"] is None else f"{row['test_perplexity']:.2f}"
+        what, size = row["variant"] or row["what"], byte_size(row["bytes"])
+        cells.append((row["key"], what, row["status"], test, size, row["finished_at"]))
     headings = ("key", "trial", "status", "test perplexity", "size", "finished at")
     shared.print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
     typer.echo(f"{counted(len(rows), 'trial')}, {byte_size(sum(row['bytes'] for row in rows))}")
@@ -91,14 +87,10 @@ def diff(key: shared.Key, other: shared.Key, runs: shared.WrittenRuns = Path("ru
 @app.command()
 def gc(
     runs: shared.WrittenRuns = Path("runs"),
-    weights: Annotated[
-        bool, typer.Option("--weights", help="with --sweep: also the weights of its trials, after a question")
-    ] = False,
+    weights: Annotated[bool, typer.Option("--weights", help=_WEIGHTS)] = False,
     file: shared.OfSweep = None,
     scale: shared.ScaleName = None,
-    keep_best: Annotated[
-        int, typer.Option(min=0, metavar="N", help="with --weights: not those of the N best on validation")
-    ] = 0,
+    keep_best: Annotated[int, typer.Option(min=0, metavar="N", help=_KEEP_BEST)] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="with --weights: do not ask")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go; remove nothing")] = False,
 ) -> None:
@@ -174,10 +166,8 @@ def _print_carried(carried: Carried, to: Path) -> None:
 
     for line in carried.left_out:
         typer.echo(f"left out: {line}", err=True)
-    typer.echo(
-        f"{counted(carried.copied, 'trial')} copied to {to}, which has {byte_size(size_of(to))} now; "
-        f"{carried.there} there already"
-    )
+    now = f"which has {byte_size(size_of(to))} now; {carried.there} there already"
+    typer.echo(f"{counted(carried.copied, 'trial')} copied to {to}, {now}")
     if carried.left_out:
         raise typer.Exit(1)
 

@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from orchestrator.sweep import ScaledSweep
     from orchestrator.trials.records import Records
 
-_WIDTH_OF_A_FILE = 10_000
-"""Wide enough that no line of a table is broken if the output is not a terminal."""
-
 
 def sweep_files(incomplete: str) -> list[str]:
-    """Completes the path of a sweep file: in the folder that is typed, and in `sweeps/`."""
+    """Completes the path of a sweep file, also from `sweeps/`."""
     start = Path(incomplete or ".")
     folders = {start if incomplete.endswith("/") or not incomplete else start.parent, Path("sweeps")}
     return sorted({str(path) for folder in folders for path in folder.glob("*.yaml")})
@@ -39,6 +36,7 @@ def variants_of(context: typer.Context) -> list[str]:
 
 
 def _scales_and_variants(context: typer.Context) -> tuple[list[str], list[str]]:
+    """None if there is no file yet, or a wrong one."""
     from orchestrator.sweep import SweepError, read_sweep
 
     # An option that still lacks its value keeps the parser from giving the line's other words their names.
@@ -47,7 +45,7 @@ def _scales_and_variants(context: typer.Context) -> tuple[list[str], list[str]]:
         sweep = read_sweep(Path(file or ""))
         scaled = sweep.at(context.params.get("scale") or sweep.scale_names[0])
     except SweepError:
-        return [], []  # no file yet, or a wrong one: the command itself will say so
+        return [], []
     return list(sweep.scale_names), [variant.name for variant in scaled.variants]
 
 
@@ -59,30 +57,22 @@ def _existing(context: typer.Context, runs: Path) -> Path:
     return runs
 
 
-SweepFile = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="a sweep file, such as sweeps/awd_ablation.yaml", autocompletion=sweep_files),
-]
-OfSweep = Annotated[
-    Path | None,
-    typer.Option("--sweep", metavar="FILE", help="only the trials of this sweep", autocompletion=sweep_files),
-]
-ScaleName = Annotated[
-    str | None,
-    typer.Option("--scale", help="a scale of the file [default: what fits the machine]", autocompletion=scales_of),
-]
+_FILE = "a sweep file, such as sweeps/awd_ablation.yaml"
+SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help=_FILE, autocompletion=sweep_files)]
+NoFile = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE, autocompletion=sweep_files)]
+_ONLY_OF = "only the trials of this sweep"
+OfSweep = Annotated[Path | None, typer.Option("--sweep", metavar="FILE", help=_ONLY_OF, autocompletion=sweep_files)]
+_SCALE = "a scale of the file [default: what fits the machine]"
+ScaleName = Annotated[str | None, typer.Option("--scale", help=_SCALE, autocompletion=scales_of)]
 ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
 WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_existing)]
 """Of a command that only reads: a folder that is named must exist; the default one may not have been written yet."""
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts; its keys stay as they are")]
-Cpus = Annotated[
-    float | None, typer.Option("--cpus", help="of a trial, which trains with as many threads [default: the file's]")
-]
-Gpus = Annotated[
-    str | None,
-    typer.Option("--gpus", help="of a trial: a number, or auto: 0.25 if there is one, else 0 [default: the file's]"),
-]
+_CPUS = "of a trial, which trains with as many threads [default: the file's]"
+_GPUS = "of a trial: a number, or auto: 0.25 if there is one, else 0 [default: the file's]"
+Cpus = Annotated[float | None, typer.Option("--cpus", help=_CPUS)]
+Gpus = Annotated[str | None, typer.Option("--gpus", help=_GPUS)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as much of it as tells it from others")]
 
 
@@ -113,10 +103,7 @@ def opened_state(
 
 @contextmanager
 def refused(*errors: type[Exception], exit_code: int = 2) -> Iterator[None]:
-    """Within the block these errors end the command: a line on stderr, in their own words, and this exit code.
-
-    A reader of stdout that went away, and what cannot be written, are left to the group of commands.
-    """
+    """Within the block these errors end the command, but for what the group of commands answers itself."""
     try:
         yield
     except errors as error:
@@ -126,7 +113,7 @@ def refused(*errors: type[Exception], exit_code: int = 2) -> Iterator[None]:
 
 
 def wrong(message: str, exit_code: int = 2) -> NoReturn:
-    """End with exit code 2, by default: the sweep file or the command line is wrong, and nothing was started."""
+    """Print why on stderr, and end; exit code 2: nothing was started."""
     typer.echo(message, err=True)
     raise typer.Exit(exit_code)
 
@@ -147,13 +134,12 @@ def print_table(
 ) -> None:
     """Print rows under headings: columns `right` aligned so, columns `whole` never broken."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading in whole)
+    columns = [Column(name, justify="right" if name in right else "left", no_wrap=name in whole) for name in headings]
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console()
-    (console if console.is_terminal else Console(width=_WIDTH_OF_A_FILE)).print(table)
+    (console if console.is_terminal else Console(width=10_000)).print(table)  # no line breaks in a file

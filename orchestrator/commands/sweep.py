@@ -1,7 +1,9 @@
-"""`sweep`: train what is missing, and report."""
+"""`sweep`: train what is missing, and report; `report`: the page from the records alone, or two side by side."""
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,27 +14,18 @@ from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.words import counted
 
 if TYPE_CHECKING:
+    from orchestrator.report.files.place import IfFuller
     from orchestrator.sweep import ScaledSweep
 
-
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="VARIANT",
-        help="train this variant and the baseline; may be repeated",
-        autocompletion=shared.variants_of,
-    ),
-]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="train again what has a record; the old trials move to RUNS/.old/")
-]
-StorageUrl = Annotated[
-    str | None,
-    typer.Option(envvar="LM_STORAGE", help="s3://, gs:// or file:// where workers keep trials [default: --runs]"),
-]
-InProcess = Annotated[
-    Literal["ray", "inline"], typer.Option(help="inline: in this process, one after the other, with no stall limit")
-]
+_ONLY = typer.Option(
+    metavar="VARIANT", help="train this variant and the baseline; may be repeated", autocompletion=shared.variants_of
+)
+_FRESH = "train again what has a record; the old trials move to RUNS/.old/"
+_STORAGE = "s3://, gs:// or file:// where workers keep trials [default: --runs]"
+_EXECUTOR = "inline: in this process, one after the other, with no stall limit"
+_WATCH = "write it again whenever the records change, until Ctrl-C (exit code 130)"
+_COMPARE = "print two folders of reports side by side"
+_FORCE = "replace an earlier report that has complete trials which this one lacks"
 
 
 def sweep(
@@ -40,15 +33,15 @@ def sweep(
     scale: shared.ScaleName = None,
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
-    only: Only = None,
-    fresh: Fresh = False,
+    only: Annotated[list[str] | None, _ONLY] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help=_FRESH)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
     cpus: shared.Cpus = None,
     gpus: shared.Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="trials at once [default: as many as fit]")] = None,
     address: Annotated[str | None, typer.Option(help="a Ray cluster [default: this machine]")] = None,
-    storage: StorageUrl = None,
-    executor: InProcess = "ray",
+    storage: Annotated[str | None, typer.Option(envvar="LM_STORAGE", help=_STORAGE)] = None,
+    executor: Annotated[Literal["ray", "inline"], typer.Option(help=_EXECUTOR)] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
     budget: Annotated[str | None, typer.Option(help="start no trial after this time: 8h, 90m, 30s, 1d")] = None,
@@ -99,3 +92,63 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
     typer.echo(f"{counted(len(trials), 'trial')} would be trained{more}; nothing was written")
     if fresh:
         typer.echo(f"their folders would be moved to {runs / '.old'}")
+
+
+def report(
+    file: shared.NoFile = None,
+    scale: shared.ScaleName = None,
+    runs: shared.RunsFolder = Path("runs"),
+    reports: shared.ReportsFolder = Path("reports"),
+    watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: between looks")] = 10.0,
+    force: Annotated[bool, typer.Option("--force", help=_FORCE)] = False,
+    compare: Annotated[tuple[Path, Path] | None, typer.Option(metavar="A B", help=_COMPARE)] = None,
+) -> None:
+    """Write the report of what the records hold now (nothing is trained), or print two reports side by side."""
+    if (file is None) == (compare is None):
+        shared.wrong("report: expected either a sweep FILE or --compare A B")
+    if compare is not None:
+        from orchestrator.report.compare import compare_reports
+
+        with shared.refused(ValueError, OSError):
+            typer.echo(compare_reports(*compare), nl=False)
+    elif file is not None:
+        _report(shared.opened(file, scale), file, runs, reports, every if watch else None, force=force)
+
+
+def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
+    """Write the report once, or look after `every` seconds and write it whenever a record or curve has changed."""
+    from orchestrator.agenda.expand import expand
+    from orchestrator.report.files.place import FullerPageError
+    from orchestrator.report.report_sweep import report_sweep
+    from orchestrator.trials.records import Records
+
+    records = Records(runs.resolve())
+    if_fuller: IfFuller = "replace" if force else "refuse"
+    written: dict[Path, int] | None = None
+    try:
+        while True:
+            if (times := _modification_times(records.root)) != written:
+                with shared.refused(ValueError, OSError):
+                    try:
+                        state = expand(scaled, records)
+                        typer.echo(report_sweep(scaled, file, state, records, reports, if_fuller=if_fuller).page)
+                    except FullerPageError as error:
+                        if written is None:
+                            raise
+                        typer.echo(str(error), err=True)  # trials were set aside, to be trained again
+                written = times
+            if every is None:
+                return
+            time.sleep(every)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _modification_times(runs: Path) -> dict[Path, int]:
+    """When every record and curve was written, in nanoseconds."""
+    times = {}
+    for path in (*runs.glob("*/record.json"), *runs.glob("*/curve.parquet")):
+        with suppress(OSError):  # moved away meanwhile, or not to be read: the report says so
+            times[path] = path.stat().st_mtime_ns
+    return times

@@ -17,18 +17,14 @@ from orchestrator.words import counted
 if TYPE_CHECKING:
     from lm.record import Evaluation
 
+_TRIAL = "a trial's key or its beginning; or a sweep FILE with --variant and --seed"
+_VARIANT = "of FILE [default: the baseline]"
+
 
 def why(
     # Under the name of the other commands' FILE, so that variants are completed from it.
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRIAL", help="a trial's key or its beginning; or a sweep FILE with --variant and --seed"
-        ),
-    ],
-    variant: Annotated[
-        str | None, typer.Option(help="of FILE [default: the baseline]", autocompletion=shared.variants_of)
-    ] = None,
+    file: Annotated[str, typer.Argument(metavar="TRIAL", help=_TRIAL)],
+    variant: Annotated[str | None, typer.Option(help=_VARIANT, autocompletion=shared.variants_of)] = None,
     seed: Annotated[int | None, typer.Option(help="of FILE [default: its first]")] = None,
     scale: shared.ScaleName = None,
     runs: shared.WrittenRuns = Path("runs"),
@@ -93,9 +89,8 @@ def reproduce(
         typer.echo(f"not as in the record: {line}", err=True)
     try:
         with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, shared.refused(ValueError, OSError):
-            repetition = reproduce_trial(
-                record, curve, Path(folder) / "trial", epochs=epochs, said=lambda point: typer.echo(_in_words(point))
-            )
+            place = Path(folder) / "trial"
+            repetition = reproduce_trial(record, curve, place, epochs=epochs, said=lambda p: typer.echo(_in_words(p)))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     how = f"within {repetition.tolerance:.0%}" if repetition.tolerance else "bit for bit"
@@ -125,8 +120,6 @@ def _key(trial_or_file: str, variant: str | None, seed: int | None, scale: str |
 
 
 def _in_words(point: Evaluation) -> str:
-    return (
-        f"{point.stage} epoch {point.epoch}: validation perplexity {point.valid_perplexity:.4f}, training loss "
-        f"{point.train_nats_per_token:.4f}, learning rate {point.learning_rate:g}, gradient norm "
-        f"{point.gradient_norm:.4g}"
-    )
+    losses = f"validation perplexity {point.valid_perplexity:.4f}, training loss {point.train_nats_per_token:.4f}"
+    rates = f"learning rate {point.learning_rate:g}, gradient norm {point.gradient_norm:.4g}"
+    return f"{point.stage} epoch {point.epoch}: {losses}, {rates}"

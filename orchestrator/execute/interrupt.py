@@ -1,9 +1,8 @@
 """Ctrl-C and SIGTERM, from the start of a command to its end: once stops cleanly, twice at once.
 
-While a sweep is planned, reported or mirrored, the first signal raises KeyboardInterrupt: there is nothing to save.
-While trials train, it has the executor stop them (`stopping`), and the report of what there is gets written. A second
-signal raises KeyboardInterrupt wherever it lands. In each case the command prints the line that goes on, and its exit
-code is 128 plus the signal: 130 after Ctrl-C, 143 after SIGTERM.
+While a sweep is planned, reported or mirrored, the first signal raises KeyboardInterrupt. While trials train, it has
+the executor stop them (`stopping`), and the report of what there is gets written. A second signal raises
+KeyboardInterrupt wherever it lands. The exit code is 128 plus the signal: 130 after Ctrl-C, 143 after SIGTERM.
 
 The process that speaks to Ray ignores both signals (`leave_to_driver`), because Slurm, for one, sends them to every
 process of a job: the driver sends it SIGUSR1, at which Tune stops.
@@ -31,14 +30,11 @@ class Interrupt:
 
     @property
     def exit_code(self) -> int | None:
-        """130 after Ctrl-C, 143 after SIGTERM, None if nothing asked to stop."""
+        """128 plus the signal, None if nothing asked to stop."""
         return None if self.signal is None else 128 + self.signal
 
     def caused(self, error: BaseException) -> bool:
-        """Whether an error ended the command because of a signal.
-
-        A second Ctrl-C may hit an import of compiled code, which raises another error then.
-        """
+        """Whether a signal caused it; a second Ctrl-C may become another error, in an import of compiled code."""
         return self.insisted or isinstance(error, KeyboardInterrupt)
 
     @contextmanager
@@ -70,8 +66,7 @@ class Interrupt:
 
         A mask would not do: another thread receives the signal then, and Python still calls the handler in this one.
         """
-        received: list[int] = []
-        self._postponed = received
+        self._postponed = received = list[int]()
         try:
             yield
         finally:
@@ -93,9 +88,6 @@ class Interrupt:
 
 
 def leave_to_driver() -> None:
-    """Ignore both signals in this process.
-
-    By a function, because Ray's processes would inherit SIG_IGN, and Ray ends them with SIGTERM.
-    """
+    """Ignore both signals; not by SIG_IGN, which Ray's processes would inherit, and Ray ends them with SIGTERM."""
     for number in _SIGNALS:
         signal.signal(number, lambda *_: None)

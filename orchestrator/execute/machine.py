@@ -1,19 +1,31 @@
-"""What this machine has, asked without torch, and what fits it: a sweep's scale, a trial's resources."""
+"""This machine: what it has, asked without torch; what fits it; what a model costs on it, in a process of its own."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import platformdirs
 from pydantic import ValidationError
 
 import lm
 import orchestrator
+from lm.data import fingerprint_of
+from lm.files import write_text
+from lm.measured import Measured
+from lm.spec import Adam, Dropout, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
+from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
 from orchestrator.sweep import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, check_vocabularies, read_sweep
 
@@ -26,8 +38,7 @@ GPU_SHARE = 0.25
 _SOURCES = (".py", ".jinja", ".css", ".js")
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU; `memory_bytes` is None if the driver does not say."""
 
     name: str
@@ -61,20 +72,16 @@ def default_scale(sweep: Sweep) -> tuple[str, str]:
 
 
 def granted(resources: Resources, cpus: float | None = None, gpus: float | str | None = None) -> Resources:
-    """The file's resources with these in place of its own; CannotStartError if they are not valid.
-
-    `gpus` may be text, as on a command line: a number or `auto`.
-    """
+    """The file's resources with these in place of its own, `gpus` maybe as text; CannotStartError if not valid."""
     given = {name: value for name, value in (("cpus", cpus), ("gpus", gpus)) if value is not None}
     try:
-        return Resources.model_validate(dict(resources) | given) if given else resources
+        return Resources.model_validate(dict(resources) | given)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name, rule = str(wrong["loc"][0]), wrong["msg"].replace("Input should", "should")
         if wrong["type"] == "value_error":  # its message has the value already
             raise CannotStartError(f"--{name}: {rule.removeprefix('Value error, ')}") from None
-        if wrong["type"] == "float_parsing":
-            rule = "expected a number or auto"
+        rule = "expected a number or auto" if wrong["type"] == "float_parsing" else rule
         raise CannotStartError(f"--{name}: {rule}, got {given[name]}") from None
 
 
@@ -101,9 +108,7 @@ def has_gpu() -> bool:
 
 def gpus_of(resources: Resources) -> float:
     """What a trial gets of a GPU on this machine: as written, or for `auto` a quarter if there is a GPU."""
-    if resources.gpus == "auto":
-        return GPU_SHARE if has_gpu() else 0.0
-    return resources.gpus
+    return GPU_SHARE * has_gpu() if resources.gpus == "auto" else resources.gpus
 
 
 def cpu_count() -> int:
@@ -113,34 +118,25 @@ def cpu_count() -> int:
 
 def multiplies_in_bfloat16() -> bool | None:
     """Whether the CPU has instructions for products in bfloat16; None if that cannot be read."""
-    try:
-        words = set(CPU_FLAGS.read_text(encoding="utf-8").split())
-    except OSError:
+    if not CPU_FLAGS.exists():
         return None
-    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(CPU_FLAGS.read_text(encoding="utf-8").split()))
 
 
 def memory_bytes() -> int | None:
     """The memory of this machine, or what its control group may use; None if neither can be read."""
     sizes = []
     for path, scale in (("/sys/fs/cgroup/memory.max", 1), ("/proc/meminfo", 1024)):
-        try:
-            words = Path(path).read_text(encoding="utf-8").split()
-        except OSError:
-            continue
+        words = Path(path).read_text(encoding="utf-8").split() if Path(path).exists() else []
         sizes += [int(word) * scale for word in words[:2] if word.isdigit()]
     return min(sizes, default=None)
 
 
 def check_machine(cpus: float, gpus_each: float, scales_without_gpu: Sequence[str]) -> None:
-    """CannotStartError if this machine has no room for one trial with these CPUs and GPUs.
-
-    The sweep file has these scales that can do without a GPU.
-    """
+    """CannotStartError if this machine has no room for one trial with these CPUs and GPUs."""
     if cpus > cpu_count():
-        raise CannotStartError(
-            f"resources.cpus: a trial asks for {cpus:g}, this machine grants {cpu_count()}; --cpus takes fewer"
-        )
+        asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"
+        raise CannotStartError(f"resources.cpus: {asks}; --cpus takes fewer")
     if gpus_each and gpus_each > len(list_gpus()):
         others = " or ".join(f"--scale {name}" for name in scales_without_gpu)
         without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
@@ -157,3 +153,92 @@ def code_digest() -> str:
         for path in sorted(path for path in package.rglob("*") if path.suffix in _SOURCES):
             digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def measured_spec(spec: TrainSpec) -> TrainSpec:
+    """The spec with everything replaced that changes neither the time nor the memory of a step.
+
+    A probability or coefficient counts by whether there is one, because a mask costs the same time whatever share it
+    drops. Adam keeps two moments, NT-ASGD an average; all other optimizers are SGD at some rate.
+    """
+    optimizer = spec.optimizer
+    rates: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 1e-6 if optimizer.weight_decay else 0.0}
+    rates["clip"] = None if optimizer.clip is None else 0.25
+    dropped = {name: 0.5 if value else 0.0 for name, value in spec.dropout if name != "shared_mask"}
+    same_step: dict[str, object] = {
+        "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
+        "penalties": spec.penalties and Penalties(activation=1.0, temporal_activation=1.0),
+        "epochs": 1,
+        "legs": (),
+        "early_stop": None,
+        "finetune": None,
+        "cache": None,
+        "loss_reduction": "mean",
+        "seed": 1,
+    }
+    # An average costs its memory even if only fine-tuning keeps one.
+    if optimizer.kind == "nt_asgd" or (spec.finetune is not None and optimizer.kind != "adam"):
+        same_step["optimizer"] = NtAsgd(kind="nt_asgd", **rates)
+    elif optimizer.kind == "adam":
+        same_step["optimizer"] = Adam(kind="adam", **rates)
+    else:
+        same_step["optimizer"] = Sgd(kind="sgd", **rates)
+    if isinstance(spec.bptt, VariableBptt):
+        same_step["bptt"] = spec.bptt.model_copy(update={"rescale": True})
+    return spec.model_copy(update=same_step)
+
+
+@dataclass
+class Measuring:
+    """Measures each distinct model once; with `again` also if an earlier command has measured it."""
+
+    device: str
+    threads: int
+    steps: int = 8
+    again: bool = False
+    folder: Path = field(default_factory=lambda: platformdirs.user_cache_path("lm") / "measured")
+    _measured: dict[str, Measured] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def granted(cls, resources: Resources, steps: int = 8, *, again: bool = False) -> Measuring:
+        """As a trial with these resources would run: on a GPU if it asks for one, with a thread for each whole CPU."""
+        return cls("cuda" if gpus_of(resources) else "cpu", resources.threads, steps, again)
+
+    def of(self, spec: TrainSpec) -> Measured:
+        """What a trial of this spec costs; CannotStartError, with the last line of the error, if it does not run."""
+        projected = measured_spec(spec)
+        key = self._key(projected)
+        if key not in self._measured:
+            path = self.folder / f"{key}.json"
+            if self.again or not path.exists():
+                write_text(path, self._measure(projected).model_dump_json() + "\n")
+            self._measured[key] = Measured.model_validate_json(path.read_text(encoding="utf-8"))
+        return self._measured[key]
+
+    def has(self, spec: TrainSpec) -> bool:
+        """Whether an earlier command has measured a trial of this spec."""
+        return not self.again and (self.folder / f"{self._key(measured_spec(spec))}.json").exists()
+
+    def _key(self, spec: TrainSpec) -> str:
+        """Of all that decides the figures: the model, the text, the machine, the library, the resources."""
+        names = [gpu.name for gpu in list_gpus()] if self.device == "cuda" else []
+        machine = (platform.node(), platform.machine(), cpu_count(), names)
+        model = trial_key(spec, fingerprint_of(spec.corpus))
+        decides = [model, *machine, version("torch"), self.device, self.threads, self.steps]
+        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+
+    def _measure(self, spec: TrainSpec) -> Measured:
+        if self.device == "cuda" and not has_gpu():
+            without = "a trial asks for a GPU, and this machine has none to measure it on; --gpus 0 measures it on CPUs"
+            raise CannotStartError(f"resources.gpus: {without}")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "spec.yaml"
+            file.write_text(write_yaml(spec.model_dump(mode="json")), encoding="utf-8")
+            line = [sys.executable, "-m", "lm", "measure", str(file), "--json", "--device", self.device]
+            line += ["--threads", str(self.threads), "--steps", str(self.steps)]
+            ended = subprocess.run(line, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            lines = ended.stderr.strip().splitlines()
+            reason = lines[-1] if lines else f"ended with {ended.returncode} (killed, or out of memory?)"
+            raise CannotStartError(f"a model could not be measured: {reason}")
+        return Measured.model_validate_json(ended.stdout.splitlines()[-1])

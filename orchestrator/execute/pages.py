@@ -13,13 +13,14 @@ import logging
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from lm.files import in_a_line, read_regular, sha256, write_text
-from lm.record import Evaluation, Record
+from lm.record import Record
 from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.trial_source import first_compared
 from orchestrator.execute.machine import code_digest
@@ -37,10 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Interim:
-    """A listener that writes the page when the first comparison stands, then as further variants are complete.
-
-    While it writes, no trial starts, so that it rests `rest` times as long afterwards.
-    """
+    """Writes the page when the first comparison stands, then as variants are complete; rests `rest` times as long."""
 
     def __init__(
         self,
@@ -55,60 +53,54 @@ class Interim:
         self._has_announced = False
         self._not_before = 0.0
 
-    def started(self, trial: Trial) -> None:
-        """Nothing to show yet."""
-
-    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+    def started(self, *_: object) -> None:
         """Nothing to compare yet."""
+
+    evaluated = started
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Write the page if a variant of the table is complete that it lacks."""
         began = time.monotonic()
-        if record is None or trial.number is not None or began < self._not_before:
-            return
-        try:
-            self._update()
-        finally:
-            self._not_before = time.monotonic() + self._rest * (time.monotonic() - began)
+        if record is not None and trial.number is None and began >= self._not_before:
+            try:
+                self._update()
+            finally:
+                ended = time.monotonic()  # no trial has started meanwhile
+                self._not_before = ended + self._rest * (ended - began)
 
     def _update(self) -> None:
         state = self._state()
         unsettled = {t.variant for t in state.table if not is_settled(t, self._records.find(t))}
         complete = {trial.variant for trial in state.table} - unsettled
         first = first_compared(state.table)
-        if first is None or not {state.table[0].variant, first} <= complete or complete <= self._complete:
-            return
-        if not unsettled:  # the page at the end is about to be written
+        stands = first is not None and {state.table[0].variant, first} <= complete
+        if not stands or complete <= self._complete or not unsettled:  # the page at the end follows
             return
         report = self._write(state)
         self._complete = complete
         variant = first if first in report.changes else next(iter(report.changes), None)
-        if not self._has_announced and variant is not None:
+        if variant is not None and not self._has_announced:
             self._has_announced = True
             self._say(f"first comparison: {variant}: test perplexity {report.changes[variant]}; {report.page}")
 
 
 class _Made(BaseModel):
-    """Digests of the page with its inputs, and of MLflow's database; None for a mirror that is behind, or a server."""
+    """Digests of the page with its inputs, and of MLflow's database: None if it is behind, or a server."""
 
     page: str
     database: str | None
 
 
 class LastMade:
-    """What the last command of a sweep made, and what this one makes.
-
-    Build it before anything else of the command: code that changes while trials train did not write the page.
-    """
+    """What the last command made. Build it first: code that changes while trials train did not write the page."""
 
     def __init__(self, sweep: ScaledSweep, file: Path, folder: Path, records: Records) -> None:
         self._sweep, self._file, self._folder, self._records = sweep, file, folder, records
         self._path = lock_path(records.root, sweep.name, sweep.scale).with_suffix(".made")
         self._code = code_digest() + platform.python_version() + "".join(map(version, _LIBRARIES))
-        try:
-            self._made: _Made | None = _Made.model_validate_json(read_regular(self._path))
-        except (OSError, ValidationError):
-            self._made = None
+        self._made: _Made | None = None
+        with suppress(OSError, ValidationError):
+            self._made = _Made.model_validate_json(read_regular(self._path))
 
     def report(self, state: SweepState) -> Report | None:
         """The report in its folder; None if it is of other inputs, or one of its files has changed since."""
@@ -126,11 +118,10 @@ class LastMade:
         """Note what this command made; nothing if the next one has to make it again."""
         page = self._digest(state) if report.is_whole and report.beside is None else None
         try:
-            if page is None:
-                self._path.unlink(missing_ok=True)
-                return
-            made = _Made(page=page, database=_database() if mirrored else None)
-            write_text(self._path, made.model_dump_json(indent=1) + "\n")
+            self._path.unlink(missing_ok=True)
+            if page is not None:
+                made = _Made(page=page, database=_database() if mirrored else None)
+                write_text(self._path, made.model_dump_json(indent=1) + "\n")
         except OSError as error:
             _log.warning("the next command makes the page again: %s", in_a_line(error))
 
@@ -140,7 +131,7 @@ class LastMade:
         trained = {trial.key: records.hashes(trial) for trial in state.trials}
         if not all(trained.values()):
             return None
-        keys = {trial.key for search in searches for trial in search.trials if trial.key is not None}
+        keys = {trial.key for search in searches for trial in search.trials if trial.key}
         searched = {key: None if (record := records.read(key)) is None else record.hashes for key in keys}
         trials = [(t.variant, t.change, t.seed, t.key, t.parameters, t.reads_from, t.starts_from) for t in state.trials]
         published = {path.name: sha256(path) for path in (self._file.parent / "published").glob("*.yaml")}
@@ -152,18 +143,15 @@ class LastMade:
             files = {name: sha256(self._folder / name) for name in summary.files}
         except (OSError, ValueError):
             return None
-        inputs = [self._code, repr(self._sweep), str(self._file), trials, trained, searched, published, ledgers]
-        page = [*inputs, str(self._folder.resolve()), files]
-        return hashlib.sha256(json.dumps(page, sort_keys=True).encode()).hexdigest()
+        sweep = [self._code, repr(self._sweep), str(self._file), str(self._folder.resolve())]
+        inputs = [*sweep, trials, trained, searched, published, ledgers, files]
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _database() -> str | None:
     """What changes if MLflow's file is written or replaced; None for a server, or without a file."""
     file = sqlite_file(tracking_uri())
-    try:
-        if file is None:
-            return None
-        state = file.stat()
-    except OSError:
+    if file is None or not file.exists():
         return None
+    state = file.stat()
     return f"{file} {state.st_dev} {state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"

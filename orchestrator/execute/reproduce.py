@@ -60,8 +60,8 @@ def reproduce(
 ) -> Reproduction:
     """Train the record's spec in an empty folder, the first `epochs` or all, up to the first difference.
 
-    On a CPU every number but times must have the same bits; on a GPU losses agree within `GPU_TOLERANCE`, epoch by
-    epoch for as long as the rules that read them decide alike. Raises ValueError if the device is missing.
+    On a CPU every number but times must have the same bits; on a GPU losses agree within `GPU_TOLERANCE`. Raises
+    ValueError if the device is missing.
     """
     from lm.train import train
 
@@ -74,13 +74,13 @@ def reproduce(
             if old is None or new is None:
                 longer, shorter = ("record", "repetition") if new is None else ("repetition", "record")
                 difference: str | None = f"the {shorter} ends after epoch {compared}, the {longer} goes on"
+            else:
+                said(new)
+                compared += 1
+                difference = epoch_difference(old, new, tolerance)
+            if difference is not None:
                 return Reproduction(compared, 0, tolerance, difference)
-            said(new)
-            compared += 1
-            if (difference := epoch_difference(old, new, tolerance)) is not None:
-                return Reproduction(compared, 0, tolerance, difference)
-    again = read_record(folder) if complete else None
-    if again is None:
+    if not complete or (again := read_record(folder)) is None:
         return Reproduction(compared, 0, tolerance, None)
     return Reproduction(compared, len(again.stages), tolerance, _end_difference(record, again, tolerance))
 
@@ -91,14 +91,13 @@ def circumstances(record: Record) -> Iterator[str]:
 
     from lm import provenance
 
-    versions = provenance.versions()
-    pairs = [(name, record.versions.get(name), versions.get(name)) for name in {*record.versions, *versions}]
-    pairs = [(name, old or "none", new or "none") for name, old, new in sorted(pairs)]
+    old, new = record.versions, provenance.versions()
+    pairs = [(name, old.get(name, "none"), new.get(name, "none")) for name in sorted({*old, *new})]
     if not on_gpu(record) or torch.cuda.is_available():
         device = torch.device("cuda" if on_gpu(record) else "cpu")
         pairs.append(("device", record.device, provenance.device_name(device)))
     pairs.append(("commit", record.commit or "unknown", commit() or "unknown"))
-    yield from (f"{name} is {new}, was {old}" for name, old, new in pairs if old != new)
+    yield from (f"{name} is {is_}, was {was}" for name, was, is_ in pairs if was != is_)
 
 
 def epoch_difference(old: Evaluation, new: Evaluation, tolerance: float) -> str | None:

@@ -1,4 +1,4 @@
-"""A sweep from plan to report: train what is missing, write the page, mirror all of it to MLflow."""
+"""A sweep from plan to report: make sure that it can be trained, train what is missing, write the page, mirror it."""
 
 from __future__ import annotations
 
@@ -7,46 +7,152 @@ import shlex
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
 from lm.checkout import commit
-from lm.files import check_writable
+from lm.data import load
+from lm.files import check_writable, make_folder
+from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import StopOnStorageError, TrialSource, UntilDeadline
-from orchestrator.execute.cost import Measuring, core_hours
+from orchestrator.errors import CannotStartError
+from orchestrator.execute.estimate import core_hours
 from orchestrator.execute.interrupt import Interrupt
+from orchestrator.execute.machine import Measuring, check_machine, gpus_of, granted, has_gpu
 from orchestrator.execute.pages import Interim, LastMade
-from orchestrator.execute.prepare import Prepared
-from orchestrator.execute.run_trial import run_inline
+from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report import Report
-from orchestrator.report.report_sweep import report_sweep
+from orchestrator.report.report_sweep import report_sweep, sweep_command
+from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import state_of
 from orchestrator.trials.records import Records
+from orchestrator.trials.storage import Storage, exchange
 from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.words import seconds_in
 
+Executor = Literal["ray", "inline"]
 Ending = Literal["complete", "stopped", "failed"]
+_TO_GO_ON = "; nothing finished is lost. To go on:\n  "
 
 
 @dataclass(frozen=True)
-class _End:
-    """What a sweep consists of after a command, its report, and whether the command spent its budget."""
+class Options:
+    """How a sweep is run; none of it changes a number."""
 
+    file: Path
+    runs: Path = Path("runs")
+    reports: Path = Path("reports")
+    executor: Executor = "ray"
+    jobs: int | None = None
+    address: str | None = None
+    storage: str | None = None
+    verbose: bool = False
+    checkpoint_minutes: float = 10.0
+    only: tuple[str, ...] = ()
+    budget: str | None = None
+    cpus: float | None = None
+    gpus: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that can start; the report is about the `whole`, even if `sweep` has only some of its variants."""
+
+    sweep: ScaledSweep
+    whole: ScaledSweep
+    options: Options
     state: SweepState
-    report: Report
-    budget_spent: bool
+    records: Records
+    allotment: Allotment
+
+    def line(self, command: str = "sweep", options: Collection[str] | None = None) -> str:
+        """The command line for this sweep, with the `options` that differ from their defaults (None: all of them)."""
+        words = [sweep_command(self.sweep, self.options.file).replace(" sweep ", f" {command} ", 1)]
+        for field in fields(Options)[1:]:
+            value, option = getattr(self.options, field.name), f"--{field.name.replace('_', '-')}"
+            if value != field.default and (options is None or field.name in options):
+                items = value if isinstance(value, tuple) else (value,)
+                words += [option if item is True else f"{option} {shlex.quote(str(item))}" for item in items]
+        return " ".join(words)
+
+
+def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
+    """Plan, and make sure that what is missing, with `fresh` all of it, can be trained; nothing is started.
+
+    Raises CannotStartError if CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
+    """
+    if options.executor == "inline" and (options.address is not None or (options.jobs or 1) > 1):
+        why = "trials train in this process, one after the other; --address and --jobs need ray"
+        raise CannotStartError(f"--executor inline: {why}")
+    whole = whole or sweep
+    sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
+    records = Records(options.runs.resolve(), own_only=fresh)
+    if options.storage is not None:
+        if fresh:
+            raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
+        exchange(Storage(options.storage), lambda: expand(sweep, Records(records.root)).trials, records)
+    state = expand(sweep, records)
+    missing = [trial for trial in state.table if trial.reads_from is None] if fresh else unsettled(state.table, records)
+    allotment = Allotment(
+        runs=records.root,
+        cpus=sweep.resources.cpus,
+        gpus=gpus_of(sweep.resources),
+        checkpoint_seconds=60 * options.checkpoint_minutes,
+        storage=options.storage,
+        stall_seconds=_stall_seconds(sweep, options),
+    )
+    if missing or state.searching:
+        if options.address is None:
+            check_machine(allotment.cpus, allotment.gpus, sweep.scales_without_gpu)
+        elif sweep.resources.gpus == "auto" and not has_gpu():
+            raise CannotStartError(
+                "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
+                f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
+            )
+    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
+    for variant, spec in specs.items():  # fetches and encodes each corpus once, before eight workers want it
+        _check_columns(variant, spec)
+    for folder in (options.runs, options.reports):  # rather now than after hours of training
+        make_folder(folder)
+        check_writable(folder)
+    return Prepared(sweep, whole, options, state, records, allotment)
+
+
+def _check_columns(variant: str, spec: TrainSpec) -> None:
+    facts, scoring = load(spec.corpus).facts, spec.scoring
+    for key, tokens, count in (
+        ("batch_size", facts.train_tokens, spec.batch_size),
+        ("scoring.valid_columns", facts.valid_tokens, scoring.valid_columns),
+        ("scoring.test_columns", facts.test_tokens, scoring.test_columns),
+    ):
+        if tokens // count < 3:
+            cut = f"cuts {tokens} tokens into columns of {tokens // count}; at least 3 are needed"
+            raise CannotStartError(f"{variant}: {key} = {count} {cut}")
+
+
+def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
+    """The stall limit; none for trials in this process, which it would end with them."""
+    minutes = sweep.resources.stall_minutes
+    if minutes is None or options.executor == "inline":
+        return None
+    if minutes <= options.checkpoint_minutes:
+        raise CannotStartError(
+            f"resources.stall_minutes = {minutes:g} must exceed the {options.checkpoint_minutes:g} minutes "
+            "between checkpoints (--checkpoint-minutes), because nothing else is written within an epoch"
+        )
+    return 60 * minutes
 
 
 def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
     """Train what is missing, write the report, bring MLflow up to date; the exit code, and the page if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
-    Raises RayLostError (exit code 4) if Ray was lost and could not be started again, WriteError (5) if the disk is full
-    or a folder cannot be written.
+    Raises RayLostError (exit code 4) if Ray was lost twice, WriteError (5) if a disk or folder cannot be written.
     """
     interrupt = Interrupt()
     try:
@@ -55,15 +161,12 @@ def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
     except BaseException as error:
         if not interrupt.caused(error):
             raise
-        print(_to_go_on(prepared, "Interrupted"))
+        print(f"Interrupted{_TO_GO_ON}{prepared.line()}")
         return interrupt.exit_code or 128 + signal.SIGINT, None
 
 
 def ending(state: SweepState, records: Records) -> Ending:
-    """Whether every trial is complete; `stopped` if some can go on, `failed` if the others diverged or failed.
-
-    A search without any complete trial counts as failed too: what it was to find is not in the table.
-    """
+    """`stopped` if some trials can go on, `failed` if the others, or all trials of a search, failed or diverged."""
     states = {state_of(trial, records) for trial in state.trials}
     if state.searching or states - {"done", "diverged", "failed"}:
         return "stopped"
@@ -72,12 +175,12 @@ def ending(state: SweepState, records: Records) -> Ending:
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     options, records = prepared.options, prepared.records
-    end = _train_and_report(prepared, interrupt)
+    report, how, budget_spent = _train_and_report(prepared, interrupt)
     records.note_checked()
-    report, how = end.report, ending(end.state, records)
-    out_of_budget = end.budget_spent and how == "stopped" and interrupt.exit_code is None
+    out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
     if interrupt.exit_code is not None or out_of_budget:
-        print(_to_go_on(prepared, f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"))
+        why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
+        print(f"{why}{_TO_GO_ON}{prepared.line()}")
     if report.beside is not None:
         print(report.beside)
     print(report.page)
@@ -86,15 +189,16 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
     return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report.page
 
 
-def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
-    """Train what is missing, write the report unless it stands, and mirror unless that stands too."""
+def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, bool]:
+    """Train what is missing, write the report and mirror unless they stand; whether the budget was spent comes last."""
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
-    state, budget_spent = prepared.state, False
+    state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
     done = {trial.key for trial in state.table if trial.reads_from is None} - missing
     train = bool(missing) or state.searching
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
-    report = None if train or options.only else last.report(state)
+    if not train and not options.only:
+        report = last.report(state)
     if train and whole.resources.gpus and not prepared.allotment.gpus:
         print(_without_gpu(prepared), file=sys.stderr)
 
@@ -103,7 +207,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
 
     with Progress(state.table, done=done, records=records if train else None) as progress:
         if report is not None and last.is_mirrored:
-            return _End(state, report, budget_spent)
+            return report, ending(state, records), False
         tracker = Tracker(sweep, state.table, records, commit=commit())
         try:
             if train:
@@ -124,7 +228,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _End:
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
             last.write(state, report, mirrored=mirrored)
-    return _End(state, report, budget_spent)
+    return report, how, budget_spent
 
 
 def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
@@ -146,11 +250,6 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> boo
         order = Order(prepared.allotment, options.jobs, options.address, tuple(corpora), options.verbose)
         run_on_ray(source, order, listener, interrupt)
     return time.monotonic() >= deadline
-
-
-def _to_go_on(prepared: Prepared, why: str) -> str:
-    """What a command that ended early prints: the line that goes on."""
-    return f"{why}; nothing finished is lost. To go on:\n  {prepared.line()}"
 
 
 def _without_gpu(prepared: Prepared) -> str:

@@ -57,8 +57,8 @@ class Allotment:
 def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> str | None:
     """Train a trial to its record; an exception becomes a record with status `failed`, so that other trials go on.
 
-    A settled trial returns at once. Only what is no Exception, like the SystemExit that stops a worker, leaves this
-    function. If the storage is lost there can be no record; then the reason is returned, for the driver to record.
+    Only what is no Exception, like the SystemExit that stops a worker, leaves this function. If the storage is lost
+    there can be no record; then the reason is returned, for the driver to record.
     """
     if allotment.storage is None:
         _train_or_fail(trial, allotment, report)
@@ -96,8 +96,7 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
         stopped_early = False
         try:
             with interrupt.stopping():
-                failure = run_trial(trial, allotment, report)
-                if failure is not None:
+                if (failure := run_trial(trial, allotment, report)) is not None:
                     write_failure(trial, allotment, failure)
         except _StoppedEarly:
             stopped_early = True
@@ -126,10 +125,7 @@ def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
 
 
 def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
-    """Train to a record, that of a failure if an exception ended it. A trial that stalled before is not tried again.
-
-    Damaged files are set aside with the trial's folder, and it is trained from its beginning.
-    """
+    """Train to a record, that of a failure if an exception ended it; from the beginning if files are damaged."""
     folder = allotment.runs / trial.key
     try:
         set_aside_damaged(folder)
@@ -185,10 +181,7 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 
 def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> None:
-    """Write the record of a trial that failed, and the details in `failure.txt`; the next command tries it again.
-
-    If not even that can be written (the corpus gone, the disk full) the log says so, and the trial is as if killed.
-    """
+    """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too."""
     folder = allotment.runs / trial.key
     try:
         write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")

@@ -2,8 +2,7 @@
 
     stalled.txt    in the trial's folder: empty while it runs, the tracebacks after it was ended
 
-A thread of Python could not end a trial that holds the interpreter's lock. The standard library's faulthandler can,
-with a thread of its own below the interpreter; it ends the whole process.
+A thread of Python could not end a trial that holds the interpreter's lock; faulthandler can, below the interpreter.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _NOT_PROGRESS = {".lock", "stalled.txt", "failure.txt"}
 def stall_limit(folder: Path, seconds: float | None) -> Iterator[None]:
     """Within the block the process ends itself (exit code 1) if no file of `folder` changes for this many seconds.
 
-    Evaluations and checkpoints are such changes. Times of files are compared with each other alone, because the clock
-    may jump. None sets no limit. A process can watch one folder at a time.
+    Only file times are compared, because the clock may jump. None sets no limit. A process can watch one folder.
     """
     if seconds is None:
         yield
@@ -58,15 +56,12 @@ def stall_limit(folder: Path, seconds: float | None) -> Iterator[None]:
 
 
 def forget_stalls(runs: Path) -> None:
-    """Remove the tracebacks of stalled trials that no worker recorded, so that these trials are tried again.
-
-    An empty file belongs to a trial that another command runs.
-    """
+    """Remove the tracebacks of stalled trials that no worker recorded, so that these trials are tried again."""
     for path in runs.glob("*/stalled.txt"):
         with suppress(FileNotFoundError):  # its trial has just ended
             if not path.is_file():  # a folder or a pipe, which no stall leaves
                 set_aside(path, runs)
-            elif path.stat().st_size:
+            elif path.stat().st_size:  # an empty one belongs to a trial that another command runs
                 path.unlink()
 
 
@@ -85,10 +80,7 @@ def _written(folder: Path) -> set[tuple[str, int]]:
     """The files of a trial and the times at which they were last written."""
     written = set()
     for above, _, names in os.walk(folder):
-        for name in set(names) - _NOT_PROGRESS:
-            path = Path(above, name)
-            try:
+        for path in (Path(above, name) for name in set(names) - _NOT_PROGRESS):
+            with suppress(OSError):  # a temporary file that has been renamed
                 written.add((str(path), path.stat().st_mtime_ns))
-            except OSError:
-                continue  # a temporary file that has been renamed
     return written

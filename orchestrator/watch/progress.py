@@ -1,4 +1,4 @@
-"""What a sweep says while it runs: a live table on a terminal, plain lines elsewhere; both on stderr."""
+"""What a sweep says while it runs: a live table on a terminal, plain lines elsewhere, both on stderr; the time left."""
 
 from __future__ import annotations
 
@@ -7,33 +7,137 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Self, get_args
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lm.record import Evaluation, Record
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Listener, Trial
-from orchestrator.watch.clock import Clock
+from orchestrator.trials.trial import Listener, Trial, epochs_to_train, stage_epochs
 from orchestrator.words import in_words
-
-_log = logging.getLogger(__name__)
 
 TrialState = Literal["done", "running", "waiting", "stopped early", "failed"]
 _MOST_ROWS = 16
-_MOST_ENDINGS = 4
-_FRAMES_A_SECOND = 2
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Unsettled:
+    """How far a trial has come, by its last evaluation, and the most epochs that it may still take."""
+
+    trial: Trial
+    epochs_left: int
+    stage: str = ""
+    epoch: int = 0
+    seconds: float = 0.0
+
+    def count(self, evaluation: Evaluation) -> None:
+        if evaluation.stage == self.stage:
+            self.epochs_left -= evaluation.epoch - self.epoch
+        else:  # the stages before it may have ended early
+            planned = stage_epochs(self.trial.spec)
+            rest = sum(list(planned.values())[list(planned).index(evaluation.stage) :])
+            self.epochs_left = min(rest - 1, sum(planned.values()) - evaluation.epoch)
+        self.stage, self.epoch, self.seconds = evaluation.stage, evaluation.epoch, evaluation.seconds
+
+
+class Clock:
+    """Counts the epochs that are left and the seconds that one takes, by the clock `wall`. For one thread.
+
+    An epoch takes the mean of its variant's epochs; before one of them has ended, that of all, and before any has
+    ended, that of those in `records`. A stage that may end early counts in full, so this is an upper estimate.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        done: Collection[str] = (),
+        records: Records | None = None,
+        wall: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall = wall
+        self._specs = {trial.key: trial.spec for trial in trials}
+        self._unsettled: dict[str, _Unsettled] = {}
+        self._epoch_began: dict[str, float] = {}  # of the trials that run
+        self._most_running = 0
+        self._took: dict[str, tuple[float, int]] = {}  # variant -> seconds and epochs
+        self._took_before = 0.0, 0
+        for trial in (trial for trial in trials if trial.reads_from is None):
+            if trial.key not in done:
+                self._add(trial)
+            if records is not None:
+                self._read(trial, records)
+
+    def _add(self, trial: Trial) -> None:
+        self._specs[trial.key] = trial.spec
+        self._unsettled[trial.key] = _Unsettled(trial, epochs_to_train(trial, self._specs))
+
+    def _read(self, trial: Trial, records: Records) -> None:
+        if (unsettled := self._unsettled.get(trial.key)) is None:
+            if (record := records.find(trial)) is not None:
+                stages = [(stage.train_seconds + stage.evaluation_seconds, stage.epochs) for stage in record.stages]
+                self._took_before = _sum(self._took_before, *stages)
+        elif curve := records.curve(trial):
+            unsettled.count(curve[-1])
+            self._took_before = _sum(self._took_before, (unsettled.seconds, unsettled.epoch))
+
+    def started(self, trial: Trial) -> None:
+        """The trial's next epoch begins; a search may just have proposed the trial."""
+        if trial.key not in self._unsettled:
+            self._add(trial)
+        self._epoch_began[trial.key] = self._wall()
+        self._most_running = max(self._most_running, len(self._epoch_began))
+
+    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
+        """The trial has ended an epoch."""
+        unsettled, ended = self._unsettled[trial.key], self._wall()
+        if trial.key in self._epoch_began:
+            seconds = ended - self._epoch_began[trial.key]
+            if evaluation.epoch == unsettled.epoch + 1:  # an earlier command may have begun this epoch
+                seconds = max(seconds, evaluation.seconds - unsettled.seconds)
+            self._took[trial.variant] = _sum(self._took.get(trial.variant, (0.0, 0)), (seconds, 1))
+        self._epoch_began[trial.key] = ended
+        unsettled.count(evaluation)
+
+    def settled(self, trial: Trial, *, resumable: bool) -> None:
+        """The trial takes no more time, unless it can be resumed."""
+        self._epoch_began.pop(trial.key, None)
+        if not resumable:
+            self._unsettled.pop(trial.key, None)
+
+    def epochs_left(self, trial: Trial) -> int:
+        """The most epochs that the trial may still take."""
+        return self._unsettled[trial.key].epochs_left if trial.key in self._unsettled else 0
+
+    def seconds_left(self) -> float | None:
+        """What the sweep still takes with as many trials at once as ran at most; None while no epoch or trial tells."""
+        of_all = _sum(*self._took.values()) if self._took else self._took_before
+        if not self._unsettled:
+            return 0.0
+        if not of_all[1] or not self._most_running:
+            return None
+        now, left = self._wall(), list[float]()
+        for key, unsettled in self._unsettled.items():
+            seconds, epochs = self._took.get(unsettled.trial.variant, of_all)
+            over = min(seconds / epochs, now - self._epoch_began.get(key, now))
+            left.append(max(0.0, unsettled.epochs_left * seconds / epochs - over))
+        return max(sum(left) / self._most_running, *left)
+
+
+def _sum(*took: tuple[float, int]) -> tuple[float, int]:
+    return sum(seconds for seconds, _ in took), sum(epochs for _, epochs in took)
 
 
 class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
     `done` are the keys of trials that were complete before; `records` show how long earlier commands took. Without a
-    terminal, a trial prints a line when it starts, at most one every `line_seconds` while it runs, and one when it
-    ends. Safe from several threads.
+    terminal, a running trial prints at most one line every `line_seconds`. Safe from several threads.
     """
 
     def __init__(
@@ -52,17 +156,14 @@ class Progress:
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
         self._states: dict[str, TrialState] = dict.fromkeys(done, "done")
         self._running: dict[str, tuple[Trial, Evaluation | None]] = {}
-        self._endings: deque[str] = deque(maxlen=_MOST_ENDINGS)
+        self._endings: deque[str] = deque(maxlen=4)
         self._printed: dict[str, float] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(
-                get_renderable=self._table,
-                console=self._console,
-                redirect_stdout=False,
-                refresh_per_second=_FRAMES_A_SECOND,
+                get_renderable=self._table, console=self._console, redirect_stdout=False, refresh_per_second=2
             )
             self._live.start()
         elif self.counts()["waiting"]:
@@ -92,10 +193,9 @@ class Progress:
                 return
             self._printed[trial.key] = at
             stage, epoch, perplexity, speed = self._cells(trial, evaluation)
-            left = self._time_left()
-        self._print(
-            f"{trial.title}: {stage}, epoch {epoch}, validation perplexity {perplexity}, {speed} tokens/s; {left}"
-        )
+            point = f"{stage}, epoch {epoch}, validation perplexity {perplexity}, {speed} tokens/s"
+            line = f"{trial.title}: {point}; {self._time_left()}"
+        self._print(line)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its row goes, and a line says how it ended."""
@@ -117,9 +217,8 @@ class Progress:
         with self._lock:
             for key, trials in self._sharing.items():
                 state = self._states.get(key, "waiting")
-                readers = trials - 1 if state == "running" else 0
-                counts[state] += trials - readers
-                counts["waiting"] += readers
+                counts[state] += 1
+                counts["waiting" if state == "running" else state] += trials - 1
         return counts
 
     def summary(self) -> str:
@@ -145,24 +244,18 @@ class Progress:
     def _table(self) -> RenderableType:
         with self._lock:
             running, endings = list(self._running.values()), list(self._endings)
-        table = Table("variant", "seed", "stage", box=None, pad_edge=False, header_style="bold")
-        for heading in ("epoch", "validation perplexity", "tokens/s"):
-            table.add_column(heading, justify="right")
+        numbers = [Column(heading, justify="right") for heading in ("epoch", "validation perplexity", "tokens/s")]
+        table = Table("variant", "seed", "stage", *numbers, box=None, pad_edge=False, header_style="bold")
         for trial, evaluation in running[:_MOST_ROWS]:
             cells = ("starts",) if evaluation is None else self._cells(trial, evaluation)
             table.add_row(Text(trial.variant), str(trial.seed), *cells)
-        more = len(running) - _MOST_ROWS
-        lines = [Text(f"and {more} more running")] if more > 0 else []
+        lines = [Text(f"and {len(running) - _MOST_ROWS} more running")] if len(running) > _MOST_ROWS else []
         lines += [Text(ending, "dim", no_wrap=True, overflow="ellipsis") for ending in endings]
         return Group(*([table] if running else []), *lines, Text(self.summary()))
 
     def _cells(self, trial: Trial, evaluation: Evaluation) -> tuple[str, str, str, str]:
-        return (
-            evaluation.stage,
-            f"{evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}",
-            f"{evaluation.valid_perplexity:.2f}",
-            f"{evaluation.tokens_per_second:,.0f}",
-        )
+        epochs = f"{evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
+        return evaluation.stage, epochs, f"{evaluation.valid_perplexity:.2f}", f"{evaluation.tokens_per_second:,.0f}"
 
 
 class Listeners:
@@ -172,22 +265,14 @@ class Listeners:
         self._listeners = listeners
         self._failed: set[int] = set()
 
-    def started(self, trial: Trial) -> None:
-        """Call all of them."""
-        self._call(lambda listener: listener.started(trial))
+        self.started: Callable[[Trial], None] = partial(self._call, "started")
+        self.evaluated: Callable[[Trial, Evaluation], None] = partial(self._call, "evaluated")
+        self.settled: Callable[[Trial, Record | None], None] = partial(self._call, "settled")
 
-    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        """Call all of them."""
-        self._call(lambda listener: listener.evaluated(trial, evaluation))
-
-    def settled(self, trial: Trial, record: Record | None) -> None:
-        """Call all of them."""
-        self._call(lambda listener: listener.settled(trial, record))
-
-    def _call(self, call: Callable[[Listener], None]) -> None:
+    def _call(self, method: str, *arguments: object) -> None:
         for listener in self._listeners:
             try:
-                call(listener)
+                getattr(listener, method)(*arguments)
             except Exception as error:
                 if id(listener) not in self._failed:
                     self._failed.add(id(listener))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.agenda.expand import expand
-from orchestrator.commands.standing import plan_data
+from orchestrator.commands.plan import plan_data
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.records import Records
 from tests.frozen.still import standing_still

@@ -19,9 +19,9 @@ from orchestrator.analysis.detectable import detectable, smallest_detectable
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost import Measuring, core_hours, estimate, print_estimate
-from orchestrator.execute.cost.measuring import measured_spec
-from orchestrator.execute.cost.totals import Job, makespan, most_trials, packing_of
+from orchestrator.commands.plan import print_estimate
+from orchestrator.execute.estimate import Job, core_hours, estimate, makespan, most_trials, packing_of
+from orchestrator.execute.machine import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -126,7 +126,7 @@ def test_the_memory_of_a_machine_is_shared_after_the_drivers_share(
     monkeypatch: pytest.MonkeyPatch, memory: float, fit: int
 ) -> None:
     """1.0 GiB for the driver, and 1.15 times the largest peak for each trial."""
-    module = "orchestrator.execute.cost.totals"
+    module = "orchestrator.execute.estimate"
     monkeypatch.setattr(f"{module}.memory_bytes", lambda: int(memory * 2**30))
     monkeypatch.setattr(f"{module}.cpu_count", lambda: 3)
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,)).at("paper")

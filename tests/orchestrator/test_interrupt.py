@@ -12,7 +12,7 @@ import pytest
 from orchestrator.agenda.expand import SweepState
 from orchestrator.execute import run, run_trial
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.prepare import Options, Prepared
+from orchestrator.execute.run import Options, Prepared
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.records import Records
 from tests.support.sweep_texts import GOOD, read_text

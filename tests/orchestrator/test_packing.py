@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execute.cost.totals import packing_of
+from orchestrator.execute.estimate import packing_of
 from orchestrator.execute.machine import Gpu, list_gpus
 from orchestrator.sweep import Resources, Sweep
 from tests.orchestrator.test_estimate import MEASURED

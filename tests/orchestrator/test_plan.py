@@ -9,7 +9,7 @@ from lm.data import PUBLISHED
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
 from orchestrator.agenda.expand import expand
-from orchestrator.commands.standing import print_plan
+from orchestrator.commands.plan import print_plan
 from orchestrator.execute import machine
 from orchestrator.sweep import check_vocabularies, read_sweep
 from orchestrator.trials import plan as plans

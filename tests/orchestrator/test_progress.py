@@ -16,8 +16,7 @@ from lm.record import Evaluation, Record, write_curve
 from lm.spec import Cache, Finetune
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
-from orchestrator.watch.clock import Clock
-from orchestrator.watch.progress import Listeners, Progress
+from orchestrator.watch.progress import Clock, Listeners, Progress
 from orchestrator.words import in_words
 from tests.support import factories
 from tests.support.tracking import point, record, trial

@@ -9,9 +9,8 @@ import pytest
 from orchestrator.agenda.expand import BEST_FOUND, Left, SweepState, expand, search_tasks, trial_source, what_is_left
 from orchestrator.api import select, set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.cost.totals import most_trials
-from orchestrator.execute.prepare import Options, prepare
-from orchestrator.execute.run import ending
+from orchestrator.execute.estimate import most_trials
+from orchestrator.execute.run import Options, ending, prepare
 from orchestrator.search.events import Asked, Ended, SearchEnd
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask

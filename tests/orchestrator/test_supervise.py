@@ -27,10 +27,10 @@ import os, sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.ray.talk import Line
+from orchestrator.execute.ray.supervise import Line
 line, notes = Line(Connection(int(sys.argv[1]))), Path(sys.argv[2])
 assert line.order.session.is_dir()
-source, listener = line.source(), line.listener()
+source, listener = line.source, line.listener
 times = len(notes.read_text().splitlines()) if notes.exists() else 0
 taken = list(iter(source.next, None))
 with notes.open("a") as file:

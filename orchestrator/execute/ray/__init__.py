@@ -5,7 +5,6 @@ a trial terminated that Ctrl-C cut off. Ray runs in a process of its own (`__mai
 (`supervise`) over a socket: when a process of Ray's dies, calls into Ray block for ever or end the whole process.
 """
 
-from orchestrator.execute.ray.supervise import run_on_ray
-from orchestrator.execute.ray.talk import Order
+from orchestrator.execute.ray.supervise import Order, run_on_ray
 
 __all__ = ["Order", "run_on_ray"]

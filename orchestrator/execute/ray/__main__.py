@@ -1,7 +1,6 @@
 """The process that speaks to Ray: `python -m orchestrator.execute.ray SOCKET`, as the driver starts it.
 
-Only the driver answers signals; SIGUSR1 is how it asks this process to stop. When one of Ray's own processes dies, or
-the driver, this process ends at once.
+Only the driver answers signals. When one of Ray's own processes dies, or the driver, this process ends at once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import leave_to_driver
 from orchestrator.execute.ray.bridge import Queue, fit, train_in_worker
 from orchestrator.execute.ray.session import check_nodes, dead_process, fitting, shipped, slots, start_ray
-from orchestrator.execute.ray.talk import Line, Order
+from orchestrator.execute.ray.supervise import Line
 
 _LOOK_SECONDS = 0.5
 _DEAD_SECONDS = 3.0
@@ -29,13 +28,19 @@ def main() -> None:
     driver, ended = os.getppid(), threading.Event()
     leave_to_driver()
     line = Line(Connection(int(sys.argv[1])))
+    order = line.order
     line.forward_logs()
     threading.Thread(target=_watch, args=(line, driver, ended), daemon=True).start()
     try:
-        _start(line.order)
+        if order.address is None:
+            start_ray(order)
+        else:
+            with shipped(order) as code_and_texts:
+                start_ray(order, code_and_texts)
+            check_nodes(order, [node for node, _ in slots(order.allotment)])
         leave_to_driver()  # Ray has made SIGTERM an exit
-        queue = Queue(line.source(), line.order.allotment, line.listener())
-        fit(queue, train_in_worker, session=line.order.session, at_once=fitting(line.order))
+        queue = Queue(line.source, order.allotment, line.listener)
+        fit(queue, train_in_worker, session=order.session, at_once=fitting(order))
     except RayLostError as error:
         line.tell("lost", str(error))
         return
@@ -49,15 +54,6 @@ def main() -> None:
         ended.set()
     line.tell("ended")
     ray.shutdown()
-
-
-def _start(order: Order) -> None:
-    if order.address is None:
-        start_ray(order)
-        return
-    with shipped(order) as code_and_texts:
-        start_ray(order, code_and_texts)
-    check_nodes(order, [node for node, _ in slots(order.allotment)])
 
 
 def _watch(line: Line, driver: int, ended: threading.Event) -> None:

@@ -24,41 +24,26 @@ _log = logging.getLogger(__name__)
 
 def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: Path, at_once: int) -> None:
     """Give every trial of the queue to `trainable` in a worker, at most `at_once` at a time."""
-    allotment = queue.allotment
-    tuner = tune.Tuner(
-        tune.with_resources(trainable, {"cpu": allotment.cpus, "gpu": allotment.gpus}),
-        tune_config=tune.TuneConfig(
-            search_alg=queue,
-            scheduler=Scheduler(queue),
-            num_samples=-1,
-            max_concurrent_trials=at_once,
-            reuse_actors=True,
-        ),
-        run_config=tune.RunConfig(
-            name="sweep",
-            storage_path=str(session / "tune"),
-            verbose=0,
-            callbacks=[Starts(queue)],
-        ),
+    config = tune.TuneConfig(
+        search_alg=queue, scheduler=Scheduler(queue), num_samples=-1, max_concurrent_trials=at_once, reuse_actors=True
     )
-    tuner.fit()
+    run = tune.RunConfig(name="sweep", storage_path=str(session / "tune"), verbose=0, callbacks=[Starts(queue)])
+    resources = {"cpu": queue.allotment.cpus, "gpu": queue.allotment.gpus}
+    tune.Tuner(tune.with_resources(trainable, resources), tune_config=config, run_config=run).fit()
 
 
 def train_in_worker(config: dict[str, Any]) -> None:
     """Train one trial in a Ray worker."""
-    failure = run_trial(
-        config["trial"], config["allotment"], lambda evaluation: tune.report({"evaluation": evaluation})
-    )
-    if failure is not None:
+    trial, allotment = config["trial"], config["allotment"]
+    if (failure := run_trial(trial, allotment, lambda point: tune.report({"evaluation": point}))) is not None:
         tune.report({"failure": failure})
 
 
 class Queue(Searcher):
     """Hands Tune the source's trials, and the source what became of them.
 
-    A trial whose worker died is handed out again, `MOST_WORKER_DEATHS` times. One that ran out of memory while others
-    ran, or whose workers died too often then, which may have been for want of memory, is kept until nothing else can
-    run, and runs alone, once.
+    A trial whose worker died is handed out again, `MOST_WORKER_DEATHS` times. One that ran out of memory beside others,
+    or whose workers died too often beside others, is kept until nothing else can run, and runs alone, once.
     """
 
     def __init__(self, source: TrialSource, allotment: Allotment, listener: Listener) -> None:
@@ -129,9 +114,6 @@ class Queue(Searcher):
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the next command plans again from the records."""
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Never called, because nothing is saved."""
-
 
 class Scheduler(FIFOScheduler):
     """Passes what Tune says of running trials on, and stops those that the source wants no more of."""
@@ -139,9 +121,6 @@ class Scheduler(FIFOScheduler):
     def __init__(self, queue: Queue) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.queue = queue
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
 
     def on_trial_result(self, tune_controller: object, trial: Any, result: dict[str, Any]) -> str:
         """Whether it goes on after this point of its curve; Tune also sends a result without one."""
@@ -166,9 +145,6 @@ class Starts(tune.Callback):
     def __init__(self, queue: Queue) -> None:
         super().__init__()
         self.queue = queue
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: object) -> None:
         """A worker took it up."""

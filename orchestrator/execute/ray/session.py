@@ -1,7 +1,4 @@
-"""A Ray for the time of a sweep: its own on this machine, or a cluster's, whose nodes get this code and are checked.
-
-Every node has to train what was planned: with the same libraries and texts, in one folder or storage.
-"""
+"""A Ray for the time of a sweep: its own on this machine, or a cluster's, whose nodes get this code and are checked."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from lm.checkout import COMMIT_VARIABLE, commit
 from lm.data import CorpusError, fingerprint_of
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.machine import PACKAGES, code_digest, cpu_count
-from orchestrator.execute.ray.talk import Order
+from orchestrator.execute.ray.supervise import Order
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.storage import Storage
 
@@ -35,7 +32,6 @@ _WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
 }
-_LONGEST_MESSAGE = 400
 _OBJECT_STORE_BYTES = 100 * 2**20
 _CHECK_SECONDS = 120.0
 MOST_SHIPPED_BYTES = 200 * 2**20
@@ -45,11 +41,9 @@ def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
     """Start Ray on this machine, or join a cluster, whose workers get `shipped` as runtime environment.
 
     Ray's ports listen on all interfaces, and a token keeps others out: a new one for each Ray on this machine.
-    CannotStartError if a cluster cannot be joined, for want of its token for example; RayLostError if Ray does not
-    start on this machine.
+    CannotStartError if a cluster cannot be joined, RayLostError if Ray does not start on this machine.
     """
-    runtime = {**(shipped or {})}
-    runtime["env_vars"] = _WORKER_ENVIRONMENT | runtime.get("env_vars", {})
+    runtime = {"env_vars": _WORKER_ENVIRONMENT, **(shipped or {})}
     place: dict[str, Any] = {"address": order.address}
     if order.address is None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -68,14 +62,11 @@ def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
 def last_line(error: Exception) -> str:
     """The end of Ray's message, which has the reason, often in the error's cause."""
     lines = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
-    return lines[-1][:_LONGEST_MESSAGE]
+    return lines[-1][:400]
 
 
 def dead_process() -> str | None:
-    """Which of the processes that Ray started, and cannot do without, has died; None if none has.
-
-    When an agent dies, the raylet ends itself. A cluster's processes are not looked at.
-    """
+    """Which of the processes that Ray started here, and cannot do without, has died; None if none has."""
     node: Any = ray._private.worker._global_node
     if node is None:  # not started yet
         return None
@@ -130,15 +121,12 @@ def shipped(order: Order) -> Iterator[dict[str, Any]]:
             "py_modules": [str(package) for package in PACKAGES],
             "working_dir": texts,
             "excludes": ["__pycache__"],
-            "env_vars": {COMMIT_VARIABLE: commit() or ""},
+            "env_vars": _WORKER_ENVIRONMENT | {COMMIT_VARIABLE: commit() or ""},
         }
 
 
 def check_nodes(order: Order, nodes: Sequence[Mapping[str, Any]]) -> None:
-    """CannotStartError naming the first node that differs, what differs, and both sides of it.
-
-    Tolerated are other patch versions, and other builds of torch (for another CUDA).
-    """
+    """CannotStartError naming the first node that differs; tolerated are other patch versions, and builds of torch."""
     with tempfile.NamedTemporaryFile(prefix=".reach-", dir=order.allotment.runs) as file:
         marker = Path(file.name)
         expected = facts(order, marker)
@@ -158,10 +146,7 @@ def check_nodes(order: Order, nodes: Sequence[Mapping[str, Any]]) -> None:
 
 
 def facts(order: Order, marker: Path) -> dict[str, str]:
-    """What decides a trial's numbers on this machine, and whether the driver will see its record.
-
-    The driver has put the `marker` into `runs`, which every node has to share unless there is a storage.
-    """
+    """What decides a trial's numbers here, and whether the driver's `marker` in `runs` or the storage can be seen."""
     answer = {
         "code": code_digest()[:12],
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -174,14 +159,12 @@ def facts(order: Order, marker: Path) -> dict[str, str]:
             answer[f"corpus {corpus.name}"] = str(error)
     if order.allotment.storage is None:
         other = "another folder (give --storage, or --runs on a disk that all nodes share)"
-        answer[str(marker.parent)] = "shared" if marker.exists() else other
-        return answer
+        return answer | {str(marker.parent): "shared" if marker.exists() else other}
     try:
         Storage(order.allotment.storage).keys()
-        answer["storage"] = "reachable"
     except (OSError, ValueError) as error:
-        answer["storage"] = str(error)
-    return answer
+        return answer | {"storage": str(error)}
+    return answer | {"storage": "reachable"}
 
 
 def compared(driver: Mapping[str, str], node: Mapping[str, str]) -> str | None:

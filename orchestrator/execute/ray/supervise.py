@@ -1,29 +1,40 @@
-"""Run a trial source on Ray Tune, in a process that is replaced once if Ray is lost."""
+"""The driver's side: a trial source on Ray Tune, in a process that is replaced once if Ray is lost.
+
+That process calls the driver's trial source over a socket and waits for the answer; the listener and logs need none.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
-from lm.record import Evaluation, Record
+from lm.record import Record
+from lm.spec import Corpus
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.ray.talk import Order, serve
 from orchestrator.execute.run_trial import Allotment, settled_record
 from orchestrator.trials.trial import Listener, Trial
 
+Kind = Literal["source", "listener", "log", "error", "lost", "ended"]
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AIR_NEW_OUTPUT": "0",  # with verbose=0 the only way to silence Tune's tables
@@ -33,23 +44,78 @@ _ENVIRONMENT = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-_SOCKET_BYTES = 103
-"""What the path of a socket may have on every system; Linux allows 107."""
 _LONGEST_NAME = "orch-01234567/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
-MOST_PATH_BYTES = _SOCKET_BYTES - len(_LONGEST_NAME) - 1
+MOST_PATH_BYTES = 103 - len(_LONGEST_NAME) - 1
+"""103 bytes is what the path of a socket may have on every system."""
 _END_SECONDS = 15.0
 _KILL_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Order:
+    """What Ray is to run, on which cluster (None: this machine), at most `jobs` at once (None: as many as fit).
+
+    The trials read these `corpora`; `session` is the folder for files of Ray and Tune.
+    """
+
+    allotment: Allotment
+    jobs: int | None = None
+    address: str | None = None
+    corpora: tuple[Corpus, ...] = ()
+    verbose: bool = False
+    session: Path = Path()
+
+
+class Line:
+    """The end of the process that speaks to Ray: the driver's trial source, for one thread, and its listener."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+        self.order: Order = connection.recv()
+        self.source = cast(TrialSource, _Remote(self._ask))
+        self.listener = cast(Listener, _Remote(partial(self.tell, "listener")))
+
+    def tell(self, kind: Kind, *words: Any) -> None:
+        """Say something that needs no answer."""
+        with self._lock:
+            self._connection.send((kind, *words))
+
+    def _ask(self, *words: Any) -> Any:
+        self.tell("source", *words)
+        return self._connection.recv()
+
+    def fail(self, error: Exception) -> None:
+        """Have the driver raise this error; one that cannot be sent becomes a RuntimeError of the same text."""
+        error.add_note("".join(traceback.format_exception(error)))
+        try:
+            self.tell("error", pickle.loads(pickle.dumps(error)))
+        except Exception:
+            self.tell("error", RuntimeError(f"{type(error).__name__}: {error}"))
+
+    def forward_logs(self) -> None:
+        """Have the driver handle what this process logs from now on."""
+        queue: Any = SimpleNamespace(put_nowait=partial(self.tell, "log"))
+        for name in ("lm", "orchestrator"):
+            logging.getLogger(name).addHandler(QueueHandler(queue))
+
+
+class _Remote:
+    """An object of the driver's: each call of a method is sent there."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self._call, name)
+
+
 def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listener, interrupt: Interrupt) -> None:
     """Train what the source says; return when it has ended or an interrupt stopped it.
 
-    A worker that dies is started again from its trial's checkpoint, three times at most; then the trial is recorded as
-    failed. If Ray's own processes die, Ray is started again, once, with a new source, and the trials under way go on
-    from their checkpoints; RayLostError after that, or if it was a cluster. A second interrupt raises
-    KeyboardInterrupt. Raises CannotStartError if no node could ever hold a trial, or a node of a cluster differs from
-    this machine, in the order's corpora too.
+    If Ray's own processes die, Ray is started again, once, with a new source, and the trials under way go on from their
+    checkpoints; RayLostError after that, or if it was a cluster. A second interrupt raises KeyboardInterrupt. Raises
+    CannotStartError if no node could ever hold a trial, or a node of a cluster differs from this machine.
     """
     started = _Started(listener)
     first_loss: str | None = None
@@ -81,10 +147,7 @@ def ray_environment() -> dict[str, str]:
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
-    """A temporary folder for the files of Ray and Tune, which only its owner can enter, removed at the end.
-
-    It lies in /tmp if the usual place has too long a path for Ray's sockets.
-    """
+    """A temporary folder of its owner alone, removed at the end; in /tmp if the usual path is too long for sockets."""
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) > MOST_PATH_BYTES:
         _log.warning("%s is too long a path for Ray's sockets; Ray's files go to /tmp", place)
@@ -114,7 +177,7 @@ def _attempt(order: Order, source: TrialSource, listener: Listener, interrupt: I
 
 
 def _start(end: int, *, verbose: bool) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path if isinstance(path, str))
+    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     output = None if verbose else subprocess.DEVNULL
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "orchestrator.execute.ray", str(end)],  # it finds modules where this process does
@@ -157,15 +220,12 @@ class _Started:
     """A listener that remembers which trials have started and not settled."""
 
     def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+        self._listener, self.evaluated = listener, listener.evaluated
         self._trials: dict[str, Trial] = {}
 
     def started(self, trial: Trial) -> None:
         self._trials[trial.key] = trial
         self._listener.started(trial)
-
-    def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        self._listener.evaluated(trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         self._trials.pop(trial.key, None)
@@ -175,3 +235,29 @@ class _Started:
         """Pass on how far the trials came that were under way when all was stopped."""
         for trial in list(self._trials.values()):
             self.settled(trial, settled_record(trial, allotment))
+
+
+def serve(connection: Connection, source: TrialSource, listener: Listener) -> str | None:
+    """Answer until the other end has ended; None if it said so, else why Ray was lost. Raises what it reports."""
+    while True:
+        try:
+            kind, *words = connection.recv()
+        except (EOFError, OSError):
+            return "the process that speaks to Ray ended; --verbose shows what it said"
+        match kind:
+            case "source":
+                answer = getattr(source, words[0])(*words[1:])
+                try:
+                    connection.send(answer)
+                except OSError:
+                    continue  # what it said last can still be read
+            case "listener":
+                getattr(listener, words[0])(*words[1:])
+            case "log":
+                logging.getLogger(words[0].name).handle(words[0])
+            case "error":
+                raise words[0]
+            case "lost":
+                return str(words[0])
+            case "ended":
+                return None

@@ -63,9 +63,8 @@ class Store:
     def __init__(self, uri: str | None = None) -> None:
         uri = tracking_uri(uri)
         database = sqlite_file(uri)
-        is_server = uri.startswith(("http://", "https://"))
         home = Path.cwd() if database is None else database.parent
-        self._artifacts = None if is_server else home / "mlartifacts"
+        self._artifacts = None if uri.startswith(("http://", "https://")) else home / "mlartifacts"
         if database is None:
             self._client = _client(uri)
         else:  # two processes that create the same database at once leave a broken file
@@ -126,17 +125,15 @@ class Store:
         run.tags |= changed
 
     def untag(self, run: Run, tag: str) -> None:
-        """Take a tag that the run has away."""
+        """Remove a tag that the run has."""
         self._client.delete_tag(run.id, tag)
         del run.tags[tag]
 
     def set_status(self, run: Run, status: str, ended: int | None = None) -> None:
         """Bring a run to a status that it does not have; `ended` in milliseconds, by default the present time."""
-        if run.status == status:
-            return
-        if status == "RUNNING":
+        if run.status != status and status == "RUNNING":
             self._client.update_run(run.id, status=status)
-        else:
+        elif run.status != status:
             self._client.set_terminated(run.id, status=status, end_time=ended)
         run.status = status
 

@@ -17,8 +17,7 @@ from orchestrator.errors import redacted
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.contents import findings
-from orchestrator.watch.mlflow.mirror import Mirror, Planned
+from orchestrator.watch.mlflow.mirror import Mirror, Planned, findings
 from orchestrator.watch.mlflow.store import Store, sqlite_file, tracking_uri
 
 _log = logging.getLogger(__name__)
@@ -46,9 +45,7 @@ class Tracker:
     """A listener that keeps MLflow up to date; a failing or slow MLflow costs the sweep a warning and a minute at most.
 
     Building it creates a local database, so build it before any worker starts. What MLflow lacks of the records is
-    written by the thread, by `finish`, or by the next command's tracker. A trial gets its run when it starts or has a
-    record or curve; a search may propose it while the sweep runs. `uri` is MLflow's tracking URI, by default
-    `MLFLOW_TRACKING_URI`, else the one that a plain `mlflow ui` in the working directory shows.
+    written by the thread, by `finish`, or by the next command's tracker. `uri` is as of `tracking_uri`.
     """
 
     def __init__(
@@ -63,8 +60,7 @@ class Tracker:
         self._pending = {(trial.key, trial.variant): _Pending(trial) for trial in trials}
         self._uri = tracking_uri(uri)
         self._warned = self._given_up = self._is_whole = False
-        self._ending = threading.Event()
-        self._until = math.inf
+        self._ending, self._until = threading.Event(), math.inf
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         try:
             self._mirror = Mirror(Store(self._uri), sweep, commit, records)
@@ -102,8 +98,7 @@ class Tracker:
         """Fill in what is missing, upload the report's folder, tag its answer and verdicts, and end the parent run.
 
         `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
-        `planned` are tagged `superseded` and leave the parent; None moves no run. Waits for a minute at most. Returns
-        whether MLflow has everything.
+        `planned` are tagged `superseded` and leave the parent. Returns whether MLflow has everything.
         """
         if self._thread.is_alive():
             self._close = partial(self._mirror.close, outcome, report, findings(answer, verdicts or {}), planned)
@@ -122,9 +117,9 @@ class Tracker:
             changed = [pending for pending in list(self._pending.values()) if pending.changed]
             self._sync(sorted(changed, key=lambda pending: not pending.running))
             rest = min(_LONGEST_REST_SECONDS, max(_SYNC_SECONDS, _REST * (time.monotonic() - began)))
-        for pending in self._pending.values():
-            pending.running = False
         unsettled = [pending for pending in self._pending.values() if pending.changed or not pending.settled]
+        for pending in unsettled:
+            pending.running = False
         is_filled = self._sync(unsettled)
         if not is_filled:  # only an error shows that a run was deleted by hand: the second pass makes it again
             is_filled = self._sync([pending for pending in unsettled if pending.changed])
@@ -162,8 +157,5 @@ class Tracker:
             reason = redacted((str(error).splitlines() or [repr(error)])[0])[:300]
             file = sqlite_file(self._uri)
             repair = "" if file is None else f", or makes a new {file} if you move a damaged one away"
-            _log.warning(
-                "MLflow is behind (%s); the sweep goes on, and the next command fills in what is missing%s",
-                reason,
-                repair,
-            )
+            goes_on = "the sweep goes on, and the next command fills in what is missing"
+            _log.warning("MLflow is behind (%s); %s%s", reason, goes_on, repair)

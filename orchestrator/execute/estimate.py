@@ -1,4 +1,4 @@
-"""From measured steps to hours, bytes and the smallest difference that the seeds can show; sums and formulas only."""
+"""What a sweep will cost, from measured steps: hours, bytes, and the smallest difference that its seeds can show."""
 
 from __future__ import annotations
 
@@ -9,23 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
-
 from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
 from orchestrator.analysis.detectable import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.cost.measuring import Measuring
-from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_bytes
+from orchestrator.execute.machine import Measuring, cpu_count, gpus_of, list_gpus, memory_bytes
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import TrialStatus, plan, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
-from orchestrator.words import byte_size, in_words
 
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES, _HEADROOM = 600 * 2**20, 1.15
@@ -46,10 +40,11 @@ class Job:
     @property
     def seconds(self) -> float:
         """Its epochs, each scored on validation, and both texts at the end of each stage."""
-        epoch = self.facts.train_tokens / self.measured.train_tokens_per_second
-        valid = self.facts.valid_tokens / self.measured.valid_tokens_per_second
-        test = self.facts.test_tokens / self.measured.test_tokens_per_second
-        return self.measured.start_seconds + self.epochs * (epoch + valid) + self.stages * (valid + test)
+        facts, measured = self.facts, self.measured
+        epoch = facts.train_tokens / measured.train_tokens_per_second
+        valid = facts.valid_tokens / measured.valid_tokens_per_second
+        test = facts.test_tokens / measured.test_tokens_per_second
+        return measured.start_seconds + self.epochs * (epoch + valid) + self.stages * (valid + test)
 
     @property
     def disk_bytes(self) -> int:
@@ -79,11 +74,11 @@ class VariantCost:
 
     @classmethod
     def of(cls, variant: str, jobs: Iterable[Job]) -> VariantCost:
-        """Of those of the jobs that are this variant's."""
-        chosen = [job for job in jobs if job.trial.variant == variant]
-        slowest = min((job.measured.train_tokens_per_second for job in chosen), default=math.nan)
-        peak = max((job.measured.peak_memory_bytes for job in chosen), default=0)
-        return cls(variant, len(chosen), slowest, sum(job.seconds for job in chosen), peak)
+        """Of this variant's jobs among these."""
+        jobs = [job for job in jobs if job.trial.variant == variant]
+        slowest = min((job.measured.train_tokens_per_second for job in jobs), default=math.nan)
+        peak = max((job.measured.peak_memory_bytes for job in jobs), default=0)
+        return cls(variant, len(jobs), slowest, sum(job.seconds for job in jobs), peak)
 
 
 @dataclass(frozen=True)
@@ -121,10 +116,7 @@ class Estimate:
 def estimate(
     sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring, at_once: int | None = None
 ) -> Estimate:
-    """Measure what has to train, and sum it up, for `at_once` trials or as many as fit.
-
-    Each trial that a search may still ask for counts as the base trained to its end.
-    """
+    """Measure what has to train, and sum it up, for `at_once` trials or as many as fit."""
     trials = most_trials(sweep, state)
     jobs = _jobs(trials, records, measuring)
     packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
@@ -169,7 +161,7 @@ def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> li
 
 
 def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
-    """All that may still be trained or is done: while a search is not over, of each variant with all its seeds."""
+    """All that may be trained or is done; a trial that a search may ask for counts as the base trained to its end."""
     if not state.searching:
         return state.trials
     # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
@@ -209,41 +201,3 @@ def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
     if memory is not None and gpus_each < 1:
         by_gpus = min(by_gpus, len(gpus) * max(1, int(memory / (_HEADROOM * peak + _CUDA_CONTEXT_BYTES))))
     return Packing(by_cpus, None, by_gpus)
-
-
-def print_estimate(cost: Estimate) -> None:
-    """Print a line for each variant that has to train, and what all of it takes."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=160)
-    headings = [Column(name, justify="right") for name in ("trials to train", "tokens/s", "time", "peak memory")]
-    table = Table("variant", *headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for row in cost.variants:
-        if row.trials:
-            cells = (str(row.trials), f"{row.tokens_per_second:,.0f}", in_words(row.seconds))
-            table.add_row(*map(Text, (row.variant, *cells, byte_size(row.peak_memory_bytes))))
-    if table.row_count:
-        console.print(table)
-    count = Counter(cost.states)
-    cached = count["done"] + count["diverged"] + count["read"]
-    new = count["new"] + count["failed"] + count["damaged"]
-    lines = [f"trials: {new} new, {cached} cached, {count['to resume']} to resume"]
-    if cost.packing is not None:
-        named = {"CPUs": cost.packing.by_cpus, "memory": cost.packing.by_memory, "GPUs": cost.packing.by_gpus}
-        limits = ", ".join(f"{limit} by {name}" for name, limit in named.items() if limit is not None)
-        lines += [
-            f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, {cost.core_hours:,.1f} core-hours; "
-            "early stops count in full, the neural cache's search is not counted, and trials that run at the same time "
-            "may slow each other down",
-            f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile",
-            f"room for {cost.packing.at_once} at once: {limits}",
-        ]
-    if (smallest := cost.detectable) is None:
-        lines.append("smallest detectable difference: unknown until two finished seeds of a variant differ")
-    else:
-        text_error = "unknown" if smallest.text_error_nats is None else f"{smallest.text_error_nats:.2g} nats"
-        lines.append(
-            f"smallest detectable difference: {smallest.perplexity:.2g} perplexity ({smallest.nats:.2g} nats) with "
-            f"{smallest.seeds} seeds, at 80% power and the report's level; standard deviation between seeds "
-            f"{smallest.deviation_nats:.2g} nats, standard error by the text {text_error}"
-        )
-    console.print(Text("\n".join(lines)))
