@@ -22,8 +22,8 @@ class SearchTrial:
     """One trial of a search so far.
 
     `valid_nats` is the best validation loss in nats per token, of a complete trial its final one; `curve` has the best
-    until each epoch. `seconds` are those of its training. `key` is None if no spec can have the values. `parent` is the
-    number of the trial from whose weights it continues; epochs and seconds include the parent's.
+    until each epoch. `key` is None if no spec can have the values. `parent` is the number of the trial from whose
+    weights it continues; epochs and seconds (of training) include the parent's.
     """
 
     number: int

@@ -164,11 +164,10 @@ def value_of(dimension: Dimension, x: float) -> Any:
             return min(high, max(low, round(math.exp(start + x * (end - start)))))
         case Integer(low=low, high=high):
             return low + int(x * (high - low + 1))
-        case LogUniform(low=low, high=high):
-            start, end = math.log(low), math.log(high)
-            return min(high, max(low, math.exp(start + x * (end - start))))
         case _:
-            return min(dimension.high, dimension.low + x * (dimension.high - dimension.low))
+            scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
+            start, end = scale(dimension.low), scale(dimension.high)
+            return min(dimension.high, max(dimension.low, back(start + x * (end - start))))
 
 
 def _points_of(dimension: Dimension, points: int) -> list[Any]:
@@ -178,9 +177,8 @@ def _points_of(dimension: Dimension, points: int) -> list[Any]:
             return list(dimension.options)
         case Integer():
             return list(range(dimension.low, dimension.high + 1))
-        case LogUniform():
-            low, high = math.log(dimension.low), math.log(dimension.high)
-            inner = [math.exp(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
         case _:
-            inner = [dimension.low + (dimension.high - dimension.low) * i / (points - 1) for i in range(1, points - 1)]
-    return [dimension.low, *inner, dimension.high]
+            scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
+            low, high = scale(dimension.low), scale(dimension.high)
+            inner = [back(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
+            return [dimension.low, *inner, dimension.high]

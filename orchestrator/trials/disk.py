@@ -64,7 +64,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def aside_folder(runs: Path) -> Path:
-    """The folder of trials that were trained again, asked for with --fresh or because they were damaged."""
+    """The folder of what was damaged, or trained again for --fresh."""
     return runs / ".old"
 
 
@@ -79,8 +79,7 @@ def set_aside(path: Path, runs: Path) -> Path:
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
     """Move a trial's folder aside if a file of it is not what the trial wrote there; a warning says so.
 
-    `weights` are read only if asked for. Waits for a process that works there, which may mend it. A file that cannot be
-    read is given a moment: the error may pass.
+    Waits for a process that works there, which may mend it. A file that cannot be read is given a moment.
     """
     try:
         check_trial(folder, weights=weights)
@@ -119,8 +118,12 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
             record = read_own(folder)
             if record is None or record.status == "failed" or trial_is_held(folder):
                 continue
+            parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if folder.name in weights else [])
             with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                yield from _remove(_unneeded(folder, weights=folder.name in weights), dry)
+                unfinished = (
+                    path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)
+                )
+                yield from _remove([*filter(Path.exists, parts), *unfinished], dry)
         except Timeout:
             continue  # taken since it was looked at
         except ValueError as error:
@@ -128,12 +131,6 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
         except OSError as error:
             say_once(in_a_line(error))
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
-
-
-def _unneeded(folder: Path, *, weights: bool) -> list[Path]:
-    parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if weights else [])
-    unfinished = [path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)]
-    return [*(part for part in parts if part.exists()), *unfinished]
 
 
 def _remove(paths: Iterable[Path], dry: bool) -> Iterator[Freed]:

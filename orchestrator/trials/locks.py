@@ -68,7 +68,14 @@ def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
         raise HeldError(f"{sweep} at scale {scale} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
         raise CannotStartError(in_a_line(error)) from error
-    holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), _user(), _now(), None, _command())
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    program, *arguments = sys.argv
+    started = ["python", "-m", "orchestrator"] if program.endswith("__main__.py") else [program]
+    command = shlex.join([*started, *arguments])
+    holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), user, _now(), None, command)
     try:
         _note(path, holder)
         yield
@@ -92,7 +99,7 @@ def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
 
 
 def lock_path(runs: Path, sweep: str, scale: str) -> Path:
-    """A sweep's lock; both names are slugs, so it cannot lie elsewhere."""
+    """A sweep's lock; both names are slugs: it cannot lie elsewhere."""
     return runs / ".sweeps" / f"{sweep}.{scale}.lock"
 
 
@@ -103,8 +110,7 @@ def read_holder(runs: Path, sweep: str, scale: str) -> Holder | None:
 
 def holders(runs: Path) -> list[Holder]:
     """Every sweep that was run with this folder, by its last command, the latest first."""
-    notes = map(_read_note, _locks(runs))
-    return sorted((holder for holder in notes if holder is not None), key=lambda holder: holder.since, reverse=True)
+    return sorted(filter(None, map(_read_note, _locks(runs))), key=lambda holder: holder.since, reverse=True)
 
 
 def sweep_runs(runs: Path) -> bool:
@@ -115,8 +121,7 @@ def sweep_runs(runs: Path) -> bool:
 def is_held(lock: Path) -> bool:
     """Whether a process holds this lock.
 
-    Asked by a shared lock that is given back at once, so that several can ask at the same time. A command that takes
-    the lock at that very moment tries again within 50 ms.
+    Asked by a shared lock that is given back at once; who takes the lock at that very moment tries again within 50 ms.
     """
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # not to wait for a pipe in its place
@@ -152,20 +157,6 @@ def _read_note(lock: Path) -> Holder | None:
         return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
     except (OSError, ValueError):
         return None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return str(os.getuid())
-
-
-def _command() -> str:
-    program, *arguments = sys.argv
-    return shlex.join(
-        [*(("python", "-m", "orchestrator") if program.endswith("__main__.py") else (program,)), *arguments]
-    )
 
 
 def _now() -> str:
