@@ -37,7 +37,7 @@ class SweepState:
     @property
     def searching(self) -> bool:
         """Whether a search is not over yet."""
-        return any(not search.ended for search in self.searches)
+        return bool(self.waiting)
 
     @property
     def waiting(self) -> set[str]:
@@ -97,14 +97,12 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
 def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
     """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
-    Every look is judged at its own share of the error (see `compare_variants`). A variant of which nothing more can
-    be learnt gets no more seeds: it is decided, equal to the baseline in every seed, or may not be compared
-    (`analysis.comparison`). The baseline has as many as the variant with the most.
+    Every look is judged at its own share of the error (see `compare_variants`). A variant that is decided, equal to the
+    baseline in every seed, or not comparable gets no more seeds. The baseline has as many as the variant with the most.
     """
     if len(sweep.looks) == 1:
         return plan(sweep)
-    # Statistics take most of a second to import.
-    from orchestrator.analysis.comparison import compare_variants
+    from orchestrator.analysis.comparison import compare_variants  # takes most of a second
     from orchestrator.analysis.outcomes import read_outcomes
 
     def planned(counts: Mapping[str, int]) -> list[Trial]:
@@ -152,10 +150,7 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
 
 
 def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Left:
-    """What a run would train; while a search is not over, all seeds of each variant that it may have in the table.
-
-    Fewer if a search asks for the same values twice, or if seeds are spent until a variant is decided.
-    """
+    """The most that a run would train; while a search is not over, all seeds of each variant the table may have."""
     missing = len(unsettled(state.table, records))
     if not state.searching:
         return Left(0, missing, missing)
@@ -164,7 +159,7 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)
     done = len(state.table) - missing
     each = [search_trials_left(search) for search in state.searches]
-    search_trials = None if None in each else sum(count for count in each if count is not None)
+    search_trials = None if None in each else sum(filter(None, each))
     return Left(search_trials, max(0, min(most, variants * sweep.looks[0]) - done), max(0, most - done))
 
 
@@ -209,10 +204,7 @@ def _grid_size(task: SearchTask, sampler: GridSampler, most: int | None) -> int:
 
 
 def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) -> SearchTask:
-    """A variant's search; what the variant changes of the base is not searched for it.
-
-    Unless the sweep file gives it a range of its own.
-    """
+    """A variant's search, without what the variant changes of the base, unless the file gives it a range of its own."""
     ranges = searching.variants.get(name, {}) if isinstance(searching, Tune) else {}
 
     def changes(key: str) -> bool:

@@ -1,9 +1,8 @@
 """A search's ledger on disk, `runs/.searches/<task key>.jsonl`, one event a line, and where the search stands by it.
 
-{"task": {...}}                                                        first: all that the task's key hashes
-{"asked": n, "values": {...}, "key": "<trial key>"}                    key null if no spec has these values;
-                                                                       of a population also "parent": the number of
-                                                                       the trial from whose weights it continues
+{"task": {...}}                                       first: all that the task's key hashes
+{"asked": n, "values": {...}, "key": "<trial key>"}   key null if no spec has these values; of a population also
+                                                      "parent": number of the trial from whose weights it continues
 {"evaluated": n, "epoch": e, "nats": best so far, "seconds": s, "goes_on": true}
 {"ended": n, "state": "complete", "nats": x, "objectives": [...], "epochs": e, "seconds": s, "reason": null}
 """
@@ -176,8 +175,7 @@ def _read(path: Path, task: SearchTask | None) -> _Content:
     except FileNotFoundError:
         return content
     except OSError as error:
-        content.damage = f"{path}: cannot be read, so that its search begins again: {error.strerror}"
-        return content
+        return _Content(damage=f"{path}: cannot be read, so that its search begins again: {error.strerror}")
     lines, size = data.split(b"\n")[:-1], 0  # after the last line end there is nothing, or a torn line
     for number, line in enumerate(lines, 1):
         try:

@@ -15,8 +15,9 @@ import numpy as np
 
 from lm.spec import Leg, TrainSpec
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.task import SearchTask, value_of
-from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, PopulationBased
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep.override import value_of
+from orchestrator.sweep.searches import Dimension, Integer, OneOf, PopulationBased
 
 _FACTORS = (0.8, 1.2)
 
@@ -128,7 +129,7 @@ def _alive(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
 def _perturbed(dimension: Dimension, value: Any, factor: float) -> Any:
     """The value times the factor, within the range; a choice has no neighbours, and stays."""
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             return value
         case Integer(low=low, high=high):
             return min(high, max(low, round(value * factor)))

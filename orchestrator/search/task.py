@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,20 +11,8 @@ from typing import Any
 import numpy as np
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, start_values, walk
-from orchestrator.sweep.searches import (
-    Change,
-    Choice,
-    Dimension,
-    Integer,
-    LogUniform,
-    Objective,
-    PopulationBased,
-    Range,
-    Search,
-    Searching,
-    fits,
-)
+from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, points_of, start_values, walk
+from orchestrator.sweep.searches import Dimension, Objective, PopulationBased, Range, Search, Searching, fits
 from orchestrator.words import value_in_words
 
 _NOT_EXPLAINED = {"trials", "training_hours", "variants", "start_rest", "min_trials_per_option"}
@@ -147,38 +134,4 @@ class SearchTask:
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
         """The values of every combination, the last dimension changing fastest; also those that no spec can have."""
-        return (w.values for w in every(self.base, self.space, lambda _, dimension, __: _points_of(dimension, points)))
-
-
-def value_of(dimension: Dimension, x: float) -> Any:
-    """The value at a coordinate in [0, 1); every whole number and every option has an equal share of the interval.
-
-    A whole number on a log scale has the share from half a unit below to half a unit above.
-    """
-    match dimension:
-        case Choice() | Change():
-            names = list(dimension.options)
-            return names[int(x * len(names))]
-        case Integer(low=low, high=high, log=True):
-            start, end = math.log(low - 0.5), math.log(high + 0.5)
-            return min(high, max(low, round(math.exp(start + x * (end - start)))))
-        case Integer(low=low, high=high):
-            return low + int(x * (high - low + 1))
-        case _:
-            scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
-            start, end = scale(dimension.low), scale(dimension.high)
-            return min(dimension.high, max(dimension.low, back(start + x * (end - start))))
-
-
-def _points_of(dimension: Dimension, points: int) -> list[Any]:
-    """All names of a choice, all whole numbers, or this many points from low to high, on the dimension's scale."""
-    match dimension:
-        case Choice() | Change():
-            return list(dimension.options)
-        case Integer():
-            return list(range(dimension.low, dimension.high + 1))
-        case _:
-            scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
-            low, high = scale(dimension.low), scale(dimension.high)
-            inner = [back(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
-            return [dimension.low, *inner, dimension.high]
+        return (w.values for w in every(self.base, self.space, lambda _, dimension, __: points_of(dimension, points)))

@@ -184,13 +184,13 @@ class _Search:
     def end(self, number: int, state: SearchEnd, reason: str | None = None, record: Record | None = None) -> None:
         """The trial is over."""
         trial = self.ledger.trials[number]
-        about: dict[str, Any] = {"nats": trial.valid_nats, "epochs": trial.epochs, "seconds": trial.seconds}
+        nats, seconds, objectives = trial.valid_nats, trial.seconds, None
         if record is not None and record.status == "complete":
-            about |= {"nats": record.stages[-1].valid.nats_per_token, "seconds": record.seconds}
-        objectives = None
-        if record is not None and state == "complete":
-            objectives = tuple(_objective(name, record) for name in self.task.objectives)
-        self._write(Ended(ended=number, state=state, objectives=objectives, reason=reason, **about))
+            nats, seconds = record.stages[-1].valid.nats_per_token, record.seconds
+            if state == "complete":
+                objectives = tuple(_objective(name, record) for name in self.task.objectives)
+        about: dict[str, Any] = {"nats": nats, "objectives": objectives, "epochs": trial.epochs, "seconds": seconds}
+        self._write(Ended(ended=number, state=state, reason=reason, **about))
 
     def _spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
         spec, reason = self.state.generations.spec(values, parent)

@@ -112,18 +112,16 @@ class Ablation:
     def variant(self, away: Factors) -> str:
         """The name of the variant that takes these factors away."""
         left = [factor for factor in self.factors if factor not in away]
-        if self.design in ("add_one_in", "both"):
-            if not left:
-                return "stripped"
-            if len(left) == 1 and (self.design == "add_one_in" or len(away) > 1):
-                return f"only {left[0]}"
+        if self.design in ("add_one_in", "both") and not left:
+            return "stripped"
+        if len(left) == 1 and (self.design == "add_one_in" or (self.design == "both" and len(away) > 1)):
+            return f"only {left[0]}"
         return " + ".join(f"no {factor}" for factor in self.factors if factor in away)
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """ValueError if one of the values is there twice."""
-    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
-    if twice is not None:
+    if (twice := next((value for i, value in enumerate(values) if value in values[:i]), None)) is not None:
         raise ValueError(f"should be distinct, got {twice} twice")
     return values
 

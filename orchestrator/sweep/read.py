@@ -45,10 +45,7 @@ def read_sweep(path: Path | str) -> Sweep:
 
 
 def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
-    """SweepError for every variant whose head does not fit its corpus's vocabulary, at its line of the file.
-
-    If a variant has the base's head, only the base is reported. CorpusError if a text is missing.
-    """
+    """SweepError with each head, the base's once, that misfits its vocabulary; CorpusError if a text is missing."""
     sizes = {corpus: vocabulary_size_of(corpus) for corpus in {variant.spec.corpus for variant in sweep.variants}}
     base = sweep.baseline.spec
     problems = [

@@ -120,9 +120,7 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
                 continue
             parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if folder.name in weights else [])
             with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                unfinished = (
-                    path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)
-                )
+                unfinished = [path for path in folder.rglob(".*.tmp") if not {*parts} & {*path.parents}]
                 yield from _remove([*filter(Path.exists, parts), *unfinished], dry)
         except Timeout:
             continue  # taken since it was looked at

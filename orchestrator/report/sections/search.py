@@ -16,12 +16,11 @@ from orchestrator.report.sections.search_tables import (
 )
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, front
 from orchestrator.sweep.searches import (
-    Change,
-    Choice,
     Dimension,
     Integer,
     LogUniform,
     Objective,
+    OneOf,
     PopulationBased,
     Search,
     Searching,
@@ -206,7 +205,7 @@ def _importance(search: SearchState) -> tuple[list[tuple[Markdown, str]], str]:
 
 def _range(dimension: Dimension) -> str:
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             words = ", ".join(dimension.options)
         case Integer():
             words = f"whole, {dimension.low} to {dimension.high}" + (", on a log scale" if dimension.log else "")

@@ -15,7 +15,7 @@ from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, LogUniform, Objective
+from orchestrator.sweep.searches import Dimension, Integer, LogUniform, Objective, OneOf
 from orchestrator.words import NOTHING, duration, number
 
 _EDGE = 0.02
@@ -139,7 +139,7 @@ def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
     options: dict[str, dict[str, None]] = {}
     for search in searches:
         for key, dimension in search.task.space.items():
-            if isinstance(dimension, Choice | Change):
+            if isinstance(dimension, OneOf):
                 options.setdefault(key, {}).update(dict.fromkeys(dimension.options))
     return [_option_row(searches, key, option) for key, among in options.items() for option in among]
 
@@ -188,7 +188,7 @@ def _numbers(part: object, prefix: str) -> Iterator[str]:
 
 def _at_edge(dimension: Dimension, value: Any) -> bool:
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             return False
         case Integer():
             return value in (dimension.low, dimension.high)
