@@ -6,7 +6,7 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -15,9 +15,10 @@ from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
-from orchestrator.sweep import ScaledSweep, Variant
+from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
+from orchestrator.sweep.types import Variant
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
@@ -105,11 +106,8 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
     from orchestrator.analysis.comparison import compare_variants  # takes most of a second
     from orchestrator.analysis.outcomes import read_outcomes
 
-    def planned(counts: Mapping[str, int]) -> list[Trial]:
-        return plan(sweep, {name: sweep.seeds[:count] for name, count in counts.items()})
-
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
-    trials = planned(counts)
+    trials = plan(sweep, counts)
     for look in sweep.looks[1:]:
         outcomes = read_outcomes(trials, records, sweep.baseline.name)
         if any(outcome.record is None for outcome in outcomes.all):
@@ -118,7 +116,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records) -> list[Trial]:
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
         counts |= dict.fromkeys([sweep.baseline.name, *undecided], look)
-        more = planned(counts)
+        more = plan(sweep, counts)
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):
             break
         trials = more

@@ -100,11 +100,12 @@ def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> S
     names = {trial.key: trial.variant for trial in state.table}
     trials = tuple(_standing(trial, names, records) for trial in state.table)
     scored = (trial for trial in trials if trial.best_valid_perplexity is not None)
-    running = is_held(lock_path(records.root, sweep.name, sweep.scale))
+    lock = lock_path(records.root, sweep.name, sweep.scale)
+    running = is_held(lock)
     return SweepStanding(
         sweep=sweep.name,
         scale=sweep.scale,
-        held_by=read_holder(records.root, sweep.name, sweep.scale) if running else None,
+        held_by=read_holder(lock) if running else None,
         is_running=running,
         counts=dict(Counter(trial.state for trial in trials)),
         best=min(scored, key=lambda trial: trial.best_valid_perplexity or math.inf, default=None),

@@ -90,8 +90,8 @@ class SearchState:
             return True
         if not isinstance(searching, Search) or searching.training_hours is None:
             return False
-        last = self.trials[-MOST_FAILED_IN_A_ROW:]
-        all_failed = len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last)
+        last = [trial.state for trial in self.trials[-MOST_FAILED_IN_A_ROW:]]
+        all_failed = last == ["failed"] * MOST_FAILED_IN_A_ROW
         return all_failed or sum(trial.seconds for trial in self.trials) >= 3600.0 * searching.training_hours
 
     @property

@@ -83,24 +83,18 @@ class Generations:
 
         Fine-tuning and the cache come after the last generation.
         """
-        specs = []
-        for member_values in history(self.trials, values, parent):
-            spec, reason = self.task.spec(member_values)
-            if spec is None:
-                return None, reason
-            specs.append(spec)
-        first, *later = specs
-        if not self.task.population:
+        walks = [self.task.walked(member) for member in history(self.trials, values, parent)]
+        if (reason := next((walked.reason for walked in walks if walked.reason), None)) is not None:
+            return None, reason
+        first, *later = (walked.last_spec for walked in walks)
+        if not (epochs := self.task.generations):
             return first, None
-        epochs = self.task.generations
         legs = tuple(
             Leg(epochs=count, optimizer=spec.optimizer, dropout=spec.dropout, penalties=spec.penalties)
             for spec, count in zip(later, epochs[1:], strict=False)
         )
-        update: dict[str, Any] = {"epochs": epochs[0], "legs": legs}
-        if len(specs) < len(epochs):
-            update |= {"finetune": None, "cache": None}
-        return first.model_copy(update=update), None
+        interim = {"finetune": None, "cache": None} if len(walks) < len(epochs) else {}
+        return first.model_copy(update={"epochs": epochs[0], "legs": legs} | interim), None
 
     @property
     def _at_boundary(self) -> bool:

@@ -30,7 +30,7 @@ class SearchTask:
 
     @property
     def space(self) -> dict[str, Dimension | tuple[Range, ...]]:
-        """What is searched, in the order in which it is applied; of several ranges of one path at most one holds."""
+        """What is searched, in the order of its application; of several ranges of one path at most one holds."""
         return {key: dimension for key, dimension in self.searching.space.items() if key not in self.fixed}
 
     @property
@@ -89,10 +89,9 @@ class SearchTask:
         """Draw values in the space's order."""
         return walk(self.base, self.space, draw)
 
-    def spec(self, values: Mapping[str, Any]) -> tuple[TrainSpec | None, str | None]:
-        """The spec with these values; None and the reason if no spec can have them."""
-        walked = self.walk(lambda key, *_: values[key])
-        return walked.spec, walked.reason
+    def walked(self, values: Mapping[str, Any]) -> Walked:
+        """A trial's values: their dimensions, and the spec that they make or the reason why there is none."""
+        return self.walk(lambda key, *_: values[key])
 
     def wrong_value(self, values: Mapping[str, Any]) -> str | None:
         """Why a trial cannot have these values; None if each is in what is searched, and none is missing."""
@@ -107,10 +106,6 @@ class SearchTask:
         walked = self.walk(draw)
         wrong += [f"values.{key}: not searched with the others" for key in values if key not in walked.values]
         return wrong[0] if wrong else None
-
-    def drawn(self, values: Mapping[str, Any]) -> dict[str, Dimension]:
-        """The dimension from which each of a trial's values was drawn."""
-        return self.walk(lambda key, *_: values[key]).drawn
 
     def in_words(self, values: Mapping[str, Any]) -> str:
         """A trial's values: `head mixture; dropout.weight 0.31`."""

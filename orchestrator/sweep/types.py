@@ -111,7 +111,6 @@ class ScaledSweep:
 
     At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
     the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all.
-    `scales_without_gpu` are the file's scales whose trials need no GPU.
     """
 
     name: str

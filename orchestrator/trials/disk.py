@@ -110,8 +110,8 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
     """Remove what nobody needs, each thing as it is yielded, or with `dry` nothing.
 
     Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
-    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, and so does
-    one whose record cannot be read; a warning says so.
+    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, as does one
+    whose record cannot be read, of which a warning tells.
     """
     for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
         try:

@@ -63,7 +63,7 @@ def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:  # which is an OSError
-        other = read_holder(runs, sweep, scale)
+        other = read_holder(path)
         who = "another command" if other is None else other.in_words()
         raise HeldError(f"{sweep} at scale {scale} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
@@ -103,19 +103,23 @@ def lock_path(runs: Path, sweep: str, scale: str) -> Path:
     return runs / ".sweeps" / f"{sweep}.{scale}.lock"
 
 
-def read_holder(runs: Path, sweep: str, scale: str) -> Holder | None:
-    """Who holds a sweep or held it last; None if nobody did, or the note is damaged."""
-    return _read_note(lock_path(runs, sweep, scale))
+def read_holder(lock: Path) -> Holder | None:
+    """Who holds a sweep's lock or held it last; None if nobody did, or the note is damaged."""
+    try:
+        return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
+    except (OSError, ValueError):
+        return None
 
 
 def holders(runs: Path) -> list[Holder]:
     """Every sweep that was run with this folder, by its last command, the latest first."""
-    return sorted(filter(None, map(_read_note, _locks(runs))), key=lambda holder: holder.since, reverse=True)
+    notes = filter(None, map(read_holder, (runs / ".sweeps").glob("*.lock")))
+    return sorted(notes, key=lambda holder: holder.since, reverse=True)
 
 
 def sweep_runs(runs: Path) -> bool:
     """Whether any sweep with this folder runs now."""
-    return any(map(is_held, _locks(runs)))
+    return any(map(is_held, (runs / ".sweeps").glob("*.lock")))
 
 
 def is_held(lock: Path) -> bool:
@@ -141,22 +145,11 @@ def trial_is_held(folder: Path) -> bool:
     return is_held(folder / ".lock")
 
 
-def _locks(runs: Path) -> Iterable[Path]:
-    return (runs / ".sweeps").glob("*.lock")
-
-
 def _note(lock: Path, holder: Holder) -> None:
     try:
         write_text(lock.with_suffix(".json"), json.dumps(dataclasses.asdict(holder), indent=1) + "\n")
     except OSError as error:  # a note for people: without it the lock still holds
         _log.warning("status cannot tell who runs this sweep: %s", in_a_line(error))
-
-
-def _read_note(lock: Path) -> Holder | None:
-    try:
-        return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
-    except (OSError, ValueError):
-        return None
 
 
 def _now() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -45,20 +45,19 @@ class Facts:
         return parameter_count(spec.model, spec.head, self.vocabulary_size(spec.corpus))
 
 
-def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
-    """Every variant with its seeds, the first seed's first, each seed's baseline before the others.
+def plan(sweep: ScaledSweep, counts: Mapping[str, int] | None = None) -> list[Trial]:
+    """Every variant with its first `counts` seeds, by default all: seed by seed, each seed's baseline first.
 
-    `seeds` holds those of every variant, by default all of the sweep's. Within a seed a trial whose stages all lie in
-    another's is read from it and never trained; else it continues the trial with which it shares the most stages, the
-    first of several. CorpusError if a corpus's fingerprint cannot be had.
+    Within a seed a trial whose stages all lie in another's is read from it and never trained; else it continues the
+    trial with which it shares the most stages, the first of several. CorpusError if a text cannot be read.
     """
     facts, trials = Facts(), list[Trial]()
     base, *others = sweep.variants
     changes = {base.name: "the base itself"} | {v.name: _change(base.spec, v.spec, facts) for v in others}
-    for seed in sweep.seeds:
+    for place, seed in enumerate(sweep.seeds):
         trained: dict[str, set[str]] = {}  # key -> keys of all stages, each of which depends on those before it
         for variant in sweep.variants:
-            if seeds is not None and seed not in seeds[variant.name]:
+            if counts is not None and place >= counts[variant.name]:
                 continue
             spec = variant.spec.model_copy(update={"seed": seed})
             stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())

@@ -120,7 +120,7 @@ class OptionRow:
 def search_row(search: SearchState) -> SearchRow:
     """What became of one search."""
     best = search.best
-    values, drawn = ({}, {}) if best is None else (best.values, search.task.drawn(best.values))
+    values, drawn = ({}, {}) if best is None else (best.values, search.task.walked(best.values).drawn)
     shares = [own_share(search.trials, trial) for trial in search.trials]
     return SearchRow(
         search=search,
