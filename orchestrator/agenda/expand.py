@@ -175,10 +175,7 @@ def search_trials_left(search: SearchState) -> int | None:
 
 
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
-    """What is searched: for the base alone, or in tuning for every variant alike.
-
-    Raises CannotStartError if one variant's grid ends before it had the trials that another gets.
-    """
+    """What is searched, for the base or every variant alike; CannotStartError if one's grid ends before another's."""
     searching = sweep.searching
     if searching is None:
         return []

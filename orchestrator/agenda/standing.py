@@ -45,10 +45,7 @@ class TrialStanding:
 
 @dataclass(frozen=True)
 class SearchStanding:
-    """How far a search has come: trials asked for, the most that it may ask for (None: time decides), their states.
-
-    `best_values` is None for a schedule, whose values change.
-    """
+    """How far a search has come; `trials` is None if time decides, `best_values` for a schedule, which changes."""
 
     variant: str
     asked: int

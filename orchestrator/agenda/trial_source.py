@@ -160,10 +160,7 @@ def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
 
 
 def first_compared(trials: Sequence[Trial]) -> str | None:
-    """The first variant that has the baseline's budget and no cache, which would adapt to the text it is scored on.
-
-    If all have another budget, the first of them; None if nothing is compared. `trials` are a plan's, at least one.
-    """
+    """The first variant without a cache, with the baseline's budget if any has it; None if nothing is compared."""
     baseline, *others = {trial.variant: trial.spec for trial in trials}.items()
     compared = {variant: spec for variant, spec in others if spec.cache is None}
     fair = [variant for variant, spec in compared.items() if budget_of(spec) == budget_of(baseline[1])]

@@ -106,10 +106,7 @@ class SearchState:
 
 
 def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:
-    """The trials of a ledger in the order in which they were asked; none if there is no ledger yet.
-
-    A damaged line and all after it are left out with a warning; nothing is written.
-    """
+    """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning."""
     content = _read(path, task)
     if content.damage is not None:
         _log.warning("%s", content.damage)

@@ -49,10 +49,7 @@ class Generations:
         return number < self.task.population * (len(self.task.generations) - 1)
 
     def next_member(self) -> tuple[dict[str, Any], int] | None:
-        """The values of the next trial of a later generation, and the number of the trial that it continues.
-
-        None if no trial of the generation before, which has ended, can be continued.
-        """
+        """A later generation's next trial: its values and the trial it continues; None if none can be continued."""
         scheduler, seed = self.task.searching.scheduler, self.task.searching.sampler_seed
         assert isinstance(scheduler, PopulationBased)
         number, size = len(self.trials), self.task.population
@@ -79,10 +76,7 @@ class Generations:
         return self.task.walk(draw).values, donor.number
 
     def spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
-        """The spec of a trial with these values that continues its parent; None and the reason if there can be none.
-
-        Fine-tuning and the cache come after the last generation.
-        """
+        """The spec that goes on from the parent's, or None and why; fine-tuning and cache end the last generation."""
         walks = [self.task.walked(member) for member in history(self.trials, values, parent)]
         if (reason := next((walked.reason for walked in walks if walked.reason), None)) is not None:
             return None, reason

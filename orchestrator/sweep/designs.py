@@ -89,11 +89,7 @@ class Ablation:
 
     @property
     def defining_words(self) -> tuple[Factors, ...]:
-        """The defining relation of a fraction, shortest word first; empty for any other design.
-
-        With +1 for a factor that is there and -1 for one that is away, the product of a word's factors is +1 in every
-        variant.
-        """
+        """A fraction's defining relation, shortest word first: its factors, +1 there and -1 away, multiply to +1."""
         letters = dict(zip("ABCDEFGHIJ", self.factors, strict=False))
         words: list[Factors] = []
         for generator in _FRACTIONS.get(self.design, {}).get(len(self.factors), ()):

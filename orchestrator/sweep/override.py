@@ -20,10 +20,7 @@ from orchestrator.sweep.searches import Change, Dimension, Integer, LogUniform, 
 
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
-    """The changed spec and no problem, or the spec as it was and all that is wrong with the changes.
-
-    A problem's place starts with the dotted path of its change.
-    """
+    """The changed spec and no problem; or the spec as it was and what is wrong, each under the path of its change."""
     rules = {path: _misplaced(spec, path, changes) for path in changes}
     problems = [Problem((path,), rule) for path, rule in rules.items() if rule is not None]
     placed = [path for path, rule in rules.items() if rule is None]
@@ -217,10 +214,7 @@ def points_of(dimension: Dimension, points: int) -> list[Any]:
 
 
 def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, rest_of_base: bool) -> dict[str, Any]:
-    """A starting point's values as they are drawn, without what the space does not have.
-
-    With `rest_of_base`, values that it leaves out are those of the spec so far, if the dimension can give them.
-    """
+    """A start's values as they are drawn; with `rest_of_base` also those of the spec that a dimension can give."""
     values = {key: as_drawn(dimensions_of(space[key])[0], value) for key, value in start.items() if key in space}
     if not rest_of_base:
         return values

@@ -19,10 +19,7 @@ from orchestrator.sweep.types import PUBLISHED_SCALE, ScaledSweep, Sweep, SweepE
 
 
 def read_sweep(path: Path | str) -> Sweep:
-    """Read a sweep file and check every variant at every scale; SweepError has a line for each thing that is wrong.
-
-    `published` refers to the folder `published` in the file's folder.
-    """
+    """Read a sweep file, with `published/` beside it, and check every scale; SweepError has a line for each problem."""
     path = Path(path)
     try:
         document = read_document(path)
@@ -33,12 +30,8 @@ def read_sweep(path: Path | str) -> Sweep:
         raise SweepError(messages(problems_of(error, Sweep), document)) from error
     except ValueError as error:
         raise SweepError([str(error)]) from error
-    problems = [
-        *_name_problems(sweep),
-        *_published_problems(sweep, path.parent / "published"),
-        *_group_problems(sweep),
-        *_at_every_scale(sweep, _variant_problems),
-    ]
+    problems = [*_name_problems(sweep), *_published_problems(sweep, path.parent / "published"), *_group_problems(sweep)]
+    problems += _at_every_scale(sweep, _variant_problems)
     if problems := problems or list(_at_every_scale(sweep, search_problems)):
         raise SweepError(messages(problems, document))
     return sweep

@@ -77,10 +77,7 @@ def set_aside(path: Path, runs: Path) -> Path:
 
 
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
-    """Move a trial's folder aside if a file of it is not what the trial wrote there; a warning says so.
-
-    Waits for a process that works there, which may mend it. A file that cannot be read is given a moment.
-    """
+    """Move a trial aside, with a warning, if a file of it is damaged; a process that works there may mend it first."""
     try:
         check_trial(folder, weights=weights)
     except DamagedError as error:
@@ -153,18 +150,12 @@ class Carried:
 
 
 def export_trials(keys: Iterable[str], ledgers: Iterable[Path], runs: Path, to: Path) -> Carried:
-    """Copy those of these trials that have a record, and searches; in `to` they replace trials with another record.
-
-    WriteError if that folder cannot be written, ValueError while another command copies there.
-    """
+    """Copy those with a record, in place of others, and searches. WriteError; ValueError while another copies there."""
     return _carry(dict.fromkeys(keys), ledgers, runs, to, replace=True)
 
 
 def import_trials(folder: Path, runs: Path) -> Carried:
-    """Copy what was exported to `runs`; what is there already, finished or not, stays.
-
-    Errors as of `export_trials`, and ValueError for a folder without any trial.
-    """
+    """Copy what was exported; what is there stays. Errors as of `export_trials`; ValueError if it holds no trial."""
     keys = sorted(path.name for path in folder.glob("*") if KEY.fullmatch(path.name))
     if not keys:
         raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
@@ -200,10 +191,7 @@ def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path,
 
 
 def _copy_trial(trial: Path, to: Path) -> None:
-    """Copy a trial whole: it takes its place once the copy agrees with the hashes of its record.
-
-    DamagedError names a file that is not what the trial wrote, ValueError a record without hashes.
-    """
+    """Copy a trial whole, once the copy agrees with its record; DamagedError; ValueError if that has no hashes."""
     record = check_trial(trial)
     if record is None or not record.hashes:
         raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")

@@ -123,10 +123,7 @@ def sweep_runs(runs: Path) -> bool:
 
 
 def is_held(lock: Path) -> bool:
-    """Whether a process holds this lock.
-
-    Asked by a shared lock that is given back at once; who takes the lock at that very moment tries again within 50 ms.
-    """
+    """Whether a process holds this lock; one that takes it at this very moment tries again within 50 ms."""
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # not to wait for a pipe in its place
     except (FileNotFoundError, NotADirectoryError):

@@ -83,10 +83,7 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
 
 
 def state_of(trial: Trial, records: Records) -> TrialStatus:
-    """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
-
-    A trial that is trained and not yet scored on test is under way. ValueError if another version wrote its record.
-    """
+    """Where a trial stands; one to be scored on test is under way. ValueError if another version wrote its record."""
     record = records.find(trial)
     if record is not None and (record.status == "failed" or is_settled(trial, record)):
         return "done" if record.status == "complete" else record.status

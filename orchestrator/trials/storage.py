@@ -123,10 +123,7 @@ class Storage:
 
 
 def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: Records) -> None:
-    """Before a sweep: fetch what a report needs of the trials that the storage has, send what it lacks.
-
-    The records that come may add trials to the plan. CannotStartError if the storage does not answer.
-    """
+    """Before a sweep: fetch what a report needs, send what is lacking; CannotStartError if the storage is silent."""
     done: set[str] = set()
     try:
         there = storage.keys()
