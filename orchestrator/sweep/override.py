@@ -18,6 +18,17 @@ from lm.spec import Part, Penalties, TrainSpec
 from lm.validation import Problem, problems_of
 from orchestrator.sweep.searches import Change, Dimension, Integer, LogUniform, OneOf, Range, dimensions_of, fits
 
+Places = Mapping[str, Dimension | Sequence[Range]]
+"""A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""
+Draw = Callable[[str, Dimension, TrainSpec], Any]
+"""Gives a dimension a value, by its key and the spec so far: a number, the name of an option, or LEFT_OUT."""
+Options = Mapping[str, str]
+"""The name of an option for each of several choices; a choice that another option rules out is left out."""
+ABSENT: Final = object()
+"""The value at a path that a spec does not have."""
+LEFT_OUT: Final = object()
+"""In place of a value: the trial keeps what it has there, and nothing is recorded."""
+
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
     """The changed spec and no problem; or the spec as it was and what is wrong, each under the path of its change."""
@@ -84,19 +95,6 @@ def _blame(problem: Problem, paths: Sequence[str]) -> Problem:
     path = max(reversed(paths), key=lambda path: (shared(path), path.split(".")[0] in problem.text))
     inside = problem.place[path.count(".") + 1 :] if shared(path) == path.count(".") + 1 else ()
     return Problem((path, *inside), problem.text)
-
-
-Places = Mapping[str, Dimension | Sequence[Range]]
-"""A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""
-Draw = Callable[[str, Dimension, TrainSpec], Any]
-"""Gives a dimension a value, by its key and the spec so far: a number, the name of an option, or LEFT_OUT."""
-Options = Mapping[str, str]
-"""The name of an option for each of several choices; a choice that another option rules out is left out."""
-
-ABSENT: Final = object()
-"""The value at a path that a spec does not have."""
-LEFT_OUT: Final = object()
-"""In place of a value: the trial keeps what it has there, and nothing is recorded."""
 
 
 @dataclass(frozen=True)

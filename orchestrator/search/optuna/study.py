@@ -161,8 +161,8 @@ class Study:
     def next_values(self) -> dict[str, Any] | None:
         """What the next trial should try; None if every point of a grid was tried."""
         task, number = self._task, len(self._trials)
-        # What is not the sampler's choice: a start's values, or the options that still lack trials.
         is_start = number < len(self._starts)
+        # What is not the sampler's choice: a start's values, or the options that still lack trials.
         lacks = lacking(self._combinations, task.min_trials_per_option, self._values)
         fixed = self._starts[number] if is_start else lacks
         match task.searching.sampler:
