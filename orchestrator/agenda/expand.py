@@ -6,7 +6,7 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -17,9 +17,10 @@ from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
-from orchestrator.sweep import ScaledSweep, Variant
+from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.searches import GridSampler, Search, Tune
+from orchestrator.sweep.types import Variant
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled
@@ -41,7 +42,7 @@ class SweepState:
     @property
     def searching(self) -> bool:
         """Whether a search is not over yet."""
-        return any(not search.ended for search in self.searches)
+        return bool(self.waiting)
 
     @property
     def waiting(self) -> set[str]:
@@ -110,21 +111,16 @@ def looks_path(sweep: ScaledSweep, records: Records) -> Path:
 def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[Trial]:
     """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
-    Every look is judged at its own share of the error (`analysis.looks`). A variant of which nothing more can
-    be learnt gets no more seeds: it is decided, equal to the baseline in every seed, or may not be compared
-    (`analysis.comparison`). The baseline has as many as the variant with the most.
+    Every look is judged at its own share of the error (`analysis.looks`). A variant that is decided, equal to the
+    baseline in every seed, or not comparable gets no more seeds. The baseline has as many as the variant with the most.
     """
     if len(sweep.looks) == 1:
         return plan(sweep)
-    # Statistics take most of a second to import.
-    from orchestrator.analysis.comparison import compare_variants
+    from orchestrator.analysis.comparison import compare_variants  # takes most of a second
     from orchestrator.analysis.outcomes import read_outcomes
 
-    def planned(counts: Mapping[str, int]) -> list[Trial]:
-        return plan(sweep, {name: sweep.seeds[:count] for name, count in counts.items()})
-
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
-    trials = planned(counts)
+    trials = plan(sweep, counts)
     for seeds, look in pairwise(sweep.looks):
         outcomes = read_outcomes(trials, records, sweep.baseline.name)
         if any(outcome.record is None for outcome in outcomes.all):
@@ -133,7 +129,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
         counts |= dict.fromkeys([sweep.baseline.name, *undecided], look)
-        more = planned(counts)
+        more = plan(sweep, counts)
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):
             break
         trials = more
@@ -165,10 +161,7 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
 
 
 def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Left:
-    """What a run would train; while a search is not over, all seeds of each variant that it may have in the table.
-
-    Fewer if a search asks for the same values twice, or if seeds are spent until a variant is decided.
-    """
+    """The most that a run would train; while a search is not over, all seeds of each variant the table may have."""
     missing = len(unsettled(state.table, records))
     if not state.searching:
         return Left(0, missing, missing)
@@ -178,7 +171,7 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)
     done = len(state.table) - missing
     each = [search_trials_left(search) for search in state.searches]
-    search_trials = None if None in each else sum(count for count in each if count is not None)
+    search_trials = None if None in each else sum(filter(None, each))
     return Left(search_trials, max(0, min(most, variants * sweep.looks[0]) - done), max(0, most - done))
 
 
@@ -196,10 +189,7 @@ def search_trials_left(search: SearchState) -> int | None:
 
 
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
-    """What is searched: for the base alone, or in tuning for every variant alike.
-
-    Raises CannotStartError if one variant's grid ends before it had the trials that another gets.
-    """
+    """What is searched, for the base or every variant alike; CannotStartError if one's grid ends before another's."""
     searching = sweep.searching
     if searching is None:
         return []
@@ -234,10 +224,7 @@ def _repeated(sweep: ScaledSweep, variant: Variant, searching: Tune) -> list[Sea
 
 
 def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) -> SearchTask:
-    """A variant's search; what the variant changes of the base is not searched for it.
-
-    Unless the sweep file gives it a range of its own.
-    """
+    """A variant's search, without what the variant changes of the base, unless the file gives it a range of its own."""
     ranges = searching.variants.get(name, {}) if isinstance(searching, Tune) else {}
 
     def changes(key: str) -> bool:

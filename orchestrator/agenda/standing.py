@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,10 +24,9 @@ from orchestrator.words import value_in_words
 
 @dataclass(frozen=True)
 class TrialStanding:
-    """How far a trial has come; times in ISO 8601, None before there is one.
+    """How far a trial has come, of at most `epochs` in all; `running` is one whose folder a process holds.
 
-    `running` is a trial whose folder a process holds. `epochs` is the most that its stages may take together; the
-    perplexities are the curve's last and its best, without a cache.
+    Times in ISO 8601, None before there is one. The perplexities are the curve's last and its best, without a cache.
     """
 
     variant: str
@@ -47,10 +45,7 @@ class TrialStanding:
 
 @dataclass(frozen=True)
 class SearchStanding:
-    """How far a search has come: trials asked for, the most that it may ask for (None: time decides), their states.
-
-    `best_values` is None for a schedule, whose values change.
-    """
+    """How far a search has come; `trials` is None if time decides, `best_values` for a schedule, which changes."""
 
     variant: str
     asked: int
@@ -101,15 +96,16 @@ def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> S
     """Where a sweep stands; ValueError if a record cannot be read."""
     names = {trial.key: trial.variant for trial in state.table}
     trials = tuple(_standing(trial, names, records) for trial in state.table)
-    scored = [(trial.best_valid_perplexity, trial) for trial in trials if trial.best_valid_perplexity is not None]
-    running = is_held(lock_path(records.root, sweep.name, sweep.scale))
+    scored = (trial for trial in trials if trial.best_valid_perplexity is not None)
+    lock = lock_path(records.root, sweep.name, sweep.scale)
+    running = is_held(lock)
     return SweepStanding(
         sweep=sweep.name,
         scale=sweep.scale,
-        held_by=read_holder(records.root, sweep.name, sweep.scale) if running else None,
+        held_by=read_holder(lock) if running else None,
         is_running=running,
         counts=dict(Counter(trial.state for trial in trials)),
-        best=min(scored, key=itemgetter(0), default=(math.inf, None))[1],
+        best=min(scored, key=lambda trial: trial.best_valid_perplexity or math.inf, default=None),
         trials=trials,
         searches=tuple(map(search_standing, state.searches)),
     )

@@ -41,9 +41,8 @@ class FixedOrder:
 
     def next(self) -> Trial | None:
         """The first trial that waits for no other."""
-        free = (i for i, trial in enumerate(self._waiting) if trial.starts_from not in self._unsettled)
-        place = next(free, None)
-        return None if place is None else self._waiting.pop(place)
+        places = (i for i, trial in enumerate(self._waiting) if trial.starts_from not in self._unsettled)
+        return next((self._waiting.pop(place) for place in places), None)
 
     def ended(self) -> bool:
         """Whether all have started."""
@@ -95,8 +94,8 @@ class Chained:
 class StopOnStorageError:
     """Another source until it cannot read or write its files, for example because the disk is full.
 
-    Then nothing starts any more, and what is under way trains to its end: an error raised in an executor would end
-    those trials too. The source is not called again, so that its files stay as they are for the next command.
+    Then it is not called again, nothing starts any more, and what is under way trains to its end: an error raised in an
+    executor would end those trials too.
     """
 
     def __init__(self, source: TrialSource) -> None:
@@ -146,8 +145,7 @@ def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
     """The missing ones of these trials in the order of training.
 
     First the baseline and the first variant that can be compared with it, seed by seed, for an early first comparison.
-    Then the longest first, together with those that wait for its stages, so that no worker idles at the end while
-    another begins a long one.
+    Then the longest first, together with those that wait for its stages, so that no worker idles at the end.
     """
     first = {trials[0].variant, first_compared(trials)} if trials else set()  # the plan begins with the baseline
     specs = {trial.key: trial.spec for trial in trials}
@@ -162,10 +160,7 @@ def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
 
 
 def first_compared(trials: Sequence[Trial]) -> str | None:
-    """The first variant that has the baseline's budget and no cache, which would adapt to the text it is scored on.
-
-    If all have another budget, the first of them; None if nothing is compared. `trials` are a plan's, at least one.
-    """
+    """The first variant without a cache, with the baseline's budget if any has it; None if nothing is compared."""
     baseline, *others = {trial.variant: trial.spec for trial in trials}.items()
     compared = {variant: spec for variant, spec in others if spec.cache is None}
     fair = [variant for variant, spec in compared.items() if budget_of(spec) == budget_of(baseline[1])]

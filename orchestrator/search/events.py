@@ -22,8 +22,8 @@ class SearchTrial:
     """One trial of a search so far.
 
     `valid_nats` is the best validation loss in nats per token, of a complete trial its final one; `curve` has the best
-    until each epoch. `seconds` are those of its training. `key` is None if no spec can have the values. `parent` is the
-    number of the trial from whose weights it continues; epochs and seconds include the parent's.
+    until each epoch. `key` is None if no spec can have the values. `parent` is the number of the trial from whose
+    weights it continues; epochs and seconds (of training) include the parent's.
     """
 
     number: int
@@ -129,8 +129,7 @@ def apply(event: Event, trials: list[SearchTrial]) -> None:
     match event:
         case Asked(asked=number, values=values, key=key, parent=parent):
             epochs, seconds = (0, 0.0) if parent is None else (trials[parent].epochs, trials[parent].seconds)
-            trial = SearchTrial(number, values, key, "running", epochs, seconds, None, None, None, parent=parent)
-            trials.append(trial)
+            trials.append(SearchTrial(number, values, key, "running", epochs, seconds, None, None, None, parent=parent))
         case Evaluated(evaluated=number, epoch=epoch, nats=nats, seconds=seconds, goes_on=goes_on):
             curve = trials[number].curve + (() if nats is None else ((epoch, nats),))
             trial = replace(trials[number], epochs=epoch, seconds=seconds, valid_nats=nats, curve=curve)

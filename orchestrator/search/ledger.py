@@ -1,9 +1,8 @@
 """A search's ledger on disk, `runs/.searches/<task key>.jsonl`, one event a line, and where the search stands by it.
 
-{"task": {...}}                                                        first: all that the task's key hashes
-{"asked": n, "values": {...}, "key": "<trial key>"}                    key null if no spec has these values;
-                                                                       of a population also "parent": the number of
-                                                                       the trial from whose weights it continues
+{"task": {...}}                                       first: all that the task's key hashes
+{"asked": n, "values": {...}, "key": "<trial key>"}   key null if no spec has these values; of a population also
+                                                      "parent": number of the trial from whose weights it continues
 {"evaluated": n, "epoch": e, "nats": best so far, "seconds": s, "goes_on": true}
 {"ended": n, "state": "complete", "nats": x, "objectives": [...], "epochs": e, "seconds": s, "reason": null}
 """
@@ -91,8 +90,8 @@ class SearchState:
             return True
         if not isinstance(searching, Search) or searching.training_hours is None:
             return False
-        last = self.trials[-MOST_FAILED_IN_A_ROW:]
-        all_failed = len(last) == MOST_FAILED_IN_A_ROW and all(trial.state == "failed" for trial in last)
+        last = [trial.state for trial in self.trials[-MOST_FAILED_IN_A_ROW:]]
+        all_failed = last == ["failed"] * MOST_FAILED_IN_A_ROW
         return all_failed or sum(trial.seconds for trial in self.trials) >= 3600.0 * searching.training_hours
 
     @property
@@ -107,10 +106,7 @@ class SearchState:
 
 
 def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:
-    """The trials of a ledger in the order in which they were asked; none if there is no ledger yet.
-
-    A damaged line and all after it are left out with a warning; nothing is written.
-    """
+    """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning."""
     content = _read(path, task)
     if content.damage is not None:
         _log.warning("%s", content.damage)
@@ -176,8 +172,7 @@ def _read(path: Path, task: SearchTask | None) -> _Content:
     except FileNotFoundError:
         return content
     except OSError as error:
-        content.damage = f"{path}: cannot be read, so that its search begins again: {error.strerror}"
-        return content
+        return _Content(damage=f"{path}: cannot be read, so that its search begins again: {error.strerror}")
     lines, size = data.split(b"\n")[:-1], 0  # after the last line end there is nothing, or a torn line
     for number, line in enumerate(lines, 1):
         try:

@@ -15,8 +15,9 @@ import numpy as np
 
 from lm.spec import Leg, TrainSpec
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.task import SearchTask, value_of
-from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, PopulationBased
+from orchestrator.search.task import SearchTask
+from orchestrator.sweep.override import value_of
+from orchestrator.sweep.searches import Dimension, Integer, OneOf, PopulationBased
 
 _FACTORS = (0.8, 1.2)
 
@@ -48,10 +49,7 @@ class Generations:
         return number < self.task.population * (len(self.task.generations) - 1)
 
     def next_member(self) -> tuple[dict[str, Any], int] | None:
-        """The values of the next trial of a later generation, and the number of the trial that it continues.
-
-        None if no trial of the generation before, which has ended, can be continued.
-        """
+        """A later generation's next trial: its values and the trial it continues; None if none can be continued."""
         scheduler, seed = self.task.searching.scheduler, self.task.searching.sampler_seed
         assert isinstance(scheduler, PopulationBased)
         number, size = len(self.trials), self.task.population
@@ -78,28 +76,19 @@ class Generations:
         return self.task.walk(draw).values, donor.number
 
     def spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
-        """The spec of a trial with these values that continues its parent; None and the reason if there can be none.
-
-        Fine-tuning and the cache come after the last generation.
-        """
-        specs = []
-        for member_values in history(self.trials, values, parent):
-            spec, reason = self.task.spec(member_values)
-            if spec is None:
-                return None, reason
-            specs.append(spec)
-        first, *later = specs
-        if not self.task.population:
+        """The spec that goes on from the parent's, or None and why; fine-tuning and cache end the last generation."""
+        walks = [self.task.walked(member) for member in history(self.trials, values, parent)]
+        if (reason := next((walked.reason for walked in walks if walked.reason), None)) is not None:
+            return None, reason
+        first, *later = (walked.last_spec for walked in walks)
+        if not (epochs := self.task.generations):
             return first, None
-        epochs = self.task.generations
         legs = tuple(
             Leg(epochs=count, optimizer=spec.optimizer, dropout=spec.dropout, penalties=spec.penalties)
             for spec, count in zip(later, epochs[1:], strict=False)
         )
-        update: dict[str, Any] = {"epochs": epochs[0], "legs": legs}
-        if len(specs) < len(epochs):
-            update |= {"finetune": None, "cache": None}
-        return first.model_copy(update=update), None
+        interim = {"finetune": None, "cache": None} if len(walks) < len(epochs) else {}
+        return first.model_copy(update={"epochs": epochs[0], "legs": legs} | interim), None
 
     @property
     def _at_boundary(self) -> bool:
@@ -128,7 +117,7 @@ def _alive(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
 def _perturbed(dimension: Dimension, value: Any, factor: float) -> Any:
     """The value times the factor, within the range; a choice has no neighbours, and stays."""
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             return value
         case Integer(low=low, high=high):
             return min(high, max(low, round(value * factor)))

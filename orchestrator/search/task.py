@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,20 +11,8 @@ from typing import Any
 import numpy as np
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, start_values, walk
-from orchestrator.sweep.searches import (
-    Change,
-    Choice,
-    Dimension,
-    Integer,
-    LogUniform,
-    Objective,
-    PopulationBased,
-    Range,
-    Search,
-    Searching,
-    fits,
-)
+from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, points_of, start_values, walk
+from orchestrator.sweep.searches import Dimension, Objective, PopulationBased, Range, Search, Searching, fits
 from orchestrator.words import value_in_words
 
 _NOT_EXPLAINED = {"trials", "training_hours", "variants", "repeats", "start_rest", "min_trials_per_option"}
@@ -52,7 +39,7 @@ class SearchTask:
 
     @property
     def space(self) -> dict[str, Dimension | tuple[Range, ...]]:
-        """What is searched, in the order in which it is applied; of several ranges of one path at most one holds."""
+        """What is searched, in the order of its application; of several ranges of one path at most one holds."""
         return {key: dimension for key, dimension in self.searching.space.items() if key not in self.fixed}
 
     @property
@@ -111,10 +98,9 @@ class SearchTask:
         """Draw values in the space's order."""
         return walk(self.base, self.space, draw)
 
-    def spec(self, values: Mapping[str, Any]) -> tuple[TrainSpec | None, str | None]:
-        """The spec with these values; None and the reason if no spec can have them."""
-        walked = self.walk(lambda key, *_: values[key])
-        return walked.spec, walked.reason
+    def walked(self, values: Mapping[str, Any]) -> Walked:
+        """A trial's values: their dimensions, and the spec that they make or the reason why there is none."""
+        return self.walk(lambda key, *_: values[key])
 
     def wrong_value(self, values: Mapping[str, Any]) -> str | None:
         """Why a trial cannot have these values; None if each is in what is searched, and none is missing."""
@@ -129,10 +115,6 @@ class SearchTask:
         walked = self.walk(draw)
         wrong += [f"values.{key}: not searched with the others" for key in values if key not in walked.values]
         return wrong[0] if wrong else None
-
-    def drawn(self, values: Mapping[str, Any]) -> dict[str, Dimension]:
-        """The dimension from which each of a trial's values was drawn."""
-        return self.walk(lambda key, *_: values[key]).drawn
 
     def in_words(self, values: Mapping[str, Any]) -> str:
         """A trial's values: `head mixture; dropout.weight 0.31`."""
@@ -156,40 +138,4 @@ class SearchTask:
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
         """The values of every combination, the last dimension changing fastest; also those that no spec can have."""
-        return (w.values for w in every(self.base, self.space, lambda _, dimension, __: _points_of(dimension, points)))
-
-
-def value_of(dimension: Dimension, x: float) -> Any:
-    """The value at a coordinate in [0, 1); every whole number and every option has an equal share of the interval.
-
-    A whole number on a log scale has the share from half a unit below to half a unit above.
-    """
-    match dimension:
-        case Choice() | Change():
-            names = list(dimension.options)
-            return names[int(x * len(names))]
-        case Integer(low=low, high=high, log=True):
-            start, end = math.log(low - 0.5), math.log(high + 0.5)
-            return min(high, max(low, round(math.exp(start + x * (end - start)))))
-        case Integer(low=low, high=high):
-            return low + int(x * (high - low + 1))
-        case LogUniform(low=low, high=high):
-            start, end = math.log(low), math.log(high)
-            return min(high, max(low, math.exp(start + x * (end - start))))
-        case _:
-            return min(dimension.high, dimension.low + x * (dimension.high - dimension.low))
-
-
-def _points_of(dimension: Dimension, points: int) -> list[Any]:
-    """All names of a choice, all whole numbers, or this many points from low to high, on the dimension's scale."""
-    match dimension:
-        case Choice() | Change():
-            return list(dimension.options)
-        case Integer():
-            return list(range(dimension.low, dimension.high + 1))
-        case LogUniform():
-            low, high = math.log(dimension.low), math.log(dimension.high)
-            inner = [math.exp(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
-        case _:
-            inner = [dimension.low + (dimension.high - dimension.low) * i / (points - 1) for i in range(1, points - 1)]
-    return [dimension.low, *inner, dimension.high]
+        return (w.values for w in every(self.base, self.space, lambda _, dimension, __: points_of(dimension, points)))

@@ -25,7 +25,7 @@ class SearchTrialSource:
     """Searches several tasks in turns, so that all get their trials alike; each continues its ledger.
 
     With one trial at a time a search is the same to the bit each time, killed in between or not. With several, what
-    is asked depends on the order in which trials end; the ledger keeps it. Time as an objective differs anyway.
+    is asked depends on the order in which trials end; the ledger keeps it.
     """
 
     def __init__(self, tasks: Sequence[SearchTask], records: Records, facts: Facts) -> None:
@@ -77,11 +77,8 @@ class SearchTrialSource:
     def _free(self) -> list[_Search]:
         """The searches that can ask; one of which a trial waits might ask for the same for ever."""
         waiting = [search for pairs in self._waiting.values() for search, _ in pairs]
-        return [
-            search
-            for search in self._searches
-            if search not in waiting and not search.state.generations.waiting and not search.asked_enough()
-        ]
+        pausing = [search for search in self._searches if search in waiting or search.state.generations.waiting]
+        return [search for search in self._searches if search not in pausing and not search.asked_enough()]
 
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
@@ -93,8 +90,7 @@ class SearchTrialSource:
         if trial.key in self._under_way:
             self._waiting.setdefault(trial.key, []).append((search, number))
             return None
-        same = (other for other in search.ledger.trials if other.key == trial.key)
-        failed = next((other for other in same if other.state == "failed"), None)
+        failed = next((t for t in search.ledger.trials if t.key == trial.key and t.state == "failed"), None)
         record = self._record(trial)
         if record is not None and record.status != "failed":
             search.settle(number, trial, record)
@@ -184,13 +180,13 @@ class _Search:
     def end(self, number: int, state: SearchEnd, reason: str | None = None, record: Record | None = None) -> None:
         """The trial is over."""
         trial = self.ledger.trials[number]
-        about: dict[str, Any] = {"nats": trial.valid_nats, "epochs": trial.epochs, "seconds": trial.seconds}
+        nats, seconds, objectives = trial.valid_nats, trial.seconds, None
         if record is not None and record.status == "complete":
-            about |= {"nats": record.stages[-1].valid.nats_per_token, "seconds": record.seconds}
-        objectives = None
-        if record is not None and state == "complete":
-            objectives = tuple(_objective(name, record) for name in self.task.objectives)
-        self._write(Ended(ended=number, state=state, objectives=objectives, reason=reason, **about))
+            nats, seconds = record.stages[-1].valid.nats_per_token, record.seconds
+            if state == "complete":
+                objectives = tuple(_objective(name, record) for name in self.task.objectives)
+        about: dict[str, Any] = {"nats": nats, "objectives": objectives, "epochs": trial.epochs, "seconds": seconds}
+        self._write(Ended(ended=number, state=state, reason=reason, **about))
 
     def _spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
         spec, reason = self.state.generations.spec(values, parent)

@@ -1,15 +1,6 @@
 """Sweep files: one YAML file, one question; read, checked whole, and seen at one of its scales."""
 
 from orchestrator.sweep.read import check_vocabularies, read_sweep
-from orchestrator.sweep.types import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, SweepError, Variant
+from orchestrator.sweep.types import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, SweepError
 
-__all__ = [
-    "PUBLISHED_SCALE",
-    "Resources",
-    "ScaledSweep",
-    "Sweep",
-    "SweepError",
-    "Variant",
-    "check_vocabularies",
-    "read_sweep",
-]
+__all__ = ["PUBLISHED_SCALE", "Resources", "ScaledSweep", "Sweep", "SweepError", "check_vocabularies", "read_sweep"]

@@ -89,11 +89,7 @@ class Ablation:
 
     @property
     def defining_words(self) -> tuple[Factors, ...]:
-        """The defining relation of a fraction, shortest word first; empty for any other design.
-
-        With +1 for a factor that is there and -1 for one that is away, the product of a word's factors is +1 in every
-        variant.
-        """
+        """A fraction's defining relation, shortest word first: its factors, +1 there and -1 away, multiply to +1."""
         letters = dict(zip("ABCDEFGHIJ", self.factors, strict=False))
         words: list[Factors] = []
         for generator in _FRACTIONS.get(self.design, {}).get(len(self.factors), ()):
@@ -112,18 +108,16 @@ class Ablation:
     def variant(self, away: Factors) -> str:
         """The name of the variant that takes these factors away."""
         left = [factor for factor in self.factors if factor not in away]
-        if self.design in ("add_one_in", "both"):
-            if not left:
-                return "stripped"
-            if len(left) == 1 and (self.design == "add_one_in" or len(away) > 1):
-                return f"only {left[0]}"
+        if self.design in ("add_one_in", "both") and not left:
+            return "stripped"
+        if len(left) == 1 and (self.design == "add_one_in" or (self.design == "both" and len(away) > 1)):
+            return f"only {left[0]}"
         return " + ".join(f"no {factor}" for factor in self.factors if factor in away)
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """ValueError if one of the values is there twice."""
-    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
-    if twice is not None:
+    if (twice := next((value for i, value in enumerate(values) if value in values[:i]), None)) is not None:
         raise ValueError(f"should be distinct, got {twice} twice")
     return values
 

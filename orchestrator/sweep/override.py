@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,14 +16,22 @@ from pydantic import ValidationError
 from lm.names import nearest
 from lm.spec import Part, Penalties, TrainSpec
 from lm.validation import Problem, problems_of
-from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, Range, dimensions_of, fits
+from orchestrator.sweep.searches import Change, Dimension, Integer, LogUniform, OneOf, Range, dimensions_of, fits
+
+Places = Mapping[str, Dimension | Sequence[Range]]
+"""A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""
+Draw = Callable[[str, Dimension, TrainSpec], Any]
+"""Gives a dimension a value, by its key and the spec so far: a number, the name of an option, or LEFT_OUT."""
+Options = Mapping[str, str]
+"""The name of an option for each of several choices; a choice that another option rules out is left out."""
+ABSENT: Final = object()
+"""The value at a path that a spec does not have."""
+LEFT_OUT: Final = object()
+"""In place of a value: the trial keeps what it has there, and nothing is recorded."""
 
 
 def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, list[Problem]]:
-    """The changed spec and no problem, or the spec as it was and all that is wrong with the changes.
-
-    A problem's place starts with the dotted path of its change.
-    """
+    """The changed spec and no problem; or the spec as it was and what is wrong, each under the path of its change."""
     rules = {path: _misplaced(spec, path, changes) for path in changes}
     problems = [Problem((path,), rule) for path, rule in rules.items() if rule is not None]
     placed = [path for path, rule in rules.items() if rule is None]
@@ -88,19 +97,6 @@ def _blame(problem: Problem, paths: Sequence[str]) -> Problem:
     return Problem((path, *inside), problem.text)
 
 
-Places = Mapping[str, Dimension | Sequence[Range]]
-"""A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""
-Draw = Callable[[str, Dimension, TrainSpec], Any]
-"""Gives a dimension a value, by its key and the spec so far: a number, the name of an option, or LEFT_OUT."""
-Options = Mapping[str, str]
-"""The name of an option for each of several choices; a choice that another option rules out is left out."""
-
-ABSENT: Final = object()
-"""The value at a path that a spec does not have."""
-LEFT_OUT: Final = object()
-"""In place of a value: the trial keeps what it has there, and nothing is recorded."""
-
-
 @dataclass(frozen=True)
 class Walked:
     """Values, and the dimension that each was drawn from; `reason` says why no spec can have them together."""
@@ -161,7 +157,7 @@ def _is_searched(walked: Walked, space: Places, key: str, dimension: Dimension) 
     """Whether a dimension's place exists and its conditions hold; these name options, or values of the spec."""
 
     def holds(path: str, value: object) -> bool:
-        is_option = isinstance(space.get(path), Choice | Change) and walked.values.get(path) == value
+        is_option = isinstance(space.get(path), OneOf) and walked.values.get(path) == value
         return is_option or value_at(walked.last_spec, path) == value
 
     exists = isinstance(dimension, Change) or value_at(walked.last_spec, key) is not ABSENT
@@ -170,23 +166,53 @@ def _is_searched(walked: Walked, space: Places, key: str, dimension: Dimension) 
 
 def changes_of(key: str, dimension: Dimension, value: Any) -> dict[str, Any]:
     """What a value changes in a spec, by dotted path; the value of a choice or change is the name of an option."""
-    if isinstance(dimension, Change):
-        return dimension.options[value]
-    return {key: dimension.options[value] if isinstance(dimension, Choice) else value}
+    option = dimension.options[value] if isinstance(dimension, OneOf) else value
+    return dict(option) if isinstance(dimension, Change) else {key: option}
 
 
 def as_drawn(dimension: Dimension, value: Any) -> Any:
     """A value of a sweep file in the form in which values are drawn: the name of an option, an int or a float."""
-    if isinstance(dimension, Choice | Change):
+    if isinstance(dimension, OneOf):
         return "null" if value is None else str(value)
     return int(value) if isinstance(dimension, Integer) else float(value)
 
 
-def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, rest_of_base: bool) -> dict[str, Any]:
-    """A starting point's values as they are drawn, without what the space does not have.
+def value_of(dimension: Dimension, x: float) -> Any:
+    """The value at a coordinate in [0, 1); every whole number and every option has an equal share of the interval.
 
-    With `rest_of_base`, values that it leaves out are those of the spec so far, if the dimension can give them.
+    A whole number on a log scale has the share from half a unit below to half a unit above.
     """
+    match dimension:
+        case OneOf():
+            names = list(dimension.options)
+            return names[int(x * len(names))]
+        case Integer(low=low, high=high, log=True):
+            start, end = math.log(low - 0.5), math.log(high + 0.5)
+            return min(high, max(low, round(math.exp(start + x * (end - start)))))
+        case Integer(low=low, high=high):
+            return low + int(x * (high - low + 1))
+        case _:
+            scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
+            start, end = scale(dimension.low), scale(dimension.high)
+            return min(dimension.high, max(dimension.low, back(start + x * (end - start))))
+
+
+def points_of(dimension: Dimension, points: int) -> list[Any]:
+    """All names of a choice, all whole numbers, or this many points from low to high, on the dimension's scale."""
+    match dimension:
+        case OneOf():
+            return list(dimension.options)
+        case Integer():
+            return list(range(dimension.low, dimension.high + 1))
+        case _:
+            scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
+            low, high = scale(dimension.low), scale(dimension.high)
+            inner = [back(low + (high - low) * i / (points - 1)) for i in range(1, points - 1)]
+            return [dimension.low, *inner, dimension.high]
+
+
+def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, rest_of_base: bool) -> dict[str, Any]:
+    """A start's values as they are drawn; with `rest_of_base` also those of the spec that a dimension can give."""
     values = {key: as_drawn(dimensions_of(space[key])[0], value) for key, value in start.items() if key in space}
     if not rest_of_base:
         return values
@@ -194,7 +220,7 @@ def start_values(base: TrainSpec, space: Places, start: Mapping[str, Any], *, re
     def draw(key: str, dimension: Dimension, spec: TrainSpec) -> Any:
         if key in values and fits(dimension, values[key]):
             return values[key]
-        if isinstance(dimension, Choice | Change):
+        if isinstance(dimension, OneOf):
             options = dimension.options
             return next((o for o in options if override(spec, changes_of(key, dimension, o)) == (spec, [])), LEFT_OUT)
         value = value_at(spec, key)
@@ -207,7 +233,7 @@ def combinations(base: TrainSpec, space: Places, choices: Mapping[str, int]) -> 
     """Every combination of these choices' options that a spec can have if everything else is as in the base."""
 
     def points(key: str, dimension: Dimension, _: TrainSpec) -> Sequence[Any]:
-        return list(dimension.options) if key in choices and isinstance(dimension, Choice | Change) else [LEFT_OUT]
+        return list(dimension.options) if key in choices and isinstance(dimension, OneOf) else [LEFT_OUT]
 
     return [walked.values for walked in every(base, space, points) if walked.spec is not None] if choices else []
 

@@ -88,8 +88,7 @@ def published_table(reference: str, folder: Path) -> list[Row]:
         raise ValueError(f"no file {file!r} in {folder.name}/{nearest(file, files)}")
     path = folder / f"{file}.yaml"
     every = _rows(path, path.stat().st_mtime_ns)
-    rows = [row for row in every if row.reference == table]
-    if not rows:
+    if not (rows := [row for row in every if row.reference == table]):
         names = sorted({row.reference for row in every})
         raise ValueError(f"{folder.name}/{file}.yaml has no {table!r}{nearest(table, names)}")
     return rows

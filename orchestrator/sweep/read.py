@@ -19,10 +19,7 @@ from orchestrator.sweep.types import PUBLISHED_SCALE, TRAIN_START, ScaledSweep, 
 
 
 def read_sweep(path: Path | str) -> Sweep:
-    """Read a sweep file and check every variant at every scale; SweepError has a line for each thing that is wrong.
-
-    `published` refers to the folder `published` in the file's folder.
-    """
+    """Read a sweep file, with `published/` beside it, and check every scale; SweepError has a line for each problem."""
     path = Path(path)
     try:
         document = read_document(path)
@@ -33,23 +30,16 @@ def read_sweep(path: Path | str) -> Sweep:
         raise SweepError(messages(problems_of(error, Sweep), document)) from error
     except ValueError as error:
         raise SweepError([str(error)]) from error
-    problems = [
-        *_name_problems(sweep),
-        *_published_problems(sweep, path.parent / "published"),
-        *_group_problems(sweep),
-        *_at_every_scale(sweep, _variant_problems),
-        *_at_every_scale(sweep, _varied_problems),
-    ]
+    problems = [*_name_problems(sweep), *_published_problems(sweep, path.parent / "published"), *_group_problems(sweep)]
+    problems += _at_every_scale(sweep, _variant_problems)
+    problems += _at_every_scale(sweep, _varied_problems)
     if problems := problems or list(_at_every_scale(sweep, search_problems)):
         raise SweepError(messages(problems, document))
     return sweep
 
 
 def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
-    """SweepError for every variant whose head does not fit its corpus's vocabulary, at its line of the file.
-
-    If a variant has the base's head, only the base is reported. CorpusError if a text is missing.
-    """
+    """SweepError with each head, the base's once, that misfits its vocabulary; CorpusError if a text is missing."""
     sizes = {corpus: vocabulary_size_of(corpus) for corpus in {variant.spec.corpus for variant in sweep.variants}}
     base = sweep.baseline.spec
     problems = [

@@ -27,7 +27,7 @@ from orchestrator.sweep.override import (
     value_at,
     walk,
 )
-from orchestrator.sweep.searches import Change, Choice, Dimension, PopulationBased, Searching, Tune, dimensions_of, fits
+from orchestrator.sweep.searches import Change, Dimension, OneOf, PopulationBased, Searching, Tune, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
 
 _NEVER = {
@@ -132,17 +132,14 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
 
 def _points(dimension: Dimension) -> dict[Place, Any]:
     """Both ends of a range, or the names of all options, by their place in the file."""
-    if not isinstance(dimension, Choice | Change):
+    if not isinstance(dimension, OneOf):
         return {("low",): dimension.low, ("high",): dimension.high}
     places: Iterable[str | int] = dimension.among if isinstance(dimension.among, dict) else itertools.count()
     return {("among", place): option for place, option in zip(places, dimension.options, strict=False)}
 
 
 def _spec_where(space: Places, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
-    """A spec in which a condition holds: this one, or with a point of a dimension that comes before the key.
-
-    If the path is the key of a choice, the value may be the name of one of its options.
-    """
+    """A spec in which a condition, perhaps on an option, holds: this one, or with a point of an earlier dimension."""
     if value_at(spec, path) == value:
         return spec
     for other in itertools.takewhile(lambda other: other != key, space):
@@ -171,18 +168,18 @@ def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
                 yield unknown_key((key,), space).under("start", number)
             elif not any(_fits(dimension, value) for dimension in dimensions[key]):
                 rules = " or ".join(map(_rule, dimensions_of(space[key])))
-                near = nearest(value, first.options) if isinstance(first := dimensions[key][0], Choice | Change) else ""
+                near = nearest(value, first.options) if isinstance(first := dimensions[key][0], OneOf) else ""
                 yield Problem(("start", number, key), f"should be {rules}, got {shown(value)}{near}")
 
 
 def _fits(dimension: Dimension, value: Any) -> bool:
     """Whether a dimension can give a value as a sweep file writes it."""
-    return fits(dimension, as_drawn(dimension, value) if isinstance(dimension, Choice | Change) else value)
+    return fits(dimension, as_drawn(dimension, value) if isinstance(dimension, OneOf) else value)
 
 
 def _rule(dimension: Dimension) -> str:
     """What a dimension can give, in words."""
-    if isinstance(dimension, Choice | Change):
+    if isinstance(dimension, OneOf):
         return f"one of {', '.join(dimension.options)}"
     kind = "a whole number" if dimension.kind == "integer" else "a number"
     conditions = " and ".join(f"{path} is {shown(value)}" for path, value in dimension.when.items())
@@ -192,7 +189,7 @@ def _rule(dimension: Dimension) -> str:
 def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     """What is wrong with the least numbers of trials: no choice, an option that nothing leads to, too few trials."""
     least, space, place = searching.min_trials_per_option, searching.space, "min_trials_per_option"
-    choices = {key: dimension for key, dimension in space.items() if isinstance(dimension, Choice | Change)}
+    choices = {key: dimension for key, dimension in space.items() if isinstance(dimension, OneOf)}
     if not least:
         return
     if unknown := [key for key in least if key not in choices]:

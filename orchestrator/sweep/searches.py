@@ -13,22 +13,22 @@ from lm.validation import NAME
 from orchestrator.sweep.designs import distinct
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Scalar = bool | int | float | str | None
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Scalar = bool | int | float | str | None
 
 
 class _Dimension(Part):
     """`when` names values by their dotted paths, or options of choices and changes that come earlier in the space."""
 
-    when: dict[str, Scalar] = Field(
+    when: dict[str, _Scalar] = Field(
         default={}, description="such as {head.kind: mixture} or {output layer: codes}; all of them must hold"
     )
 
 
 class _Range(_Dimension):
     kind: str
-    low: Finite
-    high: Finite
+    low: _Finite
+    high: _Finite
 
     @model_validator(mode="after")
     def _check_ends(self) -> Self:
@@ -47,7 +47,7 @@ class LogUniform(_Range):
     """A positive number between two ends, its logarithm uniformly distributed."""
 
     kind: Literal["log_uniform"]
-    low: Annotated[Finite, Field(gt=0.0)]
+    low: Annotated[_Finite, Field(gt=0.0)]
 
 
 class Integer(_Range):
@@ -65,17 +65,23 @@ class Integer(_Range):
         return self
 
 
-class Choice(_Dimension):
-    """One of several values: a list of plain ones, or named ones, which may be whole parts."""
+class OneOf(_Dimension):
+    """One of several options; the value of a trial is an option's name."""
 
-    kind: Literal["choice"]
-    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
+    kind: str
+    among: Any
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every value by its name."""
-        among = self.among
-        return among if isinstance(among, dict) else {"null" if v is None else str(v): v for v in among}
+        """Every option by its name."""
+        return self.among if isinstance(self.among, dict) else {"null" if v is None else str(v): v for v in self.among}
+
+
+class Choice(OneOf):
+    """One of several values: a list of plain ones, or named ones, which may be whole parts."""
+
+    kind: Literal["choice"]
+    among: Annotated[tuple[_Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
 
     @model_validator(mode="after")
     def _check_distinct(self) -> Self:
@@ -84,16 +90,11 @@ class Choice(_Dimension):
         return self
 
 
-class Change(_Dimension):
+class Change(OneOf):
     """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
 
     kind: Literal["change"]
     among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)]
-
-    @property
-    def options(self) -> dict[str, dict[str, Any]]:
-        """The changes."""
-        return self.among
 
 
 Range = Uniform | LogUniform | Integer
@@ -101,7 +102,7 @@ Dimension = Range | Choice | Change
 
 
 def _check_apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """No two of these ranges of one path may hold in the same trial, judged by their conditions alone."""
+    """Of these ranges of one path no two may hold in the same trial, by their conditions alone."""
     for (first, a), (second, b) in itertools.combinations(enumerate(ranges, 1), 2):
         if not any(a.when[path] != b.when[path] for path in a.when.keys() & b.when.keys()):
             problem = f"ranges {first} and {second} may hold for the same trial"
@@ -117,9 +118,8 @@ Dimensions = Annotated[
     | Annotated[_Ranges, Field(min_length=2), AfterValidator(_check_apart), Tag("ranges")],
     Discriminator(lambda value: "ranges" if isinstance(value, list | tuple) else "one value"),
 ]
-"""A dimension, or ranges of one path for different trials, such as a learning rate for each output layer."""
 Space = Annotated[dict[str, Dimensions], Field(min_length=1)]
-"""Dotted paths into the base, applied in the file's order; if no condition holds, the trial keeps what it has there."""
+"""By dotted path into the base a dimension, or ranges for different trials; applied in the file's order."""
 
 
 def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:

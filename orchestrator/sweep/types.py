@@ -96,10 +96,7 @@ class Scale(Part):
 
 @dataclass(frozen=True)
 class VariantOverrides:
-    """A variant's dotted changes at one scale, and their place in the file.
-
-    If components are taken away, `removed` has the changes of each, and the place is that of the last.
-    """
+    """A variant's dotted changes at one scale and their place in the file: that of the last component `removed`."""
 
     variant: str
     overrides: Mapping[str, Any]
@@ -128,7 +125,6 @@ class ScaledSweep:
     At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
     the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
     baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
-    `scales_without_gpu` are the file's scales whose trials need no GPU.
     """
 
     name: str
@@ -224,7 +220,7 @@ class Sweep(Part):
 
     @property
     def scale_names(self) -> tuple[str, ...]:
-        """Every scale, the published one first; if the file does not give that one, it is the base as written."""
+        """Every scale, the published one first, which is the base as written if the file does not give it."""
         return (PUBLISHED_SCALE, *(name for name in self.scales if name != PUBLISHED_SCALE))
 
     def scale(self, name: str) -> Scale:
@@ -240,7 +236,7 @@ class Sweep(Part):
         return Ablation(self.design, tuple(dict.fromkeys(group_of.get(name, name) for name in self.components)))
 
     def changes(self, scale_name: str) -> Iterator[VariantOverrides]:
-        """What every variant but the baseline changes at a scale: what the design takes away, then the others."""
+        """What every variant but the baseline changes: what the design takes away, then the others."""
         scale = self.scale(scale_name)
 
         def place(section: str, *keys: str) -> Place:
@@ -259,10 +255,7 @@ class Sweep(Part):
             yield VariantOverrides(name, scale.variants.get(name, overrides), place("variants", name))
 
     def searching(self, scale_name: str) -> Search | Tune | None:
-        """What is searched at a scale, None if nothing is; pydantic's ValidationError for what does not fit.
-
-        A scale replaces whole values of the search, but of its space single dimensions.
-        """
+        """What is searched at a scale, which replaces values and single dimensions; ValidationError if one misfits."""
         scale = self.scale(scale_name)
         searching, replaced = (self.search, scale.search) if self.search is not None else (self.tune, scale.tune)
         if searching is None:
@@ -323,7 +316,6 @@ def _with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
 
 def schema_text() -> str:
     """The JSON Schema of sweep files, by which editors complete and check them: what `sweeps/schema.json` holds."""
-    schema = Sweep.model_json_schema()
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Sweep.model_json_schema()}
     del schema["$defs"]["TrainSpec"]["properties"]["seed"]
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

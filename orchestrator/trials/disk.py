@@ -64,7 +64,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def aside_folder(runs: Path) -> Path:
-    """The folder of trials that were trained again, asked for with --fresh or because they were damaged."""
+    """The folder of what was damaged, or trained again for --fresh."""
     return runs / ".old"
 
 
@@ -77,11 +77,7 @@ def set_aside(path: Path, runs: Path) -> Path:
 
 
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
-    """Move a trial's folder aside if a file of it is not what the trial wrote there; a warning says so.
-
-    `weights` are read only if asked for. Waits for a process that works there, which may mend it. A file that cannot be
-    read is given a moment: the error may pass.
-    """
+    """Move a trial aside, with a warning, if a file of it is damaged; a process that works there may mend it first."""
     try:
         check_trial(folder, weights=weights)
     except DamagedError as error:
@@ -111,16 +107,18 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
     """Remove what nobody needs, each thing as it is yielded, or with `dry` nothing.
 
     Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
-    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, and so does
-    one whose record cannot be read; a warning says so.
+    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, as does one
+    whose record cannot be read, of which a warning tells.
     """
     for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
         try:
             record = read_own(folder)
             if record is None or record.status == "failed" or trial_is_held(folder):
                 continue
+            parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if folder.name in weights else [])
             with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                yield from _remove(_unneeded(folder, weights=folder.name in weights), dry)
+                unfinished = [path for path in folder.rglob(".*.tmp") if not {*parts} & {*path.parents}]
+                yield from _remove([*filter(Path.exists, parts), *unfinished], dry)
         except Timeout:
             continue  # taken since it was looked at
         except ValueError as error:
@@ -128,12 +126,6 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
         except OSError as error:
             say_once(in_a_line(error))
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
-
-
-def _unneeded(folder: Path, *, weights: bool) -> list[Path]:
-    parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if weights else [])
-    unfinished = [path for path in folder.rglob(".*.tmp") if not any(part in path.parents for part in parts)]
-    return [*(part for part in parts if part.exists()), *unfinished]
 
 
 def _remove(paths: Iterable[Path], dry: bool) -> Iterator[Freed]:
@@ -158,18 +150,12 @@ class Carried:
 
 
 def export_trials(keys: Iterable[str], ledgers: Iterable[Path], runs: Path, to: Path) -> Carried:
-    """Copy those of these trials that have a record, and searches; in `to` they replace trials with another record.
-
-    WriteError if that folder cannot be written, ValueError while another command copies there.
-    """
+    """Copy those with a record, in place of others, and searches. WriteError; ValueError while another copies there."""
     return _carry(dict.fromkeys(keys), ledgers, runs, to, replace=True)
 
 
 def import_trials(folder: Path, runs: Path) -> Carried:
-    """Copy what was exported to `runs`; what is there already, finished or not, stays.
-
-    Errors as of `export_trials`, and ValueError for a folder without any trial.
-    """
+    """Copy what was exported; what is there stays. Errors as of `export_trials`; ValueError if it holds no trial."""
     keys = sorted(path.name for path in folder.glob("*") if KEY.fullmatch(path.name))
     if not keys:
         raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
@@ -205,10 +191,7 @@ def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path,
 
 
 def _copy_trial(trial: Path, to: Path) -> None:
-    """Copy a trial whole: it takes its place once the copy agrees with the hashes of its record.
-
-    DamagedError names a file that is not what the trial wrote, ValueError a record without hashes.
-    """
+    """Copy a trial whole, once the copy agrees with its record; DamagedError; ValueError if that has no hashes."""
     record = check_trial(trial)
     if record is None or not record.hashes:
         raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")

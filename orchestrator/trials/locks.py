@@ -63,12 +63,19 @@ def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:  # which is an OSError
-        other = read_holder(runs, sweep, scale)
+        other = read_holder(path)
         who = "another command" if other is None else other.in_words()
         raise HeldError(f"{sweep} at scale {scale} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
         raise CannotStartError(in_a_line(error)) from error
-    holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), _user(), _now(), None, _command())
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    program, *arguments = sys.argv
+    started = ["python", "-m", "orchestrator"] if program.endswith("__main__.py") else [program]
+    command = shlex.join([*started, *arguments])
+    holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), user, _now(), None, command)
     try:
         _note(path, holder)
         yield
@@ -92,32 +99,31 @@ def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
 
 
 def lock_path(runs: Path, sweep: str, scale: str) -> Path:
-    """A sweep's lock; both names are slugs, so it cannot lie elsewhere."""
+    """A sweep's lock; both names are slugs: it cannot lie elsewhere."""
     return runs / ".sweeps" / f"{sweep}.{scale}.lock"
 
 
-def read_holder(runs: Path, sweep: str, scale: str) -> Holder | None:
-    """Who holds a sweep or held it last; None if nobody did, or the note is damaged."""
-    return _read_note(lock_path(runs, sweep, scale))
+def read_holder(lock: Path) -> Holder | None:
+    """Who holds a sweep's lock or held it last; None if nobody did, or the note is damaged."""
+    try:
+        return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
+    except (OSError, ValueError):
+        return None
 
 
 def holders(runs: Path) -> list[Holder]:
     """Every sweep that was run with this folder, by its last command, the latest first."""
-    notes = map(_read_note, _locks(runs))
-    return sorted((holder for holder in notes if holder is not None), key=lambda holder: holder.since, reverse=True)
+    notes = filter(None, map(read_holder, (runs / ".sweeps").glob("*.lock")))
+    return sorted(notes, key=lambda holder: holder.since, reverse=True)
 
 
 def sweep_runs(runs: Path) -> bool:
     """Whether any sweep with this folder runs now."""
-    return any(map(is_held, _locks(runs)))
+    return any(map(is_held, (runs / ".sweeps").glob("*.lock")))
 
 
 def is_held(lock: Path) -> bool:
-    """Whether a process holds this lock.
-
-    Asked by a shared lock that is given back at once, so that several can ask at the same time. A command that takes
-    the lock at that very moment tries again within 50 ms.
-    """
+    """Whether a process holds this lock; one that takes it at this very moment tries again within 50 ms."""
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # not to wait for a pipe in its place
     except (FileNotFoundError, NotADirectoryError):
@@ -136,36 +142,11 @@ def trial_is_held(folder: Path) -> bool:
     return is_held(folder / ".lock")
 
 
-def _locks(runs: Path) -> Iterable[Path]:
-    return (runs / ".sweeps").glob("*.lock")
-
-
 def _note(lock: Path, holder: Holder) -> None:
     try:
         write_text(lock.with_suffix(".json"), json.dumps(dataclasses.asdict(holder), indent=1) + "\n")
     except OSError as error:  # a note for people: without it the lock still holds
         _log.warning("status cannot tell who runs this sweep: %s", in_a_line(error))
-
-
-def _read_note(lock: Path) -> Holder | None:
-    try:
-        return TypeAdapter(Holder).validate_json(read_regular(lock.with_suffix(".json")))
-    except (OSError, ValueError):
-        return None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return str(os.getuid())
-
-
-def _command() -> str:
-    program, *arguments = sys.argv
-    return shlex.join(
-        [*(("python", "-m", "orchestrator") if program.endswith("__main__.py") else (program,)), *arguments]
-    )
 
 
 def _now() -> str:

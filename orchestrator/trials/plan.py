@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic_core import to_jsonable_python
 
 from lm.data import fingerprint_of, vocabulary_size_of
 from lm.files import write_text
@@ -27,7 +30,7 @@ class Facts:
     """Fingerprints and vocabularies of corpora, each read once; CorpusError if a corpus is not there."""
 
     def __init__(self) -> None:
-        self._corpora: dict[Corpus, tuple[str, int]] = {}
+        self._of = cache(lambda corpus: (fingerprint_of(corpus), vocabulary_size_of(corpus)))
 
     def fingerprint(self, corpus: Corpus) -> str:
         """The hash of its text."""
@@ -41,18 +44,12 @@ class Facts:
         """The number of trainable parameters."""
         return parameter_count(spec.model, spec.head, self.vocabulary_size(spec.corpus))
 
-    def _of(self, corpus: Corpus) -> tuple[str, int]:
-        if corpus not in self._corpora:
-            self._corpora[corpus] = fingerprint_of(corpus), vocabulary_size_of(corpus)
-        return self._corpora[corpus]
 
+def plan(sweep: ScaledSweep, counts: Mapping[str, int] | None = None) -> list[Trial]:
+    """Every variant with its first `counts` seeds, by default all: seed by seed, each seed's baseline first.
 
-def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -> list[Trial]:
-    """Every variant with its seeds, the first seed's first, each seed's baseline before the others.
-
-    `seeds` holds those of every variant, by default all that it may get. Within a seed a trial whose stages all lie in
-    another's is read from it and never trained; else it continues the trial with which it shares the most stages, the
-    first of several. CorpusError if a corpus's fingerprint cannot be had.
+    Within a seed a trial whose stages all lie in another's is read from it and never trained; else it continues the
+    trial with which it shares the most stages, the first of several. CorpusError if a text cannot be read.
     """
     facts, trials = Facts(), list[Trial]()
     base, *others = sweep.variants
@@ -60,7 +57,8 @@ def plan(sweep: ScaledSweep, seeds: Mapping[str, Sequence[int]] | None = None) -
     for seed in sweep.seeds:
         trained: dict[str, set[str]] = {}  # key -> keys of all stages, each of which depends on those before it
         for variant in sweep.variants:
-            if seed not in (sweep.seeds_of(variant) if seeds is None else seeds[variant.name]):
+            of_variant = sweep.seeds_of(variant)
+            if seed not in (of_variant if counts is None else of_variant[: counts[variant.name]]):
                 continue
             spec = sweep.spec(variant, seed)
             stages = list(stage_keys(spec, facts.fingerprint(spec.corpus)).values())
@@ -86,11 +84,7 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
 
 
 def state_of(trial: Trial, records: Records) -> TrialStatus:
-    """Where a trial stands: settled by a record, under way, to be read from another trial, or new.
-
-    A trial that is trained and not yet scored on test is under way; a damaged one is trained again. ValueError if
-    another version wrote its record.
-    """
+    """Where a trial stands; one to be scored on test is under way. ValueError if another version wrote its record."""
     record = records.find(trial)
     if record is not None and (record.status == "failed" or is_settled(trial, record)):
         return "done" if record.status == "complete" else record.status
@@ -102,10 +96,7 @@ def state_of(trial: Trial, records: Records) -> TrialStatus:
 
 
 def state_in_words(trial: Trial, state: TrialStatus, names: Mapping[str, str]) -> str:
-    """A state as the plan's table shows it, with the variant from which a trial is read or goes on.
-
-    `names` has every trial's variant by key.
-    """
+    """A state as the plan's table shows it; `names` has every trial's variant by key."""
     if state == "read":
         return f"read from {names[trial.reads_from or '']}"
     if state == "new" and trial.starts_from is not None:
@@ -123,20 +114,18 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
         yield f"{prefix.removesuffix('.')} {old_kind} -> {new_kind}"
     for name, field in type(after).model_fields.items():
         new = getattr(after, name)
-        if name == "kind":
+        old = getattr(before, name, field.default)
+        if name == "kind" or old == new:
             continue
         if name not in type(before).model_fields:
-            if new != field.default:
-                yield f"{prefix}{name} {value_in_words(new)}"
-            continue
-        old = getattr(before, name)
-        if isinstance(old, Part) and isinstance(new, Part):
+            yield f"{prefix}{name} {value_in_words(new)}"
+        elif isinstance(old, Part) and isinstance(new, Part):
             yield from differences(old, new, f"{prefix}{name}.")
-        elif old != new and isinstance(old, Part) and new is None:
+        elif isinstance(old, Part) and new is None:
             yield f"no {prefix}{name}"
-        elif old != new and isinstance(new, Part):
+        elif isinstance(new, Part):
             yield f"with {prefix}{name} {value_in_words(new)}"
-        elif old != new:
+        else:
             yield f"{prefix}{name} {value_in_words(old)} -> {value_in_words(new)}"
 
 
@@ -173,9 +162,9 @@ def record_differences(old: Record, new: Record) -> Iterator[str]:
     """How two trials differ, a line each: their specs, then what they read, and where they ran."""
     yield from differences(old.spec, new.spec)
     before, after = _circumstances(old), _circumstances(new)
-    for name in dict.fromkeys([*before, *after]):
-        if before.get(name, "none") != after.get(name, "none"):
-            yield f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
+    for name in before | after:
+        if (was := before.get(name, "none")) != (now := after.get(name, "none")):
+            yield f"{name} {was} -> {now}"
 
 
 def _circumstances(record: Record) -> dict[str, object]:
@@ -189,19 +178,13 @@ def _circumstances(record: Record) -> dict[str, object]:
     }
 
 
-def overrides(base: TrainSpec, spec: TrainSpec) -> dict[str, Any]:
+def overrides(before: Part, after: Part, prefix: str = "") -> dict[str, Any]:
     """The exact changes from one spec to another, as in a sweep file: by dotted path a value or a whole part."""
-    return dict(_overrides(base.model_dump(mode="json"), spec.model_dump(mode="json"), ""))
-
-
-def _overrides(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, new in after.items():
-        old = before.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping) and _kind(old) == _kind(new):
-            yield from _overrides(old, new, f"{prefix}{name}.")
+    changes: dict[str, Any] = {}
+    for name, new in after:
+        old = getattr(before, name)
+        if isinstance(old, Part) and type(old) is type(new):
+            changes |= overrides(old, new, f"{prefix}{name}.")
         elif old != new:
-            yield f"{prefix}{name}", new
-
-
-def _kind(part: Mapping[str, Any]) -> tuple[object, list[str]]:
-    return part.get("kind"), sorted(part)
+            changes[f"{prefix}{name}"] = to_jsonable_python(new)
+    return changes

@@ -30,19 +30,21 @@ from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_
 from lm.spec import NUMERICS_VERSION, TrainSpec
 from orchestrator.trials.trial import Trial
 
-FileStates = list[tuple[str, tuple[int, int, int, int] | None]]
-"""Of each file its inode, size in bytes, times of modification and of change (ns): nobody can set the last one."""
+KEY = re.compile(r"[0-9a-f]{16}")
+"""The names of trial folders."""
 
 TOO_FRESH_SECONDS = 2.0  # a file written again so soon may keep its times: no file system's clock is coarser
 _log = logging.getLogger(__name__)
+_FileStates = list[tuple[str, tuple[int, int, int, int] | None]]
+"""Of each file its inode, size in bytes, times of modification and of change (ns): nobody can set the last one."""
 
 
-def state_of_files(folder: Path) -> FileStates:
+def _state_of_files(folder: Path) -> _FileStates:
     """What changes when a file that reports read is changed, or another takes its place."""
     names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
     with suppress(OSError):  # each of its files will raise it too
         names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208
-    states: FileStates = [(name, None) for name in names]
+    states: _FileStates = [(name, None) for name in names]
     for place, name in enumerate(names):
         with suppress(OSError):
             status = os.stat(f"{folder}/{name}")  # noqa: PTH116
@@ -50,53 +52,15 @@ def state_of_files(folder: Path) -> FileStates:
     return states
 
 
-class Checked:
-    """The note in a folder of trials."""
-
-    def __init__(self, root: Path) -> None:
-        self._path = root / ".checked.json"
-        self._new: dict[str, str] = {}
-
-    def has(self, key: str, state: FileStates) -> bool:
-        """Whether a trial's files were right in this state."""
-        return self._noted.get(key) == _digest(state)
-
-    def add(self, key: str, state: FileStates) -> None:
-        """The trial's files are right; they are not noted if one was written only just now."""
-        changed = max(times[3] for _, times in state if times is not None)
-        if time.time() - changed / 1e9 > TOO_FRESH_SECONDS:
-            self._new[key] = _digest(state)
-
-    def write(self) -> None:
-        """Add what is new to the note; trials that are gone leave it."""
-        if not self._new:
-            return
-        merged = _read(self._path) | self._new
-        present = {key: digest for key, digest in merged.items() if (self._path.parent / key).exists()}
-        try:
-            write_text(self._path, json.dumps(present, indent=0) + "\n")
-        except OSError as error:
-            _log.warning("files that were checked will be checked again: %s", in_a_line(error))
-        self._new = {}
-
-    @cached_property
-    def _noted(self) -> dict[str, str]:
-        return _read(self._path)
+def _digest(state: _FileStates) -> str:
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:32]
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_checked(path: Path) -> dict[str, str]:
     try:
         return TypeAdapter(dict[str, str]).validate_json(read_regular(path))
     except (OSError, ValidationError):
         return {}
-
-
-def _digest(state: FileStates) -> str:
-    return hashlib.sha256(repr(state).encode()).hexdigest()[:32]
-
-
-KEY = re.compile(r"[0-9a-f]{16}")
-"""The names of trial folders."""
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:
@@ -105,10 +69,9 @@ def is_settled(trial: Trial, record: Record | None) -> bool:
 
 
 def read_own(folder: Path) -> Record | None:
-    """The record of the trial that the folder is named after, None if it has none yet.
+    """The record in a trial's folder, None if it has none yet. A folder whose name is not a key may hold any record.
 
-    DamagedError names a file that is not a record, was changed since, or is another trial's. A folder whose name is not
-    a key may hold any record.
+    DamagedError names a file that is not a record, was changed since, or is another trial's.
     """
     record = read_record(folder)
     if record is not None and KEY.fullmatch(folder.name) and record.key != folder.name:
@@ -119,7 +82,7 @@ def read_own(folder: Path) -> Record | None:
 def find_key(runs: Path, prefix: str) -> str:
     """The key of the trial in `runs` that begins with the prefix; ValueError if there is none, or are several."""
     keys = sorted(path.name for path in runs.glob("*") if KEY.fullmatch(path.name))
-    # The prefix is never joined to the path, so that no name leads out of the folder.
+    # The prefix is never joined to the path: no name leads out of the folder.
     matching = [key for key in keys if prefix and key.startswith(prefix)]
     if len(matching) == 1:
         return matching[0]
@@ -161,19 +124,19 @@ def damage_in_a_line(error: ValueError) -> str:
 
 
 class Records:
-    """The folder `runs/`. A trial whose stages lie inside another trial's record is found there.
+    """The folder `runs/`. A trial whose stages lie inside another's record is found there, unless `own_only`.
 
     Trials settle while a sweep runs: a record is read and checked again once one of its files has changed. Its files
-    are not hashed if an earlier sweep noted that they were right, and nobody has touched them since. With `own_only`
-    stages inside other trials do not count, and every trial without a folder of its own is trained again. A damaged
-    trial is not done; a warning names it.
+    are not hashed if an earlier sweep noted that they were right, and nobody has touched them since. A damaged trial is
+    not done; a warning names it.
     """
 
     def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
         self.root = Path(root)
         self._own_only = own_only
         self._seen: dict[str, tuple[object, Record | None, bool]] = {}
-        self._checked = Checked(self.root)
+        self._note = self.root / ".checked.json"
+        self._newly_checked: dict[str, str] = {}
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
@@ -236,22 +199,32 @@ class Records:
         return self.folder(trial.starts_from if holder is None or self.read(trial.starts_from) else holder)
 
     def note_checked(self) -> None:
-        """Note under `runs/` whose files were hashed and right, for the next command."""
-        self._checked.write()
+        """Note under `runs/` whose files were hashed and right, for the next command; trials that are gone leave it."""
+        if not self._newly_checked:
+            return
+        merged = _read_checked(self._note) | self._newly_checked
+        present = {key: digest for key, digest in merged.items() if self.folder(key).exists()}
+        try:
+            write_text(self._note, json.dumps(present, indent=0) + "\n")
+        except OSError as error:
+            _log.warning("files that were checked will be checked again: %s", in_a_line(error))
+        self._newly_checked = {}
 
     def of_other_numerics(self, trial: Trial) -> Record | None:
         """A record of this very spec that another version of the numerics made, and that no longer counts."""
         return self._other_numerics.get(trial.spec)
 
+    @cached_property
+    def _checked_before(self) -> dict[str, str]:
+        return _read_checked(self._note)
+
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
         """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged."""
-        any_damaged = False
-        for key in (trial.key, trial.reads_from):
-            record, damaged = (None, False) if key is None else self._look(key)
-            if key is not None and record is not None:
+        looks = [(key, *self._look(key)) for key in (trial.key, trial.reads_from) if key is not None]
+        for key, record, _ in looks:
+            if record is not None:
                 return key, record
-            any_damaged = any_damaged or damaged
-        return (None, None) if any_damaged else self._inner(trial.key)
+        return (None, None) if any(damaged for *_, damaged in looks) else self._inner(trial.key)
 
     def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
         """The first whole trial that went through the stages of the trial with this key, and its record."""
@@ -263,17 +236,19 @@ class Records:
     def _look(self, key: str) -> tuple[Record | None, bool]:
         """The record in a trial's folder, and whether a file there is damaged, of which a warning is logged."""
         folder = self.folder(key)
-        state = state_of_files(folder)
+        state = _state_of_files(folder)
         if (seen := self._seen.get(key)) is not None and seen[0] == state:
             return seen[1:]
         record, damaged = None, False
         try:
-            if self._checked.has(key, state):
+            if self._checked_before.get(key) == _digest(state):
                 record = read_own(folder)
             else:
                 record = check_trial(folder)
                 if record is not None and record.status != "failed":  # another goes on writing its files
-                    self._checked.add(key, state)
+                    changed = max(times[3] for _, times in state if times is not None)
+                    if time.time() - changed / 1e9 > TOO_FRESH_SECONDS:
+                        self._newly_checked[key] = _digest(state)
         except DamagedError as error:
             say_once(damage_in_a_line(error))
             damaged = True
@@ -288,7 +263,7 @@ class Records:
 
     @cached_property
     def _inner_stages(self) -> dict[str, list[str]]:
-        """The keys of the trials that went through each stage, by the stage's key; read once."""
+        """The keys of the trials that went through each stage, by the stage's key."""
         holders: dict[str, list[str]] = {}
         for record in () if self._own_only else self._readable():
             if record.status != "failed":

@@ -32,7 +32,6 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 
 _CHECKPOINTS = "checkpoints"
-_CHUNK = 8 * 2**20
 _PRIVATE = "lm-trials-"
 
 
@@ -71,7 +70,7 @@ class Storage:
                 path = runs / key / name
                 if name.parts[0] not in left_out:
                     with atomic(path) as temporary, temporary.open("wb") as copy:
-                        shutil.copyfileobj(self._fs.open_input_stream(self._at(key, name)), copy, _CHUNK)
+                        shutil.copyfileobj(self._fs.open_input_stream(self._at(key, name)), copy, 8 * 2**20)
                     self._same[path] = _state(path)
 
     def push(self, key: str, runs: Path) -> None:
@@ -97,7 +96,7 @@ class Storage:
                 shutil.copyfile(path, temporary)
         else:  # an object appears when its stream is closed
             with path.open("rb") as source, self._fs.open_output_stream(target) as copy:
-                shutil.copyfileobj(source, copy, _CHUNK)
+                shutil.copyfileobj(source, copy, 8 * 2**20)
 
     def _files(self, key: str) -> set[PurePosixPath]:
         """The files that it holds of a trial."""
@@ -110,8 +109,7 @@ class Storage:
 
     def _infos(self, folder: PurePosixPath, *, recursive: bool) -> list[arrow.FileInfo]:
         selector = arrow.FileSelector(str(folder), allow_not_found=True, recursive=recursive)
-        infos: list[arrow.FileInfo] = self._fs.get_file_info(selector)
-        return infos
+        return list(self._fs.get_file_info(selector))
 
     def _at(self, key: str, name: PurePosixPath) -> str:
         return str(self._root / key / name)
@@ -125,10 +123,7 @@ class Storage:
 
 
 def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: Records) -> None:
-    """Before a sweep: fetch what a report needs of the trials that the storage has, send what it lacks.
-
-    The records that come may add trials to the plan. CannotStartError if the storage does not answer.
-    """
+    """Before a sweep: fetch what a report needs, send what is lacking; CannotStartError if the storage is silent."""
     done: set[str] = set()
     try:
         there = storage.keys()
@@ -154,8 +149,7 @@ def borrowed(
     It is sent back every `seconds` too, for the checkpoints within an epoch, and when the block ends without an error.
     One attempt at a time on one machine; what a killed one left is removed.
     """
-    digest = hashlib.sha256(storage.uri.encode()).hexdigest()[:8]
-    place = _private_folder() / digest
+    place = _private_folder() / hashlib.sha256(storage.uri.encode()).hexdigest()[:8]
     place.mkdir(exist_ok=True)
     runs = place / key
     with FileLock(place / f"{key}.lock"):

@@ -14,10 +14,10 @@ from lm.spec import TrainSpec
 class Trial:
     """One row of the plan.
 
-    `change` says in words what the variant changes. `reads_from` is the key of the planned trial whose record
-    holds this one's stages, so that nothing is trained; `starts_from` the key of the one whose last shared stage
-    this one continues. At most one of them is set. A trial of a search has its `number` there, leaves the test set
-    closed, and may be `stopped_early`; such a one has no record, and does not go on.
+    `change` says in words what the variant changes. `reads_from` is the key of the planned trial whose record holds
+    this one's stages, so that nothing is trained; `starts_from` the key of the one whose last shared stage this one
+    continues; at most one of them is set. A trial of a search has its `number` there, leaves the test set closed, and
+    may be `stopped_early`, which has no record and does not go on.
     """
 
     variant: str
@@ -54,8 +54,7 @@ class Listener(Protocol):
 def stage_epochs(spec: TrainSpec) -> dict[str, int]:
     """The most epochs of every stage, in order."""
     tuned = 0 if spec.finetune is None else spec.finetune.epochs
-    most = {name: spec.during(name).epochs for name in spec.stages()}
-    most |= {name: tuned for name in most if name.startswith("finetune")}
+    most = {name: tuned if name.startswith("finetune") else spec.during(name).epochs for name in spec.stages()}
     return most | ({"cache": 0} if spec.cache is not None else {})
 
 

@@ -65,7 +65,7 @@ def test_the_second_command_is_told_who_holds_a_sweep_until_that_one_dies(tmp_pa
     assert ("mini", "killed") in {(holder.scale, state) for holder, state in last_commands(tmp_path)}
     with holding(tmp_path, "toy", "mini"):
         assert is_held(lock_path(tmp_path, "toy", "mini"))
-    holder = read_holder(tmp_path, "toy", "mini")
+    holder = read_holder(lock_path(tmp_path, "toy", "mini"))
     assert holder is not None
     assert holder.until is not None
     assert {state for _, state in last_commands(tmp_path)} == {"ended"}

@@ -16,12 +16,11 @@ from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best,
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import (
-    Change,
-    Choice,
     Dimension,
     Integer,
     LogUniform,
     Objective,
+    OneOf,
     Search,
     Searching,
     Tune,
@@ -113,7 +112,7 @@ class SearchRow:
     def edges(self) -> list[str]:
         """The searched paths whose best value lies at an end of its range."""
         values = self.search.best.values if self.search.best else {}
-        drawn = self.search.task.drawn(values) if values else {}
+        drawn = self.search.task.walked(values).drawn if values else {}
         return [key for key, dimension in drawn.items() if _at_edge(dimension, values[key])]
 
 
@@ -136,7 +135,7 @@ def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
         (key, option): None
         for key in dict.fromkeys(key for search in searches for key in search.task.space)
         for search in searches
-        if isinstance(dimension := search.task.space.get(key), Choice | Change)
+        if isinstance(dimension := search.task.space.get(key), OneOf)
         for option in dimension.options
     }
     rows = []
@@ -150,7 +149,7 @@ def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
 
 def _at_edge(dimension: Dimension, value: Any) -> bool:
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             return False
         case Integer():
             return value in (dimension.low, dimension.high)
@@ -276,7 +275,7 @@ def _importance(search: SearchState) -> tuple[list[tuple[Markdown, str]], str]:
 
 def _range(dimension: Dimension) -> str:
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             words = ", ".join(dimension.options)
         case Integer():
             words = f"whole, {dimension.low} to {dimension.high}" + (", on a log scale" if dimension.log else "")

@@ -32,10 +32,10 @@ from optuna.trial import TrialState, create_trial
 
 from lm.spec import TrainSpec
 from orchestrator.search.events import Asked, Ended, Evaluated, Event
-from orchestrator.search.task import SearchTask, value_of
+from orchestrator.search.task import SearchTask
 from orchestrator.sweep import searches
-from orchestrator.sweep.override import Draw, Places, combinations, lacking
-from orchestrator.sweep.searches import Change, Choice, Dimension, Integer, LogUniform, dimensions_of, fits
+from orchestrator.sweep.override import Draw, Places, combinations, lacking, value_of
+from orchestrator.sweep.searches import Dimension, Integer, LogUniform, OneOf, dimensions_of, fits
 from orchestrator.words import value_in_words
 
 STATES = {
@@ -63,10 +63,7 @@ def parameter(space: Places, key: str, dimension: Dimension) -> str:
 
 
 def parameters(space: Places, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the names of all parameters that could take them; a study asks for those of the ranges that hold.
-
-    A start outside a variant's own range is left out: Optuna would take it, with a warning.
-    """
+    """Values by the names of all parameters that could take them, without those outside a variant's own range."""
     return {
         parameter(space, key, dimension): value
         for key, value in values.items()
@@ -78,7 +75,7 @@ def parameters(space: Places, values: Mapping[str, Any]) -> dict[str, Any]:
 def distribution(dimension: Dimension) -> BaseDistribution:
     """The distribution from which a dimension is drawn."""
     match dimension:
-        case Choice() | Change():
+        case OneOf():
             return CategoricalDistribution(list(dimension.options))
         case Integer():
             return IntDistribution(dimension.low, dimension.high, log=dimension.log)
@@ -92,7 +89,7 @@ def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:
     def draw(path: str, dimension: Dimension, _: TrainSpec) -> Any:
         name = parameter(space, path, dimension)
         match dimension:
-            case Choice() | Change():
+            case OneOf():
                 return trial.suggest_categorical(name, list(dimension.options))
             case Integer():
                 return trial.suggest_int(name, dimension.low, dimension.high, log=dimension.log)
@@ -109,6 +106,8 @@ def sampler_for(
     """A sampler for one trial."""
     of_trial, independent = (int(x) for x in np.random.SeedSequence([seed, number]).generate_state(2))
     startup = sampler.startup_trials
+    others: dict[str, Any] = {"n_startup_trials": startup, "warn_independent_sampling": False}
+    others["independent_sampler"] = RandomSampler(seed=independent)
     match sampler:
         case searches.TpeSampler():
             # `group`: in a conditional space, what is searched together is estimated together.
@@ -116,19 +115,9 @@ def sampler_for(
                 seed=of_trial, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True
             )
         case searches.GaussianProcessSampler():
-            return GPSampler(
-                seed=of_trial,
-                independent_sampler=RandomSampler(seed=independent),
-                n_startup_trials=startup,
-                warn_independent_sampling=False,
-            )
-        case searches.CmaEsSampler():
-            return CmaEsSampler(
-                seed=int(np.random.SeedSequence(seed).generate_state(1)[0]),  # it uses the trial's number itself
-                independent_sampler=RandomSampler(seed=independent),
-                n_startup_trials=startup,
-                warn_independent_sampling=False,
-            )
+            return GPSampler(seed=of_trial, **others)
+        case searches.CmaEsSampler():  # it uses the trial's number itself
+            return CmaEsSampler(seed=int(np.random.SeedSequence(seed).generate_state(1)[0]), **others)
         case _:
             assert_never(sampler)
 
@@ -172,8 +161,8 @@ class Study:
     def next_values(self) -> dict[str, Any] | None:
         """What the next trial should try; None if every point of a grid was tried."""
         task, number = self._task, len(self._trials)
-        # What is not the sampler's choice: a start's values, or the options that still lack trials.
         is_start = number < len(self._starts)
+        # What is not the sampler's choice: a start's values, or the options that still lack trials.
         lacks = lacking(self._combinations, task.min_trials_per_option, self._values)
         fixed = self._starts[number] if is_start else lacks
         match task.searching.sampler:

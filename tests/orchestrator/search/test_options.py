@@ -55,7 +55,7 @@ def test_every_option_is_searched_in_its_own_range(sampler: dict[str, Any], tmp_
         low, high = RATES[HEADS[trial.values["layer"]]]
         assert low <= trial.values["optimizer.learning_rate"] <= high
         assert ("head.codebook" in trial.values) == (trial.values["layer"] == "codes")
-        spec, _ = one.spec(trial.values)
+        spec = one.walked(trial.values).spec
         assert spec is not None and spec.optimizer.learning_rate == trial.values["optimizer.learning_rate"]
 
 
@@ -66,7 +66,7 @@ def test_where_no_range_holds_the_trial_keeps_the_rate_that_it_has(tmp_path: Pat
     (trials,) = search([options(space=space, sampler={"kind": "random"})], Shelf(tmp_path))
     codes = [trial for trial in trials if trial.values["layer"] == "codes"]
     assert codes and all("optimizer.learning_rate" not in trial.values for trial in codes)
-    spec, _ = options(space=space).spec(codes[0].values)
+    spec = options(space=space).walked(codes[0].values).spec
     assert spec is not None and spec.optimizer.learning_rate == 0.5
 
 

@@ -72,7 +72,7 @@ def test_asha_stops_the_right_ones(grace: int, factor: int, tmp_path: Path) -> N
     scheduler = {"kind": "asha", "grace_epochs": grace, "reduction_factor": factor}
     one = task(space=space, sampler=RANDOM, scheduler=scheduler, trials=30)
     (trials,) = search([one], Shelf(tmp_path))
-    specs = [one.spec(trial.values)[0] for trial in trials]
+    specs = [one.walked(trial.values).spec for trial in trials]
     losses = [[loss(spec, epoch) for epoch in range(1, 10)] for spec in specs if spec is not None]
     ends = asha_stops(losses, grace, factor)
     assert [trial.epochs for trial in trials] == ends
@@ -302,10 +302,9 @@ def test_values_that_no_spec_can_have_alone_are_mended_by_later_ones() -> None:
         "model.hidden_size": {"kind": "choice", "among": {"small": [16], "large": [24]}},
         "model.embedding_size": {"kind": "choice", "among": [16, 24]},
     }
-    spec, reason = task(space=space).spec(
-        {"model.tied": "True", "model.hidden_size": "large", "model.embedding_size": "24"}
-    )
-    assert spec is not None and reason is None
+    values = {"model.tied": "True", "model.hidden_size": "large", "model.embedding_size": "24"}
+    walked = task(space=space).walked(values)
+    assert (spec := walked.spec) is not None and walked.reason is None
     assert (spec.model.tied, spec.model.embedding_size, spec.model.hidden_size) == (True, 24, (24,))
 
 
@@ -323,7 +322,7 @@ def test_what_a_choice_rules_out_is_not_searched(tmp_path: Path) -> None:
     (trials,) = search([one], Shelf(tmp_path))
     kinds = {("layers", value): "head.dropout" in trial.values for trial in trials if (value := trial.values["layers"])}
     assert kinds == {("layers", "plain"): False, ("layers", "mixture"): True}
-    spec, _ = one.spec({"optimizer.learning_rate": 3.0, "layers": "mixture", "head.dropout": 0.25})
+    spec = one.walked({"optimizer.learning_rate": 3.0, "layers": "mixture", "head.dropout": 0.25}).spec
     assert spec is not None
     assert (spec.head.kind, spec.head.dropout) == ("mixture", 0.25)  # type: ignore[union-attr]
     assert one.in_words({"layers": "plain", "dropout.input": 0.123456789012}) == "layers plain; dropout.input 0.1235"
