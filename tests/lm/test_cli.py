@@ -101,7 +101,7 @@ def test_the_folder_is_the_key_if_none_is_named(
 
 
 def test_a_diverged_trial_exits_with_1_and_its_reason(corpus_folder: Path, tmp_path: Path) -> None:
-    spec = tiny_spec(corpus_folder, optimizer={"kind": "sgd", "learning_rate": 1e38})
+    spec = tiny_spec(corpus_folder, optimizer={"kind": "sgd", "learning_rate": 1e6, "weight_decay": 1.0})
     result = invoke("train", write_spec(tmp_path / "spec.yaml", spec), "--out", tmp_path / "run")
     assert result.exit_code == 1
     assert re.search(r"diverged in \d+ s: .*/run \(not finite in train, epoch 1, step \d+\)", result.output)
