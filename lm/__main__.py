@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
 )
-app.add_typer(corpus_app, name="corpus", help="List, check and fetch corpora.")
+app.add_typer(corpus_app, name="corpus", help="List, check, fetch and make corpora.")
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[
