@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from lm.codebooks.commands import codebook
-from lm.command_group import CommandGroup
+from lm.command_group import CommandGroup, Version
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
@@ -31,6 +31,11 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
 ]
+
+
+@app.callback()
+def _main(version: Version = False) -> None:
+    """Train and evaluate one model, look at codebooks, look after corpora."""
 
 
 @app.command()

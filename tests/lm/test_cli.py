@@ -16,6 +16,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+import lm
 from lm.__main__ import _grant_threads, app
 from lm.data import fingerprint_of
 from lm.record import write_record
@@ -323,6 +324,11 @@ def test_corpus_list() -> None:
     named = [line.split()[0] for line in result.output.splitlines()[1:5]]
     assert named == ["pydoc", "ptb", "wikitext-2", "wikitext-103"]
     assert re.search(r"^ptb +929,589 +73,760 +82,430 +10,000 ", result.output, re.MULTILINE)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = invoke_plain("--version")
+    assert (done.exit_code, done.output) == (0, f"lm-ablation {lm.__version__}\n")
 
 
 def test_help_and_nothing() -> None:

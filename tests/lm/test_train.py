@@ -76,6 +76,7 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
         p.numel() for p in build_model(spec, even(len(corpus.vocabulary)), CPU).parameters()
     )
     assert record.threads == 1 and record.device.startswith("cpu") and record.versions["torch"] == torch.__version__
+    assert record.versions["lm-ablation"] == lm.__version__
     assert record.peak_memory_bytes > 10**7
     keys = stage_keys(spec, corpus.fingerprint)
     assert {stage.name: stage.key for stage in record.stages} == keys and record.key == keys["cache"]
