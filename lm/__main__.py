@@ -16,7 +16,7 @@ from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, TrainSpec
-from lm.spec_file import read_spec_file
+from lm.spec_file import corpus_message, read_spec_file
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -72,7 +72,9 @@ def train(
                 f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}",
                 flush=True,
             )
-    except (CorpusError, ValueError, OSError) as error:
+    except CorpusError as error:
+        _refuse(corpus_message(spec_file, error))
+    except (ValueError, OSError) as error:
         if cannot_write(error, broadly=True):
             raise
         _refuse(str(error))
@@ -131,7 +133,9 @@ def measure(
     spec = _read_spec(spec_file)
     try:
         found = measure_model(spec, device, granted, steps)
-    except (CorpusError, ValueError, OSError) as error:
+    except CorpusError as error:
+        _refuse(corpus_message(spec_file, error))
+    except (ValueError, OSError) as error:
         _refuse(str(error))
     if as_json:
         print(found.model_dump_json())

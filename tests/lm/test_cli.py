@@ -200,6 +200,23 @@ def test_a_wrong_command_line_exits_with_2(corpus_folder: Path, tmp_path: Path) 
     assert invoke("train", tmp_path / "binary.yaml").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("corpus", "place", "rule"),
+    [
+        ("{name: pydoc,\n  train_tokens: 5000000}", "2: corpus.train_tokens", "train_tokens 5,000,000 is more than"),
+        ("{train_start: 5000000,\n  name: pydoc}", "1: corpus.train_start", "train_start 5,000,000 is more than"),
+        ("{train_tokens: 5,\n  name: pydocs}", "2: corpus.name", "corpus 'pydocs' is neither a named corpus"),
+    ],
+)
+def test_a_corpus_that_is_wrong_is_named_with_its_line(tmp_path: Path, corpus: str, place: str, rule: str) -> None:
+    spec_file = tmp_path / "spec.yaml"
+    spec_file.write_text(f"corpus: {corpus}\nepochs: 1\noptimizer: {{kind: sgd, learning_rate: 1.0}}\n")
+    for arguments in (("train", spec_file, "--out", tmp_path / "run"), ("measure", spec_file)):
+        done = invoke(*arguments)
+        assert done.exit_code == 2 and done.stderr.startswith(f"{spec_file}:{place}: {rule}"), done.output
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_trial_in_the_folder_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:
     run(tiny_spec(corpus_folder, epochs=1), tmp_path / "run")
     other = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder, epochs=1, seed=2))
