@@ -17,6 +17,7 @@ from lm.files import cannot_write
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
+from lm.trial_log import in_a_line
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -66,12 +67,7 @@ def train(
             checkpoint_seconds=60.0 * checkpoint_minutes,
         )
         for point in points:
-            print(
-                f"{point.stage} epoch {point.epoch}  valid perplexity {point.valid_perplexity:.2f}  "
-                f"training loss {point.train_nats_per_token:.3f}  {point.tokens_per_second:,.0f} tokens/s"
-                f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}",
-                flush=True,
-            )
+            print(in_a_line(point), flush=True)
     except CorpusError as error:
         _refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:

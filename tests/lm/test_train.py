@@ -122,7 +122,7 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     tokens = {f"tokens/{name}.{split}.parquet" for name in keys for split in ("valid", "test")}
     weights = {f"weights/{name}.safetensors" for name in ("train", "finetune-1")}
-    assert files == {"record.json", "curve.parquet", ".lock"} | tokens | weights
+    assert files == {"record.json", "curve.parquet", "log.txt", ".lock"} | tokens | weights
     strict_json(tmp_path)
 
 
