@@ -23,7 +23,10 @@ class _Dimension(Part):
     """
 
     when: dict[str, Scalar] = Field(
-        default={}, description="such as {head.kind: mixture} or {output layer: codes}; all of them must hold"
+        default={},
+        description="For which trials the value is searched: earlier values by dotted path, or options of earlier"
+        " choices and changes, such as {head.kind: mixture} or {output layer: codes}; all must hold. "
+        "Empty: for every trial.",
     )
 
 
@@ -31,8 +34,8 @@ class _Range(_Dimension):
     """A number between two ends."""
 
     kind: str
-    low: Finite
-    high: Finite
+    low: Finite = Field(description="The lower end.")
+    high: Finite = Field(description="The upper end.")
 
     @model_validator(mode="after")
     def _check_ends(self) -> Self:
@@ -51,16 +54,19 @@ class LogUniform(_Range):
     """A positive number between two ends, its logarithm uniformly distributed."""
 
     kind: Literal["log_uniform"]
-    low: Annotated[Finite, Field(gt=0.0)]
+    low: Annotated[Finite, Field(gt=0.0)] = Field(description="The lower end, above 0.")
 
 
 class Integer(_Range):
     """A whole number between two ends, both included; with `log` its logarithm is uniformly distributed."""
 
     kind: Literal["integer"]
-    low: int
-    high: int
-    log: bool = Field(default=False)
+    low: int = Field(description="The smallest number.")
+    high: int = Field(description="The largest number.")
+    log: bool = Field(
+        default=False,
+        description="Whether the logarithm is uniformly distributed, for numbers that span orders of magnitude.",
+    )
 
     @model_validator(mode="after")
     def _check_log(self) -> Self:
@@ -73,7 +79,9 @@ class Choice(_Dimension):
     """One of several values: a list of plain ones, or named ones, which may be whole parts."""
 
     kind: Literal["choice"]
-    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)]
+    among: Annotated[tuple[Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)] = Field(
+        description="The values to choose from: a list, or a mapping from names to values."
+    )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -93,7 +101,10 @@ class Change(_Dimension):
     """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
 
     kind: Literal["change"]
-    among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)]
+    among: Annotated[dict[Name, dict[str, Any]], Field(min_length=2)] = Field(
+        description="The changes to choose from, by name: values by dotted path, as a variant has them. An empty "
+        "one is the base."
+    )
 
     @property
     def options(self) -> dict[str, dict[str, Any]]:

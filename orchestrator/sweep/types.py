@@ -50,15 +50,25 @@ class Resources(Part):
     `gpus: auto` is a quarter of a GPU on a machine that has one, and none elsewhere.
     """
 
-    cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
+    cpus: float = Field(
+        default=1.0,
+        gt=0.0,
+        allow_inf_nan=False,
+        description="CPU cores of one trial, fractions allowed; it trains with as many threads as whole cores.",
+    )
     gpus: Annotated[
         Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_check_share)
-    ] = Field(default=0.0)
+    ] = Field(
+        default=0.0,
+        description="GPUs of one trial: a share of one, or a whole number; 0: none. auto: 0.25 on a machine that "
+        "has a GPU, otherwise none.",
+    )
     stall_minutes: float | None = Field(
         default=60.0,
         gt=0.0,
         allow_inf_nan=False,
-        description="a trial that writes neither evaluation nor checkpoint for this long ends as failed; null: never",
+        description="A trial that writes neither evaluation nor checkpoint for this many minutes ends as failed; "
+        "null: never.",
     )
 
     @property
@@ -70,22 +80,34 @@ class Resources(Part):
 class Component(Part):
     """Something that can be taken away; `off` says, by dotted paths into the base, what "away" means."""
 
-    off: dict[str, Any] = Field(min_length=1)
+    off: dict[str, Any] = Field(
+        min_length=1, description="What taking it away changes: values by dotted path into the base."
+    )
 
 
 class Scale(Part):
     """Named replacements: values of the base by dotted path, and whole components, variants, seeds, resources."""
 
     published: bool | References = Field(
-        default=False, description="whether, or in which tables, the papers print numbers for this very scale"
+        default=False, description="Whether, or in which tables, the papers print numbers for this very scale."
     )
-    base: dict[str, Any] = Field(default={})
-    components: dict[Name, Component] = Field(default={})
-    variants: dict[Name, dict[str, Any]] = Field(default={})
-    seeds: SomeSeeds | None = Field(default=None)
-    search: dict[str, Any] = Field(default={}, description="values like {trials: 12}; single dimensions of its space")
-    tune: dict[str, Any] = Field(default={}, description="values such as {trials: 12}; single dimensions of its space")
-    resources: Resources | None = Field(default=None)
+    base: dict[str, Any] = Field(default={}, description="Replaced values of the base, by dotted path.")
+    components: dict[Name, Component] = Field(
+        default={}, description="Components of the file that are taken away otherwise here, by name."
+    )
+    variants: dict[Name, dict[str, Any]] = Field(
+        default={}, description="Variants of the file that change something else here, by name."
+    )
+    seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here too.")
+    search: dict[str, Any] = Field(
+        default={}, description="Replaced values of the search, such as {trials: 12}; of its space single dimensions."
+    )
+    tune: dict[str, Any] = Field(
+        default={}, description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions."
+    )
+    resources: Resources | None = Field(
+        default=None, description="Replace the file's resources, whole; null: they hold here too."
+    )
 
 
 @dataclass(frozen=True)
@@ -145,32 +167,44 @@ class ScaledSweep:
 class Sweep(Part):
     """One sweep file, one question. Read it with `read_sweep`, which checks it whole."""
 
-    name: Slug
-    question: str = Field(min_length=1)
-    published: References = Field(default=(), description="tables of sweeps/published/, such as awd_lstm.table4")
-    baseline: Name = Field(default="full", description="the base's name among the variants")
-    base: TrainSpec = Field(description="one training spec, whole; seeds are listed below it")
-    components: dict[Name, Component] = Field(default={})
+    name: Slug = Field(description="The name of the folder of its reports, and of its experiment in MLflow.")
+    question: str = Field(min_length=1, description="What the sweep asks; it stands above every page.")
+    published: References = Field(
+        default=(), description="Tables of `sweeps/published/` whose numbers are shown beside, such as awd_lstm.table4."
+    )
+    baseline: Name = Field(default="full", description="What the base is called among the variants.")
+    base: TrainSpec = Field(description="The specification of one trial, whole, without its seed.")
+    components: dict[Name, Component] = Field(
+        default={}, description="What can be taken away, by name; the design says which are taken away together."
+    )
     groups: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
-        default={}, description="components that the design takes away as one"
+        default={}, description="Components that the design takes away as one, by the group's name."
     )
     design: Design = Field(
         default="leave_one_out",
-        description="which components are taken away: each alone (leave_one_out); all, and all but each (add_one_in); "
-        "both of these; each and each two (pairs); every subset (factorial) or a regular fraction of them; none",
+        description="Which components are taken away: each alone (leave_one_out); all, and all but each "
+        "(add_one_in); both of these; each and each two (pairs); every subset (factorial) or a "
+        "regular fraction of them; none.",
     )
-    variants: dict[Name, dict[str, Any]] = Field(default={})
-    search: Search | None = Field(default=None, description="finds values for the base")
-    tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
-    seeds: SomeSeeds
+    variants: dict[Name, dict[str, Any]] = Field(
+        default={}, description="Other changes of the base, by name: values by dotted path."
+    )
+    search: Search | None = Field(default=None, description="Finds values for the base; null: none.")
+    tune: Tune | None = Field(default=None, description="Finds nuisance values for every variant alike; null: none.")
+    seeds: SomeSeeds = Field(
+        description="The seeds of every variant, or how many are spent until every comparison is decided."
+    )
     margin: float = Field(
         default=0.005,
         gt=0,
         lt=1,
-        description="a share of perplexity: an effect that is certainly smaller is reported as none",
+        description="A share of perplexity: an effect that is certainly smaller is reported as none.",
     )
-    scales: dict[Slug, Scale] = Field(default={})
-    resources: Resources = Field(default=Resources())
+    scales: dict[Slug, Scale] = Field(
+        default={},
+        description="Named replacements, such as smaller models, one of which is chosen on the command line.",
+    )
+    resources: Resources = Field(default=Resources(), description="What one trial gets; no part of its key.")
 
     @model_validator(mode="after")
     def _check_design(self) -> Self:

@@ -37,6 +37,18 @@ def test_every_part_has_one_section_and_every_field_one_row_with_all_its_cells()
         assert re.split(r"(?<!\\)\|", cells)[3:] == [""] and form.strip() and default.strip(), name
 
 
+def test_every_field_says_what_it_means_in_a_sentence() -> None:
+    texts = {
+        f"{name}.{field}": form.get("description", "")
+        for name, part in PARTS.items()
+        for field, form in part["properties"].items()
+        if field != "kind"
+    }
+    assert len(texts) > 190
+    assert [name for name, text in texts.items() if not text[:1].isupper() or text[-1] != "."] == []
+    assert all(part["description"] for part in PARTS.values())
+
+
 def test_every_link_leads_to_a_heading() -> None:
     anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADINGS]
     links = set(re.findall(r"\]\(#([^)]+)\)", PAGE))
