@@ -10,13 +10,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from lm.codebooks.commands import codebook
-from lm.command_group import CommandGroup
+from lm.command_group import CommandGroup, Version
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, TrainSpec
-from lm.spec_file import read_spec_file
+from lm.spec_file import corpus_message, read_spec_file
+from lm.trial_log import in_a_line
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -25,12 +26,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
 )
-app.add_typer(corpus_app, name="corpus", help="List, check and fetch corpora.")
+app.add_typer(corpus_app, name="corpus", help="List, check, fetch and make corpora.")
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
 ]
+
+
+@app.callback()
+def _main(version: Version = False) -> None:
+    """Train and evaluate one model, look at codebooks, look after corpora."""
 
 
 @app.command()
@@ -61,13 +67,10 @@ def train(
             checkpoint_seconds=60.0 * checkpoint_minutes,
         )
         for point in points:
-            print(
-                f"{point.stage} epoch {point.epoch}  valid perplexity {point.valid_perplexity:.2f}  "
-                f"training loss {point.train_nats_per_token:.3f}  {point.tokens_per_second:,.0f} tokens/s"
-                f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}",
-                flush=True,
-            )
-    except (CorpusError, ValueError, OSError) as error:
+            print(in_a_line(point), flush=True)
+    except CorpusError as error:
+        _refuse(corpus_message(spec_file, error))
+    except (ValueError, OSError) as error:
         if cannot_write(error, broadly=True):
             raise
         _refuse(str(error))
@@ -126,7 +129,9 @@ def measure(
     spec = _read_spec(spec_file)
     try:
         found = measure_model(spec, device, granted, steps)
-    except (CorpusError, ValueError, OSError) as error:
+    except CorpusError as error:
+        _refuse(corpus_message(spec_file, error))
+    except (ValueError, OSError) as error:
         _refuse(str(error))
     if as_json:
         print(found.model_dump_json())

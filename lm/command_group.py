@@ -5,15 +5,28 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from lm import __version__
 from lm.files import cannot_write, in_a_line
 
 CANNOT_WRITE = 5
 """The exit code of a command for which the disk is full, or that cannot write a folder."""
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lm-ablation {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version, and do no more")
+]
+"""An option of a group's callback."""
 
 
 class CommandGroup(TyperGroup):

@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lm import __version__
+
 
 def versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
-    found = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    """Versions of this package and of what decides the numbers."""
+    found = {"lm-ablation": __version__, "python": platform.python_version()}
+    found |= {"torch": torch.__version__, "numpy": np.__version__}
     if torch.version.cuda is not None:
         cudnn: object = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
         found |= {"cuda": torch.version.cuda, "cudnn": str(cudnn)}

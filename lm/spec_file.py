@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from lm.data import CorpusError
 from lm.validation import messages, problems_of
 from lm.yaml_text import read_document
 
@@ -28,3 +29,8 @@ def read_spec_file(file: Path, form: Callable[[Any], T], *models: type[BaseModel
     except ValueError as error:
         lines = [document.message((), str(error))]
     raise ValueError("\n".join(lines))
+
+
+def corpus_message(file: Path, error: CorpusError) -> str:
+    """What is wrong with the corpus of a spec's file, at its line; OSError if the file is gone."""
+    return read_document(file).message(("corpus", error.field), str(error))

@@ -27,6 +27,7 @@ from lm.settle import open_settled, settle
 from lm.shared_stages import adopt, holding, publish
 from lm.spec import EcocHead, TrainSpec, stage_keys, trial_key, vocabulary_misfits
 from lm.stage import DivergedError, Position, Stage, begin_stage
+from lm.trial_log import in_a_line, logged
 
 CHECKPOINT_SECONDS = 600.0
 
@@ -77,17 +78,20 @@ def train(
             if settled.tested or not test:
                 return
             check_hashes(out, settled.hashes, READ_BY_REPORTS + NEEDED_BY_A_MODEL)
-        corpus = load(spec.corpus)
-        words = words_for(spec, corpus, out, resume_from)
-        if words.codebook is not None and settled is None:
-            save_codebook(codebook_path(out), words.codebook)
-        model = build_model(spec, words, chosen)
-        keys = stage_keys(spec, corpus.fingerprint)
-        trial = TrialState(spec, out, corpus, chosen, threads, words, model, keys, test, shared_stages)
-        if settled is not None:
-            open_settled(trial, settled)
-        else:
-            yield from _train_all(trial, resume_from, checkpoint_seconds)
+        with logged(out) as log:
+            corpus = load(spec.corpus)
+            words = words_for(spec, corpus, out, resume_from)
+            if words.codebook is not None and settled is None:
+                save_codebook(codebook_path(out), words.codebook)
+            model = build_model(spec, words, chosen)
+            keys = stage_keys(spec, corpus.fingerprint)
+            trial = TrialState(spec, out, corpus, chosen, threads, words, model, keys, test, shared_stages)
+            if settled is not None:
+                open_settled(trial, settled)
+                return
+            for evaluation in _train_all(trial, resume_from, checkpoint_seconds):
+                log(in_a_line(evaluation))
+                yield evaluation
 
 
 def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:

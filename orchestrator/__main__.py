@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from lm.command_group import CommandGroup
+from lm.command_group import CommandGroup, Version
 from orchestrator.commands import runs
 from orchestrator.commands.plan import export, plan, schema, status
 from orchestrator.commands.sweep import report, sweep
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _main() -> None:
+def _main(version: Version = False) -> None:
     """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line and nothing was started,
     3 the budget was reached first, 4 Ray was lost twice, 5 the disk is full or a folder cannot be written, 130 or 143
     interrupted (everything can be resumed)."""

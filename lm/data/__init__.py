@@ -1,9 +1,10 @@
-"""Corpora: found by name or folder, checked against published figures, encoded once and kept."""
+"""Corpora: made of raw text, found by name or folder, checked against published figures, encoded once and kept."""
 
 from lm.data.corpora import PUBLISHED, PYDOC, Published, cache_folder, find, places
 from lm.data.download import fetch
 from lm.data.encode import EncodedCorpus
 from lm.data.loading import fingerprint_of, load, locate, vocabulary_size_of
+from lm.data.suitable import corpus_warnings
 from lm.data.text import EOS, UNKNOWN, CorpusError
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "EncodedCorpus",
     "Published",
     "cache_folder",
+    "corpus_warnings",
     "fetch",
     "find",
     "fingerprint_of",

@@ -116,7 +116,8 @@ def check_cut(corpus: Corpus, available: int) -> None:
             if wanted
             else f"train_start {start:,}"
         )
-        raise CorpusError(f"{asked} is more than the {available:,} training tokens of {corpus.name!r}")
+        message = f"{asked} is more than the {available:,} training tokens of {corpus.name!r}"
+        raise CorpusError(message, field="train_tokens" if wanted else "train_start")
 
 
 def _ids(split: str, lines: Iterable[str], lookup: Callable[[str], int]) -> Ids:

@@ -14,7 +14,14 @@ UNKNOWN = "<unk>"
 
 
 class CorpusError(ValueError):
-    """A corpus that is not there, not what it should be, or too small: what was sought, where, and what to do."""
+    """A corpus that is not there, not what it should be, or too small: what was sought, where, and what to do.
+
+    `field` is the field of `lm.spec.Corpus` that has to be changed, so that a message can name its line in a file.
+    """
+
+    def __init__(self, message: str, field: str = "name") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 def file_in(folder: Path, split: str) -> Path:

@@ -27,7 +27,7 @@ from lm.heads.spans import SpanScorer, SpanTable
 from lm.heads.temperature import fit_temperature
 from lm.heads.words import Words
 from lm.spec import EcocHead, SpanProbability
-from lm.spec.heads import BallDropLoss, BceLoss, NormalizedLoss, SpanMaxLoss, SpanSumLoss
+from lm.spec.losses import BallDropLoss, BceLoss, NormalizedLoss, SpanMaxLoss, SpanSumLoss
 
 
 class Ecoc(OutputHead):

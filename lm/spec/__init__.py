@@ -24,6 +24,18 @@ from lm.spec.fit import (
 )
 from lm.spec.heads import (
     AdaptiveHead,
+    DifferentiatedHead,
+    EcocHead,
+    Head,
+    HierarchicalHead,
+    HuffmanTree,
+    MixtureHead,
+    SampledHead,
+    SoftmaxHead,
+    TwoLevelTree,
+    words_of,
+)
+from lm.spec.losses import (
     AddedAugmentedLoss,
     AugmentedLoss,
     BallDropLoss,
@@ -31,22 +43,22 @@ from lm.spec.heads import (
     BlendedAugmentedLoss,
     CodewordProbability,
     Count,
-    DifferentiatedHead,
-    EcocHead,
-    Head,
-    HierarchicalHead,
-    HuffmanTree,
-    MixtureHead,
     NceLoss,
     NormalizedLoss,
-    SampledHead,
     SampledSoftmaxLoss,
-    SoftmaxHead,
     SpanMaxLoss,
     SpanProbability,
     SpanSumLoss,
-    TwoLevelTree,
-    words_of,
+)
+from lm.spec.optimizers import (
+    Adam,
+    NtAsgd,
+    Optimizer,
+    Sgd,
+    SgdDecay,
+    SgdHalving,
+    SgdPlateau,
+    Trigger,
 )
 from lm.spec.parameters import (
     decoder_parameters,
@@ -56,7 +68,6 @@ from lm.spec.part import (
     Part,
 )
 from lm.spec.training import (
-    Adam,
     Bptt,
     Cache,
     Corpus,
@@ -65,16 +76,9 @@ from lm.spec.training import (
     FixedBptt,
     Leg,
     Model,
-    NtAsgd,
-    Optimizer,
     Penalties,
     Precision,
     Scoring,
-    Sgd,
-    SgdDecay,
-    SgdHalving,
-    SgdPlateau,
-    Trigger,
     VariableBptt,
 )
 from lm.spec.trial import (

@@ -6,17 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lm.spec.part import Part, Positive, PositiveInt, Seed
+from lm.spec.part import Part, Positive, PositiveInt, Seed, Size
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Bits = Annotated[
+    PositiveInt, Field(description="Bits of a codeword, c in the paper; at least ceil(log2 V) for V words.")
+]
 
 
 class PpmiSvdEmbeddings(Part):
     """Word vectors of the training text itself: truncated SVD of its positive pointwise mutual information."""
 
     kind: Literal["ppmi_svd"]
-    window: PositiveInt = Field(default=5)
-    size: PositiveInt = Field(default=300)
+    window: PositiveInt = Field(default=5, description="Words on either side that count as neighbours.")
+    size: Size = Field(default=300, description="Dimensions of the vectors: the singular values that are kept.")
 
 
 class CheckpointEmbeddings(Part):
@@ -26,8 +29,8 @@ class CheckpointEmbeddings(Part):
     """
 
     kind: Literal["checkpoint"]
-    path: str = Field(min_length=1)
-    sha256: Sha256
+    path: str = Field(min_length=1, description="Where the weights lie; no part of a trial's key.")
+    sha256: Sha256 = Field(description="SHA-256 of the file, 64 hexadecimal digits; another file is refused.")
 
 
 class FileEmbeddings(Part):
@@ -37,8 +40,8 @@ class FileEmbeddings(Part):
     """
 
     kind: Literal["file"]
-    path: str = Field(min_length=1)
-    sha256: Sha256
+    path: str = Field(min_length=1, description="Where the vectors lie; no part of a trial's key.")
+    sha256: Sha256 = Field(description="SHA-256 of the file, 64 hexadecimal digits; another file is refused.")
 
 
 Embeddings = Annotated[
@@ -63,48 +66,68 @@ class RandomCode(Part):
     """Fair coin flips, all codewords distinct."""
 
     kind: Literal["random"]
-    bits: PositiveInt
-    seed: Seed = Field(default=0)
+    bits: Bits
+    seed: Seed = Field(default=0, description="Of the coin flips.")
 
 
 class _RankCode(Part):
-    bits: PositiveInt
-    checks: Literal["square", "random"] = Field(default="square")
-    lowest_frequency: Positive = Field(default=0.5, description="periods of the slowest square wave over all ranks")
-    seed: Seed = Field(default=0)
+    bits: Bits
+    checks: Literal["square", "random"] = Field(
+        default="square",
+        description="The bits after the class bits: square waves over the order, so that words near in it have near "
+        "codewords, or coin flips.",
+    )
+    lowest_frequency: Positive = Field(
+        default=0.5, description="Periods of the slowest square wave over the whole order; of checks square."
+    )
+    seed: Seed = Field(default=0, description="Of the waves' phases, or of the coin flips.")
 
 
 class UnigramCode(_RankCode):
     """Gray code of the place in the order of frequency, then check bits; `weight` shares out the redundant codes."""
 
     kind: Literal["unigram"]
-    weight: Literal["inverse_rank", "count", "uniform"] = Field(default="inverse_rank")
+    weight: Literal["inverse_rank", "count", "uniform"] = Field(
+        default="inverse_rank",
+        description="Which words get the redundant class codes: in proportion to 1 / rank, to their counts in the "
+        "training text, or all alike.",
+    )
 
 
 class EmbeddingCode(_RankCode):
     """Gray code of the place in the order of likeness to the most frequent word, then check bits."""
 
     kind: Literal["embedding"]
-    weight: Literal["similarity", "inverse_rank"] = Field(default="similarity")
-    embeddings: Embeddings = Field(default=PpmiSvdEmbeddings(kind="ppmi_svd"))
+    weight: Literal["similarity", "inverse_rank"] = Field(
+        default="similarity",
+        description="Which words get the redundant class codes: in proportion to their likeness to the most frequent "
+        "word, or to 1 / place in the order.",
+    )
+    embeddings: Embeddings = Field(
+        default=PpmiSvdEmbeddings(kind="ppmi_svd"), description="The word vectors that say which words are alike."
+    )
 
 
 class SimHashCode(Part):
     """Signs of random projections of the centred word vectors: Hamming distance follows the angle between words."""
 
     kind: Literal["simhash"]
-    bits: PositiveInt
-    seed: Seed = Field(default=0)
-    embeddings: Embeddings = Field(default=PpmiSvdEmbeddings(kind="ppmi_svd"))
+    bits: Bits
+    seed: Seed = Field(default=0, description="Of the random projections.")
+    embeddings: Embeddings = Field(
+        default=PpmiSvdEmbeddings(kind="ppmi_svd"), description="The word vectors that say which words are alike."
+    )
 
 
 class HybridCode(Part):
     """Gray class bits by frequency, then half SimHash, half random check bits: unique, semantic, well separated."""
 
     kind: Literal["hybrid"]
-    bits: PositiveInt
-    seed: Seed = Field(default=0)
-    embeddings: Embeddings = Field(default=PpmiSvdEmbeddings(kind="ppmi_svd"))
+    bits: Bits
+    seed: Seed = Field(default=0, description="Of the random projections and the coin flips.")
+    embeddings: Embeddings = Field(
+        default=PpmiSvdEmbeddings(kind="ppmi_svd"), description="The word vectors that say which words are alike."
+    )
 
 
 CodebookSpec = Annotated[

@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from lm.spec.codebooks import class_bits, code_bits
 from lm.spec.heads import (
     AdaptiveHead,
-    BallDropLoss,
     DifferentiatedHead,
     EcocHead,
     Head,
     HierarchicalHead,
     HuffmanTree,
     MixtureHead,
-    NceLoss,
     SampledHead,
     SoftmaxHead,
     words_of,
 )
+from lm.spec.losses import BallDropLoss, NceLoss
 from lm.spec.training import Model
 
 

@@ -7,62 +7,57 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from lm.spec.codebooks import CodebookSpec, IdentityCode, RandomCode, SimHashCode
-from lm.spec.part import NonNegative, Part, Positive, PositiveInt, Probability, Seed, Share
-
-Count = PositiveInt | Share
-"""A number of words, or a share of the vocabulary."""
-
-
-class _Augmented(Part):
-    temperature: Positive = Field(default=20.0)
-    target_gradient: Literal["stop", "flow"] = Field(default="stop")
-    bias: Literal["include", "exclude"] = Field(default="include")
-
-
-class AddedAugmentedLoss(_Augmented):
-    """Cross-entropy plus weight x temperature x KL from the soft target of the embedding (Inan et al. 2016, section 3).
-
-    `weight` is the gamma of alpha = gamma x temperature.
-    """
-
-    kind: Literal["added"]
-    weight: NonNegative = Field(default=0.65)
-
-
-class BlendedAugmentedLoss(_Augmented):
-    """share x temperature^2 x V x KL + (1 - share) x cross-entropy: the theory experiment (Inan et al. 2016, 5.1)."""
-
-    kind: Literal["blended"]
-    share: Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-AugmentedLoss = Annotated[AddedAugmentedLoss | BlendedAugmentedLoss, Field(discriminator="kind")]
+from lm.spec.losses import (
+    AugmentedLoss,
+    BallDropLoss,
+    BceLoss,
+    CodewordProbability,
+    Count,
+    NceLoss,
+    NormalizedLoss,
+    SampledSoftmaxLoss,
+    SpanMaxLoss,
+    SpanProbability,
+    SpanSumLoss,
+)
+from lm.spec.part import NonNegative, Part, PositiveInt, Probability, Seed, Share, Size
 
 
 class SoftmaxHead(Part):
     """One softmax over the vocabulary, tied to the embedding where the model says so."""
 
     kind: Literal["softmax"]
-    bias: bool = Field(default=True)
-    augmented: AugmentedLoss | None = Field(default=None)
+    bias: bool = Field(default=True, description="Whether every word has a learned bias, b.")
+    augmented: AugmentedLoss | None = Field(
+        default=None, description="Soft targets from the embedding; null: cross-entropy alone."
+    )
 
 
 class MixtureHead(Part):
-    """A mixture of softmaxes (Yang et al. 2018) whose experts may come from any layer (Takase et al. 2018, DOC).
-
-    `experts` counts them layer by layer, the embedding first: [0, 0, 5, 15] is five from the second of three layers
-    and fifteen from the last. `prior_penalty` is lambda_beta, `prior_penalty_form` whether beta is that of the
-    paper or of the authors' code. `mixture: contexts` mixes the experts' vectors instead of their softmaxes.
-    """
+    """A mixture of softmaxes (Yang et al. 2018) whose experts may come from any layer (Takase et al. 2018, DOC)."""
 
     kind: Literal["mixture"]
-    experts: tuple[Annotated[int, Field(ge=0, strict=True)], ...] = Field(min_length=2)
-    dropout: Probability = Field(default=0.0)
-    mask: Literal["shared", "independent"] = Field(default="shared")
-    mixture: Literal["softmaxes", "contexts"] = Field(default="softmaxes")
-    gate: Literal["learned", "uniform"] = Field(default="learned")
-    prior_penalty: NonNegative = Field(default=0.0)
-    prior_penalty_form: Literal["code", "paper"] = Field(default="code")
+    experts: tuple[Annotated[int, Field(ge=0, le=10_000, strict=True)], ...] = Field(
+        min_length=2,
+        description="Softmaxes from each layer, i_n, the embedding first: [0, 0, 5, 15] is five from the second of "
+        "three layers and fifteen from the last.",
+    )
+    dropout: Probability = Field(default=0.0, description="Drop probability on the experts' vectors; 0: none.")
+    mask: Literal["shared", "independent"] = Field(
+        default="shared", description="Whether all experts have one dropout mask a window, or each its own."
+    )
+    mixture: Literal["softmaxes", "contexts"] = Field(
+        default="softmaxes", description="What is mixed: the experts' softmaxes, or their vectors below one softmax."
+    )
+    gate: Literal["learned", "uniform"] = Field(
+        default="learned", description="The experts' weights, pi: computed from the last layer, or all alike."
+    )
+    prior_penalty: NonNegative = Field(
+        default=0.0, description="Coefficient of the penalty on an uneven gate, lambda_beta; 0: none."
+    )
+    prior_penalty_form: Literal["code", "paper"] = Field(
+        default="code", description="How uneven the gate is, beta: as the authors' code or as the paper computes it."
+    )
 
     @model_validator(mode="after")
     def _some_expert(self) -> Self:
@@ -74,26 +69,33 @@ class MixtureHead(Part):
 
 
 class AdaptiveHead(Part):
-    """Adaptive softmax (Grave et al. 2017): frequent words first, rare ones in clusters of ever smaller projections.
-
-    `cutoffs` end the head and all clusters but the last, in words or shares of the vocabulary.
-    """
+    """Adaptive softmax (Grave et al. 2017): frequent words first, rare ones in clusters of ever smaller projections."""
 
     kind: Literal["adaptive"]
-    cutoffs: tuple[Count, ...] = Field(default=(0.05, 0.15, 0.3), min_length=1)
-    divisor: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = Field(default=4.0)
+    cutoffs: tuple[Count, ...] = Field(
+        default=(0.05, 0.15, 0.3),
+        min_length=1,
+        description="Where the frequent words and each cluster but the last end in the order of frequency, in words or "
+        "shares of the vocabulary.",
+    )
+    divisor: Annotated[float, Field(ge=1.0, le=1_000_000.0)] = Field(
+        default=4.0, description="Each cluster's projection is this many times smaller than the last one's."
+    )
 
 
 class TwoLevelTree(Part):
-    """Classes of words, then words of a class (Goodman 2001).
-
-    `words_per_class` fixes the number of classes; `mass` gives each about the same share of the training text.
-    """
+    """Classes of words, then words of a class (Goodman 2001)."""
 
     kind: Literal["two_level"]
-    words_per_class: PositiveInt = Field(default=10)
-    assign: Literal["random", "unigram", "mass"] = Field(default="unigram")
-    seed: Seed = Field(default=0, description="of the random assignment")
+    words_per_class: PositiveInt = Field(
+        default=10, description="The vocabulary divided by this, rounded up, is the number of classes."
+    )
+    assign: Literal["random", "unigram", "mass"] = Field(
+        default="unigram",
+        description="Which words share a class: random ones, or neighbours in the order of frequency, as many to a "
+        "class (unigram) or with about the same share of the training text (mass).",
+    )
+    seed: Seed = Field(default=0, description="Of the random assignment.")
 
 
 class HuffmanTree(Part):
@@ -106,18 +108,23 @@ class HierarchicalHead(Part):
     """A softmax for each step along a tree from all words to one."""
 
     kind: Literal["hierarchical"]
-    tree: Annotated[TwoLevelTree | HuffmanTree, Field(discriminator="kind")]
+    tree: Annotated[TwoLevelTree | HuffmanTree, Field(discriminator="kind")] = Field(
+        description="How the words are split, step by step."
+    )
 
 
 class DifferentiatedHead(Part):
-    """Differentiated softmax (Chen et al. 2016): frequent words see a large slice of the layer, rare ones a small one.
-
-    `shares` divide the vocabulary by frequency, `sizes` the last layer.
-    """
+    """Differentiated softmax (Chen et al. 2016): frequent words see a large slice of the layer, rare ones a small."""
 
     kind: Literal["differentiated"]
-    shares: tuple[Share, ...] = Field(default=(0.15, 0.35, 0.5), min_length=1)
-    sizes: tuple[PositiveInt, ...] = Field(min_length=1)
+    shares: tuple[Share, ...] = Field(
+        default=(0.15, 0.35, 0.5),
+        min_length=1,
+        description="Shares of the vocabulary that the blocks hold, frequent words first; they sum to 1.",
+    )
+    sizes: tuple[Size, ...] = Field(
+        min_length=1, description="Units of the last layer that each block sees; they sum to the layer's size."
+    )
 
     @model_validator(mode="after")
     def _blocks(self) -> Self:
@@ -128,123 +135,34 @@ class DifferentiatedHead(Part):
         return self
 
 
-class SampledSoftmaxLoss(Part):
-    """Sampled softmax by importance sampling (Bengio & Senecal 2008): the partition function from `samples` words.
-
-    `correct_target` subtracts the target's own log expected count as well, and with replacement keeps samples that are
-    the target, which are else left out.
-    """
-
-    kind: Literal["softmax"]
-    samples: Count = Field(default=0.1)
-    proposal: Literal["uniform", "unigram", "log_uniform"] = Field(default="unigram")
-    power: Annotated[float, Field(ge=0.0, le=1.0)] = Field(default=1.0, description="of the counts, where unigram")
-    replacement: bool = Field(default=True)
-    correct_target: bool = Field(default=False)
-
-    @model_validator(mode="after")
-    def _expected_counts(self) -> Self:
-        if not self.replacement and self.proposal != "uniform":
-            raise ValueError(
-                f"without replacement only proposal uniform has known expected counts, got {self.proposal}"
-            )
-        return self
-
-
-class NceLoss(Part):
-    """Noise-contrastive estimation (Gutmann & Hyvarinen 2010; Mnih & Teh 2012) with unigram noise.
-
-    `samples` is the number of noise words a window, or a share of the vocabulary (the noise ratio);
-    `log_partition` the fixed log Z, ln V where `auto`.
-    """
-
-    kind: Literal["nce"]
-    samples: Count = Field(default=0.1)
-    log_partition: Literal["auto"] | Annotated[float, Field(allow_inf_nan=False)] = Field(default="auto")
-
-
 class SampledHead(Part):
     """A softmax that is trained on a sample of the vocabulary, and evaluated whole; tied where the model says so."""
 
     kind: Literal["sampled"]
-    loss: Annotated[SampledSoftmaxLoss | NceLoss, Field(discriminator="kind")]
-
-
-class _BitLoss(Part):
-    scale: Literal["matched", "mean", "sum"] = Field(
-        default="matched", description="sum over bits in nats; mean over them; or ln V at the start, as a softmax"
+    loss: Annotated[SampledSoftmaxLoss | NceLoss, Field(discriminator="kind")] = Field(
+        description="How the sample stands for the vocabulary."
     )
-
-
-class BceLoss(_BitLoss):
-    """Binary cross-entropy with the word's codeword."""
-
-    kind: Literal["bce"]
-
-
-class SpanMaxLoss(_BitLoss):
-    """Binary cross-entropy with the code that is now most probable among those of the word's span."""
-
-    kind: Literal["span_max"]
-
-
-class SpanSumLoss(_BitLoss):
-    """The probability of the word's whole span in place of its class bits."""
-
-    kind: Literal["span_sum"]
-
-
-class BallDropLoss(_BitLoss):
-    """Binary cross-entropy without the up to `radius` most wrong bits.
-
-    The radius is what the code can correct, at most a tenth of its bits, if not given: none where it corrects nothing.
-    """
-
-    kind: Literal["ball_drop"]
-    radius: Annotated[int, Field(ge=0, strict=True)] | None = Field(default=None)
-
-
-class NormalizedLoss(Part):
-    """Cross-entropy of the exact distribution over words: costs what a softmax costs."""
-
-    kind: Literal["normalized"]
-
-
-class CodewordProbability(Part):
-    """A word's probability is that of its codeword among all: softmax of (C - 1/2) z / temperature.
-
-    Bits trained one by one are far too sure when their product is taken as a distribution, so one temperature is
-    fitted on the validation text with `fit`; it is kept in the record. A number is taken as it is.
-    """
-
-    kind: Literal["codewords"]
-    temperature: Literal["fit"] | Positive = Field(default="fit")
-
-
-class SpanProbability(Part):
-    """A word's probability is that of all class codes in its span, which sums to one over the words."""
-
-    kind: Literal["span"]
 
 
 class EcocHead(Part):
-    """Error-correcting output codes: a word is its codeword, each bit a logistic unit (O'Neill & Bollegala 2019).
-
-    `probability` and `word_bias` say how words are scored. The bias is added to every word's score, after the
-    temperature: the logarithm of its share of the training text (add one), or learned, which only loss `normalized`
-    can do.
-    """
+    """Error-correcting output codes: a word is its codeword, each bit a logistic unit (O'Neill & Bollegala 2019)."""
 
     kind: Literal["ecoc"]
-    codebook: CodebookSpec
+    codebook: CodebookSpec = Field(description="Which word has which bits.")
     loss: Annotated[
         BceLoss | SpanMaxLoss | SpanSumLoss | BallDropLoss | NormalizedLoss,
         Field(discriminator="kind"),
-    ] = Field(default=BceLoss(kind="bce"))
+    ] = Field(default=BceLoss(kind="bce"), description="What the bits are trained on.")
     probability: Annotated[CodewordProbability | SpanProbability, Field(discriminator="kind")] | None = Field(
-        default=None, description="null: codewords, with temperature 1 if the loss is normalized, else a fitted one"
+        default=None,
+        description="How a word's probability follows from its bits; null: codewords, with temperature 1 if the loss "
+        "is normalized, otherwise a fitted one.",
     )
-    word_bias: Literal["none", "unigram", "learned"] = Field(default="none")
+    word_bias: Literal["none", "unigram", "learned"] = Field(
+        default="none",
+        description="Added to every word's score after the temperature: nothing, the logarithm of its share of the "
+        "training text (each count raised by one), or a learned number (only with loss normalized).",
+    )
 
     @property
     def temperature(self) -> Literal["fit"] | float:

@@ -1,4 +1,4 @@
-"""Parts of a training spec: text, layers, regularisation, optimization, scoring."""
+"""Parts of a training spec: text, layers, regularisation, windows, later stages, scoring."""
 
 from __future__ import annotations
 
@@ -6,40 +6,58 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lm.spec.part import NonNegative, Part, Positive, PositiveInt, Probability
+from lm.spec.optimizers import NonmonotoneInterval, Optimizer, Trigger
+from lm.spec.part import Length, NonNegative, Part, Positive, PositiveInt, Probability, Size
 
-Trigger = Literal["code", "literal", "monotonic"]
 Precision = Literal["float32", "bfloat16"]
+CapExtra = Annotated[int, Field(ge=0, le=1_000_000)] | None
 
 
 class Corpus(Part):
-    """Which text: a named corpus, or a folder with `train.txt`, `valid.txt` and `test.txt`.
+    """Which text, and how much of its training part.
 
-    `train_tokens` cuts the training text to that many tokens from `train_start` on; validation and test stay whole,
-    and the vocabulary stays that of the whole training text, so that perplexities keep their meaning.
+    Validation and test stay whole, and the vocabulary stays that of the whole training text, so that perplexities keep
+    their meaning.
     """
 
-    name: str = Field(min_length=1)
-    train_tokens: PositiveInt | None = Field(default=None)
-    train_start: Annotated[int, Field(ge=0, strict=True)] = Field(default=0)
+    name: str = Field(
+        min_length=1,
+        description="One of ptb, wikitext-2, wikitext-103, pydoc, or a folder with train.txt, valid.txt and test.txt.",
+    )
+    train_tokens: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        default=None, description="Tokens of the training text to train on, `<eos>` included; null: all of them."
+    )
+    train_start: Annotated[int, Field(ge=0, strict=True)] = Field(
+        default=0, description="The first training token that is used, counted from 0."
+    )
 
 
 class Model(Part):
-    """A stack of recurrent layers. With one `hidden_size`, a tied model's last layer has the embedding's size.
+    """A stack of recurrent layers. Its embedding is the first matrix, and the output layer's too if they are tied."""
 
-    A list gives every layer's size. `init_range` draws every weight and bias uniformly within it; without one the
-    embedding is drawn within 0.1, layers within 1 / sqrt(size). `embedding_norm` keeps every word's vector, or
-    every dimension of the embedding, at length 1 from the start and after each step (Inan et al. 2016, section 5.1);
-    a running average of such steps is left as it is, a little shorter.
-    """
-
-    cell: Literal["lstm", "gru"] = Field(default="lstm")
-    layers: PositiveInt = Field(default=3)
-    embedding_size: PositiveInt = Field(default=400)
-    hidden_size: PositiveInt | tuple[PositiveInt, ...] = Field(default=1150)
-    tied: bool = Field(default=True)
-    init_range: Positive | None = Field(default=None)
-    embedding_norm: Literal["free", "word", "dimension"] = Field(default="free")
+    cell: Literal["lstm", "gru"] = Field(default="lstm", description="The recurrent unit.")
+    layers: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(
+        default=3, description="The number of recurrent layers, L."
+    )
+    embedding_size: Size = Field(default=400, description="Dimensions of a word's vector, E.")
+    hidden_size: Size | tuple[Size, ...] = Field(
+        default=1150,
+        description="Units of every layer, H, but a tied model's last layer has the embedding's size; or a list with "
+        "the units of each layer.",
+    )
+    tied: bool = Field(
+        default=True, description="Whether the output layer's matrix is the embedding's (Inan et al. 2016)."
+    )
+    init_range: Positive | None = Field(
+        default=None,
+        description="Every weight and bias is drawn uniformly between minus and plus this; null: the embedding within "
+        "0.1, a layer within 1 / sqrt(H).",
+    )
+    embedding_norm: Literal["free", "word", "dimension"] = Field(
+        default="free",
+        description="What of the embedding has length 1 from the start and after each step: nothing, every word's "
+        "vector, or every dimension (Inan et al. 2016, section 5.1); a running average is a little shorter.",
+    )
 
     @property
     def hidden_sizes(self) -> tuple[int, ...]:
@@ -57,124 +75,81 @@ class Model(Part):
 
 
 class Dropout(Part):
-    """Drop probabilities (Merity et al. 2017, sections 2, 4.2 and 4.3).
+    """Drop probabilities, in training alone; 0: none (Merity et al. 2017, sections 2, 4.2 and 4.3).
 
-    `embedding` drops whole words, `input`, `between` and `output` are locked over time, `weight` is
-    DropConnect on the recurrent matrices. With `shared_mask` the mask on a layer's way up, `between` or `output`,
-    is also on its way back to itself (VD-LSTM; Inan et al. 2016, section 5).
+    A locked mask is drawn once a window: it drops the same units at every step.
     """
 
-    embedding: Probability = Field(default=0.0)
-    input: Probability = Field(default=0.0)
-    between: Probability = Field(default=0.0)
-    output: Probability = Field(default=0.0)
-    weight: Probability = Field(default=0.0)
-    shared_mask: bool = Field(default=False)
+    embedding: Probability = Field(default=0.0, description="Of whole words of the embedding, p_e.")
+    input: Probability = Field(default=0.0, description="Of the embedded input's units, locked, p_i.")
+    between: Probability = Field(default=0.0, description="Of the units between recurrent layers, locked, p_h.")
+    output: Probability = Field(default=0.0, description="Of the last layer's output units, locked, p_o.")
+    weight: Probability = Field(default=0.0, description="Of single recurrent weights (DropConnect), p_w.")
+    shared_mask: bool = Field(
+        default=False,
+        description="Whether the mask on a layer's way up, `between` or `output`, is also on its way back to itself "
+        "(VD-LSTM; Inan et al. 2016, section 5).",
+    )
 
 
 class Penalties(Part):
     """Coefficients of AR and TAR on the last layer's output (Merity et al. 2017, section 4.6)."""
 
-    activation: NonNegative = Field(default=0.0)
-    temporal_activation: NonNegative = Field(default=0.0)
+    activation: NonNegative = Field(
+        default=0.0, description="On the mean square of the dropped output (AR), alpha; 0: none."
+    )
+    temporal_activation: NonNegative = Field(
+        default=0.0, description="On the mean squared change of the output from step to step (TAR), beta; 0: none."
+    )
 
 
 class VariableBptt(Part):
     """Windows of random length, the learning rate scaled with it (Merity et al. 2017, section 4.1)."""
 
     kind: Literal["variable"]
-    length: Annotated[int, Field(ge=2)] = Field(default=70)
-    full_probability: Annotated[float, Field(ge=0.0, le=1.0)] = Field(default=0.95)
-    deviation: NonNegative = Field(default=5.0)
-    minimum: Annotated[int, Field(ge=2)] = Field(default=5)
-    cap_extra: Annotated[int, Field(ge=0)] | None = Field(default=None)
-    rescale: bool = Field(default=True)
+    length: Length = Field(default=70, description="The base length, in tokens, T.")
+    full_probability: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+        default=0.95, description="Probability of a window around the base length, p; others are around half of it."
+    )
+    deviation: NonNegative = Field(
+        default=5.0, description="Standard deviation of the length, in tokens, s; 0: one of two lengths."
+    )
+    minimum: Length = Field(default=5, description="The shortest window, in tokens.")
+    cap_extra: CapExtra = Field(
+        default=None, description="The longest window is the base length and this many tokens; null: any length."
+    )
+    rescale: bool = Field(
+        default=True, description="Whether the learning rate of a window is in proportion to its length."
+    )
 
 
 class FixedBptt(Part):
     """Windows of one length."""
 
     kind: Literal["fixed"]
-    length: Annotated[int, Field(ge=2)] = Field(default=70)
+    length: Length = Field(default=70, description="Tokens of a window, T.")
 
 
 Bptt = Annotated[VariableBptt | FixedBptt, Field(discriminator="kind")]
 
 
-class _Optimizer(Part):
-    learning_rate: Positive
-    weight_decay: NonNegative = Field(default=0.0)
-    clip: Positive | None = Field(default=None)
-
-
-class Sgd(_Optimizer):
-    """Plain SGD at a constant rate."""
-
-    kind: Literal["sgd"]
-
-
-class SgdHalving(_Optimizer):
-    """SGD whose rate is halved at every non-monotone trigger (Merity et al. 2017, section 5, "- NT-ASGD")."""
-
-    kind: Literal["sgd_halving"]
-    nonmonotone_interval: PositiveInt = Field(default=5)
-    trigger: Trigger = Field(default="code")
-    minimum_learning_rate: Positive = Field(default=1e-3)
-
-
-class SgdDecay(_Optimizer):
-    """SGD at the full rate for `full_epochs`, then `decay` times the last one each epoch (Zaremba et al. 2014).
-
-    With `restart` the rate starts over after that many epochs, the weights going on: the sessions of Inan et al. 2016,
-    table 1.
-    """
-
-    kind: Literal["sgd_decay"]
-    decay: Annotated[float, Field(gt=0.0, le=1.0)]
-    full_epochs: PositiveInt
-    restart: PositiveInt | None = Field(default=None)
-
-
-class SgdPlateau(_Optimizer):
-    """SGD whose rate is divided after every epoch that does not improve the best validation loss."""
-
-    kind: Literal["sgd_plateau"]
-    divisor: Annotated[float, Field(gt=1.0, allow_inf_nan=False)] = Field(default=4.0)
-
-
-class NtAsgd(_Optimizer):
-    """SGD that starts averaging at the non-monotone trigger (Merity et al. 2017, section 3, algorithm 1)."""
-
-    kind: Literal["nt_asgd"]
-    nonmonotone_interval: PositiveInt = Field(default=5)
-    trigger: Trigger = Field(default="code")
-
-
-class Adam(_Optimizer):
-    """Adam (Kingma & Ba 2015); decay, if any, is coupled."""
-
-    kind: Literal["adam"]
-    beta1: Probability = Field(default=0.9)
-    beta2: Probability = Field(default=0.999)
-    epsilon: Positive = Field(default=1e-8)
-
-
-Optimizer = Annotated[Sgd | SgdHalving | SgdDecay | SgdPlateau | NtAsgd | Adam, Field(discriminator="kind")]
-
-
 class Finetune(Part):
-    """Averaged SGD once more from the best weights, stopped by the non-monotone rule (Merity et al. 2017, section 5).
+    """Averaged SGD from the best weights on, stopped by the non-monotone rule (Merity et al. 2017, section 5)."""
 
-    `cap_extra` caps a window at its base length plus that many steps, as the authors' code does here. Without a
-    `learning_rate` the optimizer's own is taken.
-    """
-
-    epochs: PositiveInt
-    nonmonotone_interval: PositiveInt = Field(default=5)
+    epochs: PositiveInt = Field(description="The most epochs of one fine-tuning.")
+    nonmonotone_interval: NonmonotoneInterval = Field(default=5)
     trigger: Trigger = Field(default="code")
-    cap_extra: Annotated[int, Field(ge=0)] | None = Field(default=10)
-    learning_rate: Positive | None = Field(default=None)
-    repeats: PositiveInt = Field(default=1)
+    cap_extra: CapExtra = Field(
+        default=10,
+        description="The longest window is the base length and this many tokens, as in the authors' code; null: what "
+        "`bptt` says.",
+    )
+    learning_rate: Positive | None = Field(
+        default=None, description="Step size; null: the optimizer's own, which must not be Adam's."
+    )
+    repeats: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
+        default=1, description="How many times, each from the best weights of the one before."
+    )
 
 
 class Leg(Part):
@@ -184,30 +159,46 @@ class Leg(Part):
     does: its optimizer has no past, and what it does by the epoch counts from here.
     """
 
-    epochs: PositiveInt
-    optimizer: Optimizer
-    dropout: Dropout = Field(default=Dropout())
-    penalties: Penalties | None = Field(default=None)
+    epochs: PositiveInt = Field(description="The leg's length.")
+    optimizer: Optimizer = Field(description="Of the same kind as the trial's.")
+    dropout: Dropout = Field(default=Dropout(), description="Replaces the trial's, whole; not given: none.")
+    penalties: Penalties | None = Field(default=None, description="Replace the trial's; null: none.")
 
 
 class Cache(Part):
     """Neural cache pointer at evaluation (Grave et al. 2017; Merity et al. 2017, section 5).
 
-    A list of values is a grid: the combination best on validation is used on test. Mode `reference` repeats
-    the authors' code (no cache before `window` pairs are stored, history cut after each chunk), `full`
-    uses whatever the last `window` positions hold.
+    A list of values is a grid: the combination best on validation is used on test.
     """
 
-    window: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
-    weight: Probability | Annotated[tuple[Probability, ...], Field(min_length=1)]
-    flatness: NonNegative | Annotated[tuple[NonNegative, ...], Field(min_length=1)]
-    mode: Literal["reference", "full"] = Field(default="reference")
-    chunk: PositiveInt = Field(default=5000)
+    window: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        description="Past positions that are looked at, W; or a list of numbers to try."
+    )
+    weight: Probability | Annotated[tuple[Probability, ...], Field(min_length=1)] = Field(
+        description="The cache's share of the mixture with the model, lambda; or a list. 0: the model alone."
+    )
+    flatness: NonNegative | Annotated[tuple[NonNegative, ...], Field(min_length=1)] = Field(
+        description="Factor on the likeness of contexts, theta; or a list. 0: all positions count alike."
+    )
+    mode: Literal["reference", "full"] = Field(
+        default="reference",
+        description="Reference repeats the authors' code: no cache before `window` positions are stored, the history "
+        "cut after each chunk. Full uses whatever the last `window` positions hold.",
+    )
+    chunk: PositiveInt = Field(
+        default=5000, description="Predictions between two cuts of the history, of mode reference."
+    )
 
 
 class Scoring(Part):
     """How text is cut for evaluation: parallel columns and the window that bounds memory."""
 
-    valid_columns: PositiveInt = Field(default=10)
-    test_columns: PositiveInt = Field(default=1)
-    window: PositiveInt = Field(default=70)
+    valid_columns: PositiveInt = Field(
+        default=10, description="Columns the validation text is cut into; each starts without context."
+    )
+    test_columns: PositiveInt = Field(
+        default=1, description="Columns the test text is cut into; 1 gives every token its whole context."
+    )
+    window: PositiveInt = Field(
+        default=70, description="Tokens of a column that are scored at once; no number changes."
+    )

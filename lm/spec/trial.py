@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from lm.spec.fit import misfits
 from lm.spec.heads import Head, SoftmaxHead
+from lm.spec.optimizers import Optimizer
 from lm.spec.part import Part, PositiveInt, Seed
 from lm.spec.training import (
     Bptt,
@@ -20,7 +21,6 @@ from lm.spec.training import (
     FixedBptt,
     Leg,
     Model,
-    Optimizer,
     Penalties,
     Precision,
     Scoring,
@@ -33,28 +33,36 @@ NUMERICS_VERSION = 3
 class TrainSpec(Part):
     """One trial of one model, whole: everything that decides its numbers but the corpus's text."""
 
-    corpus: Corpus
-    model: Model = Field(default=Model())
-    head: Head = Field(default=SoftmaxHead(kind="softmax"))
-    dropout: Dropout = Field(default=Dropout())
-    penalties: Penalties | None = Field(default=None)
-    bptt: Bptt = Field(default=FixedBptt(kind="fixed"))
-    optimizer: Optimizer
-    batch_size: PositiveInt = Field(default=20)
+    corpus: Corpus = Field(description="The text.")
+    model: Model = Field(default=Model(), description="Embedding and recurrent layers.")
+    head: Head = Field(default=SoftmaxHead(kind="softmax"), description="The output layer.")
+    dropout: Dropout = Field(default=Dropout(), description="Drop probabilities; not given: none.")
+    penalties: Penalties | None = Field(default=None, description="AR and TAR; null: none.")
+    bptt: Bptt = Field(
+        default=FixedBptt(kind="fixed"), description="The windows that gradients flow through, back in time."
+    )
+    optimizer: Optimizer = Field(description="How the weights are changed.")
+    batch_size: PositiveInt = Field(
+        default=20, description="Columns that the training text is cut into and that are trained side by side, B."
+    )
     precision: Precision = Field(
         default="float32",
-        description="of the factors of training's large matrix products on a CPU; weights and scores stay in float32",
+        description="Of the factors of training's large matrix products on a CPU; weights and scores stay in float32.",
     )
     loss_reduction: Literal["mean", "sum_over_time"] = Field(
-        default="mean", description="over a window's tokens, or summed over its steps (Zaremba et al. 2014)"
+        default="mean",
+        description="The training loss: the mean over a window's tokens, or the sum over its steps of the mean over "
+        "the columns (Zaremba et al. 2014).",
     )
-    epochs: PositiveInt
-    early_stop: PositiveInt | None = Field(default=None, description="epochs without a better validation loss")
-    legs: tuple[Leg, ...] = Field(default=(), description="what follows the first `epochs`, before fine-tuning")
-    finetune: Finetune | None = Field(default=None)
-    cache: Cache | None = Field(default=None)
-    scoring: Scoring = Field(default=Scoring())
-    seed: Seed = Field(default=1)
+    epochs: PositiveInt = Field(description="The most passes over the training text, before legs and fine-tuning.")
+    early_stop: PositiveInt | None = Field(
+        default=None, description="Training ends after this many epochs without a better validation loss; null: never."
+    )
+    legs: tuple[Leg, ...] = Field(default=(), description="What follows the first `epochs`, before fine-tuning.")
+    finetune: Finetune | None = Field(default=None, description="Averaged SGD once more; null: none.")
+    cache: Cache | None = Field(default=None, description="A neural cache at the end, a stage of its own; null: none.")
+    scoring: Scoring = Field(default=Scoring(), description="How the text is cut when it is scored.")
+    seed: Seed = Field(default=1, description="Of all that is drawn: weights, masks, windows. A sweep lists its seeds.")
 
     @model_validator(mode="after")
     def _head_fits(self) -> Self:

@@ -19,8 +19,8 @@ from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.override import value_at
+from orchestrator.sweep.scaled import Variant
 from orchestrator.sweep.searches import GridSampler, Search, Tune
-from orchestrator.sweep.types import Variant
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled

@@ -122,11 +122,15 @@ def export(
         typer.echo(f"{name}: {counted(len(trials), 'trial')}")
 
 
-def schema() -> None:
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="the same as a page, which docs/reference.md holds")
+    ] = False,
+) -> None:
     """Print the JSON Schema of sweep files, which sweeps/schema.json holds for editors."""
-    from orchestrator.sweep.types import schema_text
+    from orchestrator.sweep.reference import reference_text, schema_text
 
-    typer.echo(schema_text(), nl=False)
+    typer.echo(reference_text() if markdown else schema_text(), nl=False)
 
 
 def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:

@@ -17,7 +17,8 @@ from lm.spec import Leg, TrainSpec
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.override import value_of
-from orchestrator.sweep.searches import Dimension, Integer, OneOf, PopulationBased
+from orchestrator.sweep.searches import PopulationBased
+from orchestrator.sweep.space import Dimension, Integer, OneOf
 
 _FACTORS = (0.8, 1.2)
 

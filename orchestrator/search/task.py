@@ -12,7 +12,8 @@ import numpy as np
 
 from lm.spec import TrainSpec, trial_key
 from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, points_of, start_values, walk
-from orchestrator.sweep.searches import Dimension, Objective, PopulationBased, Range, Search, Searching, fits
+from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
+from orchestrator.sweep.space import Dimension, Range, fits
 from orchestrator.words import value_in_words
 
 _NOT_EXPLAINED = {"trials", "training_hours", "variants", "repeats", "start_rest", "min_trials_per_option"}

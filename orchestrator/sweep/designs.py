@@ -140,10 +140,14 @@ Seeds = Annotated[
 class UntilDecided(Part):
     """Seeds from 1 on, in rounds: `min` for every variant, then more for a comparison that is still undecided."""
 
-    min: int = Field(default=2, ge=2)
-    max: int = Field(ge=2)
-    until: Literal["decided"]
-    total: int | None = Field(default=None, ge=1, description="no round begins that would make more trials in all")
+    min: int = Field(default=2, ge=2, description="Seeds of every variant before the first look.")
+    max: int = Field(ge=2, description="The most seeds of a variant.")
+    until: Literal["decided"] = Field(
+        description="More seeds are given until every comparison is decided, or `max` is reached."
+    )
+    total: int | None = Field(
+        default=None, ge=1, description="No round begins that would make more trials in all; null: no such limit."
+    )
 
     @model_validator(mode="after")
     def _check_ends(self) -> Self:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from lm.names import nearest
 from lm.spec import Part, Penalties, TrainSpec
 from lm.validation import Problem, problems_of
-from orchestrator.sweep.searches import Change, Dimension, Integer, LogUniform, OneOf, Range, dimensions_of, fits
+from orchestrator.sweep.space import Change, Dimension, Integer, LogUniform, OneOf, Range, dimensions_of, fits
 
 Places = Mapping[str, Dimension | Sequence[Range]]
 """A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""

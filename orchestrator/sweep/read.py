@@ -14,8 +14,9 @@ from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Place, read_document
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
+from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep
 from orchestrator.sweep.search_problems import search_problems
-from orchestrator.sweep.types import PUBLISHED_SCALE, TRAIN_START, ScaledSweep, Sweep, SweepError
+from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
 
 def read_sweep(path: Path | str) -> Sweep:

@@ -27,7 +27,8 @@ from orchestrator.sweep.override import (
     value_at,
     walk,
 )
-from orchestrator.sweep.searches import Change, Dimension, OneOf, PopulationBased, Searching, Tune, dimensions_of, fits
+from orchestrator.sweep.searches import PopulationBased, Searching, Tune
+from orchestrator.sweep.space import Change, Dimension, OneOf, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
 
 _NEVER = {

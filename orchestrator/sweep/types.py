@@ -1,11 +1,9 @@
-"""A sweep file's types: a base, named changes to it, seeds, scales; and the sweep at one of its scales."""
+"""A sweep file's types: a base, named changes to it, seeds, scales."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -14,8 +12,17 @@ from lm.spec import Part, TrainSpec
 from lm.validation import SLUG
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
-from orchestrator.sweep.override import ABSENT, override, value_at
-from orchestrator.sweep.searches import Name, Search, Tune
+from orchestrator.sweep.override import override
+from orchestrator.sweep.scaled import (
+    TRAIN_START,
+    Resources,
+    ScaledSweep,
+    Variant,
+    VariantOverrides,
+    with_as_many_epochs,
+)
+from orchestrator.sweep.searches import Search, Tune
+from orchestrator.sweep.space import Name
 
 PUBLISHED_SCALE = "paper"
 
@@ -28,20 +35,11 @@ class SweepError(ValueError):
         super().__init__("\n".join(self.lines))
 
 
-def _check_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
-    if gpus != "auto" and gpus > 1 and gpus != int(gpus):
-        raise ValueError(f"a share of one GPU or a whole number of them, got {gpus:g}")
-    return gpus
-
-
 Slug = Annotated[str, Field(pattern=SLUG, max_length=64)]
 _Names = tuple[str, ...]
 References = Annotated[
     _Names, BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=str | _Names)
 ]
-
-
-TRAIN_START = "corpus.train_start"
 
 
 def _check_varied(path: str) -> str:
@@ -50,167 +48,90 @@ def _check_varied(path: str) -> str:
     return path
 
 
-class Resources(Part):
-    """The CPU cores and GPUs of one trial, fractions allowed, and for how long it may write nothing.
-
-    `gpus: auto` is a quarter of a GPU on a machine that has one, and none elsewhere.
-    """
-
-    cpus: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
-    gpus: Annotated[
-        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_check_share)
-    ] = Field(default=0.0)
-    stall_minutes: float | None = Field(
-        default=60.0,
-        gt=0.0,
-        allow_inf_nan=False,
-        description="a trial that writes neither evaluation nor checkpoint for this long ends as failed; null: never",
-    )
-
-    @property
-    def threads(self) -> int:
-        """One torch thread for each whole CPU, at least one."""
-        return max(1, int(self.cpus))
-
-
 class Component(Part):
     """Something that can be taken away; `off` says, by dotted paths into the base, what "away" means."""
 
-    off: dict[str, Any] = Field(min_length=1)
+    off: dict[str, Any] = Field(
+        min_length=1, description="What taking it away changes: values by dotted path into the base."
+    )
 
 
 class Scale(Part):
     """Named replacements: values of the base by dotted path, and whole components, variants, seeds, resources."""
 
     published: bool | References = Field(
-        default=False, description="whether, or in which tables, the papers print numbers for this very scale"
+        default=False, description="Whether, or in which tables, the papers print numbers for this very scale."
     )
-    base: dict[str, Any] = Field(default={})
-    components: dict[Name, Component] = Field(default={})
-    variants: dict[Name, dict[str, Any]] = Field(default={})
-    seeds: SomeSeeds | None = Field(default=None)
-    search: dict[str, Any] = Field(default={}, description="values like {trials: 12}; single dimensions of its space")
-    tune: dict[str, Any] = Field(default={}, description="values such as {trials: 12}; single dimensions of its space")
-    resources: Resources | None = Field(default=None)
-
-
-@dataclass(frozen=True)
-class VariantOverrides:
-    """A variant's dotted changes at one scale and their place in the file: that of the last component `removed`."""
-
-    variant: str
-    overrides: Mapping[str, Any]
-    place: Place
-    removed: tuple[VariantOverrides, ...] = ()
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What is compared: a name, its whole spec with the default seed, and its place in the file.
-
-    `by_seed` has the specs of seeds that have values of their own, such as those of a search for each seed.
-    """
-
-    name: str
-    spec: TrainSpec
-    is_component: bool
-    place: Place
-    by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ScaledSweep:
-    """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
-
-    At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
-    the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
-    baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
-    """
-
-    name: str
-    question: str
-    published: tuple[str, ...]
-    scale: str
-    published_scale: bool
-    published_corpus: str
-    variants: tuple[Variant, ...]
-    ablation: Ablation
-    seeds: tuple[int, ...]
-    variant_seeds: tuple[int, ...]
-    varies: tuple[str, ...]
-    looks: tuple[int, ...]
-    most_trials: int | None
-    margin: float
-    searching: Search | Tune | None
-    resources: Resources
-    scales_without_gpu: tuple[str, ...]
-
-    @property
-    def baseline(self) -> Variant:
-        """The base itself."""
-        return self.variants[0]
-
-    def seeds_of(self, variant: Variant) -> tuple[int, ...]:
-        """Every seed that a variant may get."""
-        return self.seeds if variant is self.baseline or variant.name == self.baseline.name else self.variant_seeds
-
-    def spec(self, variant: Variant, seed: int) -> TrainSpec:
-        """What a variant trains with a seed. What varies has the seed's number; each seed has a stretch of its own.
-
-        The first seed's stretch of the training text is the file's, each next one follows on it.
-        """
-        spec = variant.by_seed.get(seed, variant.spec)
-        changes: dict[str, Any] = {
-            path: seed for path in self.varies if path != TRAIN_START and value_at(spec, path) is not ABSENT
-        }
-        if TRAIN_START in self.varies:
-            begin, length = spec.corpus.train_start, spec.corpus.train_tokens or 0
-            changes[TRAIN_START] = begin + self.seeds.index(seed) * length
-        varied, problems = override(spec, changes) if changes else (spec, [])
-        assert not problems, problems
-        return varied.model_copy(update={"seed": seed})
+    base: dict[str, Any] = Field(default={}, description="Replaced values of the base, by dotted path.")
+    components: dict[Name, Component] = Field(
+        default={}, description="Components of the file that are taken away otherwise here, by name."
+    )
+    variants: dict[Name, dict[str, Any]] = Field(
+        default={}, description="Variants of the file that change something else here, by name."
+    )
+    seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here too.")
+    search: dict[str, Any] = Field(
+        default={}, description="Replaced values of the search, such as {trials: 12}; of its space single dimensions."
+    )
+    tune: dict[str, Any] = Field(
+        default={}, description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions."
+    )
+    resources: Resources | None = Field(
+        default=None, description="Replace the file's resources, whole; null: they hold here too."
+    )
 
 
 class Sweep(Part):
     """One sweep file, one question. Read it with `read_sweep`, which checks it whole."""
 
-    name: Slug
-    question: str = Field(min_length=1)
-    published: References = Field(default=(), description="tables of sweeps/published/, such as awd_lstm.table4")
-    baseline: Name = Field(default="full", description="the base's name among the variants")
-    base: TrainSpec = Field(description="one training spec, whole; seeds are listed below it")
-    components: dict[Name, Component] = Field(default={})
+    name: Slug = Field(description="The name of the folder of its reports, and of its experiment in MLflow.")
+    question: str = Field(min_length=1, description="What the sweep asks; it stands above every page.")
+    published: References = Field(
+        default=(), description="Tables of `sweeps/published/` whose numbers are shown beside, such as awd_lstm.table4."
+    )
+    baseline: Name = Field(default="full", description="What the base is called among the variants.")
+    base: TrainSpec = Field(description="The specification of one trial, whole, without its seed.")
+    components: dict[Name, Component] = Field(
+        default={}, description="What can be taken away, by name; the design says which are taken away together."
+    )
     groups: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
-        default={}, description="components that the design takes away as one"
+        default={}, description="Components that the design takes away as one, by the group's name."
     )
     design: Design = Field(
         default="leave_one_out",
-        description="which components are taken away: each alone (leave_one_out); all, and all but each (add_one_in); "
-        "both of these; each and each two (pairs); every subset (factorial) or a regular fraction of them; none",
+        description="Which components are taken away: each alone (leave_one_out); all, and all but each "
+        "(add_one_in); both of these; each and each two (pairs); every subset (factorial) or a "
+        "regular fraction of them; none.",
     )
-    variants: dict[Name, dict[str, Any]] = Field(default={})
-    search: Search | None = Field(default=None, description="finds values for the base")
-    tune: Tune | None = Field(default=None, description="finds nuisance values for every variant alike")
+    variants: dict[Name, dict[str, Any]] = Field(
+        default={}, description="Other changes of the base, by name: values by dotted path."
+    )
+    search: Search | None = Field(default=None, description="Finds values for the base; null: none.")
+    tune: Tune | None = Field(default=None, description="Finds nuisance values for every variant alike; null: none.")
     seeds: SomeSeeds = Field(
-        description="a list; {baseline: 6, variants: 3}; or {min: 2, max: 8, until: decided}, more where undecided"
+        description="The seeds of every variant; {baseline: 6, variants: 3}, as the baseline is in every comparison;"
+        " or {min: 2, max: 8, until: decided}, more for what is not decided."
     )
     varies: Annotated[tuple[Annotated[str, AfterValidator(_check_varied)], ...], AfterValidator(distinct)] = Field(
         default=(),
-        description="what changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
-        "corpus.train_start, by which each seed trains on a stretch of its own",
+        description="What changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
+        "corpus.train_start, by which each seed trains on a stretch of its own.",
     )
     equal_budget: bool = Field(
         default=False,
-        description="adds to each variant that trains fewer epochs than the base one that trains as many",
+        description="Adds to each variant that trains fewer epochs than the base one that trains as many.",
     )
     margin: float = Field(
         default=0.005,
         gt=0,
         lt=1,
-        description="a share of perplexity: an effect that is certainly smaller is reported as none",
+        description="A share of perplexity: an effect that is certainly smaller is reported as none.",
     )
-    scales: dict[Slug, Scale] = Field(default={})
-    resources: Resources = Field(default=Resources())
+    scales: dict[Slug, Scale] = Field(
+        default={},
+        description="Named replacements, such as smaller models, one of which is chosen on the command line.",
+    )
+    resources: Resources = Field(default=Resources(), description="What one trial gets; no part of its key.")
 
     @model_validator(mode="after")
     def _check_design(self) -> Self:
@@ -281,7 +202,7 @@ class Sweep(Part):
             for change in self.changes(scale_name)
         ]
         if self.equal_budget:
-            variants += [control for variant in variants if (control := _with_as_many_epochs(variant, base))]
+            variants += [control for variant in variants if (control := with_as_many_epochs(variant, base))]
         seeds = scale.seeds or self.seeds
         resources = {name: self.scale(name).resources or self.resources for name in self.scale_names}
         return ScaledSweep(
@@ -303,19 +224,3 @@ class Sweep(Part):
             resources=resources[scale_name],
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
         )
-
-
-def _with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
-    """The variant whose first stage is as much longer as its budget is smaller than the base's; None if it is not."""
-    missing = base.most_epochs - variant.spec.most_epochs
-    if missing <= 0 or variant.spec.cache is not None:
-        return None
-    spec = variant.spec.model_copy(update={"epochs": variant.spec.epochs + missing})
-    return Variant(f"{variant.name}, as many epochs", spec, False, variant.place)
-
-
-def schema_text() -> str:
-    """The JSON Schema of sweep files, by which editors complete and check them: what `sweeps/schema.json` holds."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Sweep.model_json_schema()}
-    del schema["$defs"]["TrainSpec"]["properties"]["seed"]
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

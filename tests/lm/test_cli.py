@@ -16,6 +16,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+import lm
 from lm.__main__ import _grant_threads, app
 from lm.data import fingerprint_of
 from lm.record import write_record
@@ -101,7 +102,7 @@ def test_the_folder_is_the_key_if_none_is_named(
 
 
 def test_a_diverged_trial_exits_with_1_and_its_reason(corpus_folder: Path, tmp_path: Path) -> None:
-    spec = tiny_spec(corpus_folder, optimizer={"kind": "sgd", "learning_rate": 1e38})
+    spec = tiny_spec(corpus_folder, optimizer={"kind": "sgd", "learning_rate": 1e6, "weight_decay": 1.0})
     result = invoke("train", write_spec(tmp_path / "spec.yaml", spec), "--out", tmp_path / "run")
     assert result.exit_code == 1
     assert re.search(r"diverged in \d+ s: .*/run \(not finite in train, epoch 1, step \d+\)", result.output)
@@ -197,6 +198,23 @@ def test_a_wrong_command_line_exits_with_2(corpus_folder: Path, tmp_path: Path) 
         assert refused.exit_code == 2 and f"device {device}: not auto, cpu or cuda" in refused.stderr
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert invoke("train", tmp_path / "binary.yaml").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("corpus", "place", "rule"),
+    [
+        ("{name: pydoc,\n  train_tokens: 5000000}", "2: corpus.train_tokens", "train_tokens 5,000,000 is more than"),
+        ("{train_start: 5000000,\n  name: pydoc}", "1: corpus.train_start", "train_start 5,000,000 is more than"),
+        ("{train_tokens: 5,\n  name: pydocs}", "2: corpus.name", "corpus 'pydocs' is neither a named corpus"),
+    ],
+)
+def test_a_corpus_that_is_wrong_is_named_with_its_line(tmp_path: Path, corpus: str, place: str, rule: str) -> None:
+    spec_file = tmp_path / "spec.yaml"
+    spec_file.write_text(f"corpus: {corpus}\nepochs: 1\noptimizer: {{kind: sgd, learning_rate: 1.0}}\n")
+    for arguments in (("train", spec_file, "--out", tmp_path / "run"), ("measure", spec_file)):
+        done = invoke(*arguments)
+        assert done.exit_code == 2 and done.stderr.startswith(f"{spec_file}:{place}: {rule}"), done.output
+    assert not (tmp_path / "run").exists()
 
 
 def test_another_trial_in_the_folder_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:
@@ -323,6 +341,11 @@ def test_corpus_list() -> None:
     named = [line.split()[0] for line in result.output.splitlines()[1:5]]
     assert named == ["pydoc", "ptb", "wikitext-2", "wikitext-103"]
     assert re.search(r"^ptb +929,589 +73,760 +82,430 +10,000 ", result.output, re.MULTILINE)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = invoke_plain("--version")
+    assert (done.exit_code, done.output) == (0, f"lm-ablation {lm.__version__}\n")
 
 
 def test_help_and_nothing() -> None:

@@ -108,6 +108,26 @@ def test_layer_sizes() -> None:
         ({"cache": {"window": 0, "weight": 0.1, "flatness": 1.0}}, "cache.window"),
         ({"cache": {"window": 5, "weight": 1.0, "flatness": 1.0}}, "cache.weight"),
         ({"corpus": {"name": ""}}, "corpus.name"),
+        ({"model": {"hidden_size": 10**9}}, "model.hidden_size"),
+        ({"model": {"embedding_size": 10**9}}, "model.embedding_size"),
+        ({"model": {"layers": 1000}}, "model.layers"),
+        ({"model": {"init_range": 1e9}}, "model.init_range"),
+        ({"dropout": {"output": 1.0}}, "dropout.output"),
+        ({"epochs": 10**7}, "epochs"),
+        ({"early_stop": 10**7}, "early_stop"),
+        ({"batch_size": 10**7}, "batch_size"),
+        ({"optimizer": SGD | {"learning_rate": 1e9}}, "optimizer.sgd.learning_rate"),
+        ({"optimizer": SGD | {"weight_decay": 2.0}}, "optimizer.sgd.weight_decay"),
+        ({"optimizer": SGD | {"clip": 1e9}}, "optimizer.sgd.clip"),
+        ({"optimizer": {"kind": "nt_asgd", "learning_rate": 1.0, "nonmonotone_interval": 10**7}}, "optimizer.nt_asgd"),
+        ({"penalties": {"temporal_activation": 1e9}}, "penalties.temporal_activation"),
+        ({"bptt": {"kind": "fixed", "length": 10**7}}, "bptt.fixed.length"),
+        ({"bptt": {"kind": "variable", "cap_extra": 10**7}}, "bptt.variable.cap_extra"),
+        ({"finetune": {"epochs": 1, "repeats": 10**6}}, "finetune.repeats"),
+        ({"scoring": {"valid_columns": 10**7}}, "scoring.valid_columns"),
+        ({"cache": {"window": 10**7, "weight": 0.1, "flatness": 1.0}}, "cache.window"),
+        ({"head": {"kind": "mixture", "experts": [0, 0, 0, 10**6]}}, "head.mixture.experts"),
+        ({"head": {"kind": "ecoc", "codebook": {"kind": "random", "bits": 10**7}}}, "head.ecoc.codebook.random.bits"),
     ],
 )
 def test_a_wrong_value_is_refused_where_it_stands(change: dict[str, Any], where: str) -> None:
@@ -115,6 +135,16 @@ def test_a_wrong_value_is_refused_where_it_stands(change: dict[str, Any], where:
         TrainSpec.model_validate(SMALL | change)
     places = [".".join(map(str, error["loc"])) for error in caught.value.errors()]
     assert all(place.startswith(where) for place in places), places
+
+
+def test_every_field_says_what_it_means() -> None:
+    """Editors show it, and the reference page has it; a tag means what its part does."""
+    schema = TrainSpec.model_json_schema()
+    parts = {"TrainSpec": schema} | schema["$defs"]
+    fields = {f"{part}.{name}": field for part, form in parts.items() for name, field in form["properties"].items()}
+    assert len(fields) > 130 and [name for name, field in fields.items() if not field.get("description")] == []
+    texts = [(name, field["description"]) for name, field in fields.items() if not name.endswith(".kind")]
+    assert [name for name, text in texts if not text[0].isupper() or text[-1] != "."] == []
 
 
 def test_averaging_does_not_take_over_the_rate_of_adam() -> None:

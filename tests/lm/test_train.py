@@ -31,6 +31,8 @@ from tests.support.tiny import AVERAGING, even, tiny_spec
 
 CPU = torch.device("cpu")
 SGD = {"kind": "sgd", "learning_rate": 4.0}
+WILD = {"learning_rate": 1e6, "weight_decay": 1.0}
+"""Each step multiplies every weight by a million."""
 
 
 def refuse(constant: str) -> NoReturn:
@@ -74,6 +76,7 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
         p.numel() for p in build_model(spec, even(len(corpus.vocabulary)), CPU).parameters()
     )
     assert record.threads == 1 and record.device.startswith("cpu") and record.versions["torch"] == torch.__version__
+    assert record.versions["lm-ablation"] == lm.__version__
     assert record.peak_memory_bytes > 10**7
     keys = stage_keys(spec, corpus.fingerprint)
     assert {stage.name: stage.key for stage in record.stages} == keys and record.key == keys["cache"]
@@ -119,7 +122,7 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     tokens = {f"tokens/{name}.{split}.parquet" for name in keys for split in ("valid", "test")}
     weights = {f"weights/{name}.safetensors" for name in ("train", "finetune-1")}
-    assert files == {"record.json", "curve.parquet", ".lock"} | tokens | weights
+    assert files == {"record.json", "curve.parquet", "log.txt", ".lock"} | tokens | weights
     strict_json(tmp_path)
 
 
@@ -371,7 +374,7 @@ def test_a_trial_whose_loss_is_not_finite_is_settled_as_diverged(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any], clip: float | None
 ) -> None:
     found = watch_failure(monkeypatch)
-    optimizer = SGD | {"learning_rate": 1e38, "clip": clip}
+    optimizer = SGD | WILD | {"clip": clip}
     spec = tiny_spec(corpus_folder, head=head, optimizer=optimizer, finetune={"epochs": 1})
     assert run(spec, tmp_path) == []
     (stage, step, rate, norm) = found[0]
@@ -387,20 +390,21 @@ def test_a_trial_whose_loss_is_not_finite_is_settled_as_diverged(
 
 
 def test_divergence_in_fine_tuning_leaves_what_ended_before(corpus_folder: Path, tmp_path: Path) -> None:
-    tuned = {"epochs": 2, "learning_rate": 1e38}
-    curve = run(tiny_spec(corpus_folder, finetune=tuned), tmp_path / "once")
+    tuned = {"epochs": 2, "learning_rate": 1e6}
+    decayed = SGD | {"weight_decay": 1e-4}  # overflows at the rate of fine-tuning alone
+    curve = run(tiny_spec(corpus_folder, optimizer=decayed, finetune=tuned), tmp_path / "once")
     assert [point.stage for point in curve] == ["train"] * 3 == [p.stage for p in read_curve(tmp_path / "once")]
     record = settled(tmp_path / "once")
     assert record.status == "diverged" and [stage.name for stage in record.stages] == ["train"]
     assert record.divergence is not None and record.divergence.stage == "finetune-1"
     assert record.divergence.epoch == 4 and record.divergence.step > curve[-1].step
-    assert record.divergence.learning_rate > 1e37
+    assert record.divergence.learning_rate > 1e5
 
-    longer = tiny_spec(corpus_folder, finetune=tuned | {"repeats": 2})
+    longer = tiny_spec(corpus_folder, optimizer=decayed, finetune=tuned | {"repeats": 2})
     run(longer, tmp_path / "whole")
     assert run(longer, tmp_path / "continued", resume_from=tmp_path / "once") == []
     assert_same(tmp_path / "continued", tmp_path / "whole")
-    bare = tiny_spec(corpus_folder, finetune=tuned | {"learning_rate": 4.0})
+    bare = tiny_spec(corpus_folder, optimizer=decayed, finetune=tuned | {"learning_rate": 4.0})
     assert len(run(bare, tmp_path / "bare", resume_from=tmp_path / "once")) == 2
     assert settled(tmp_path / "bare").status == "complete"
 

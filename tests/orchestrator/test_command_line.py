@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import lm
 from orchestrator.__main__ import app
 from orchestrator.execute import machine
 from orchestrator.execute.machine import default_scale, has_gpu
 from orchestrator.sweep import read_sweep
-from orchestrator.sweep.types import schema_text
+from orchestrator.sweep.reference import schema_text
 from tests.support.sweep_texts import GOOD, SWEEPS, edited
 
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "optuna", "pandas")
@@ -129,6 +130,10 @@ def test_a_corpus_that_is_not_there_is_told(tmp_path: Path) -> None:
     code, _, err = invoke("plan", str(sweep), "--scale", "paper")
     assert code == 2
     assert "nowhere/at/all" in err
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert invoke("--version") == (0, f"lm-ablation {lm.__version__}\n", "")
 
 
 def test_the_committed_schema_is_the_printed_one() -> None:

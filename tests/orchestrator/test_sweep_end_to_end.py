@@ -68,7 +68,7 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: si
 def test_a_diverged_trial_is_an_outcome(place: Path) -> None:
     text = SWEEP.replace(
         "weight-dropping: {off: {dropout.weight: 0.0}}",
-        "clipping: {off: {optimizer.clip: null, optimizer.learning_rate: 1.0e+30}}",
+        "clipping: {off: {optimizer.clip: null, optimizer.learning_rate: 1.0e+6, optimizer.weight_decay: 1.0}}",
     )
     (place / "tiny.yaml").write_text(text)
     code, output = finish(start(place, "--executor", "inline"))
@@ -82,7 +82,9 @@ def test_a_diverged_trial_is_an_outcome(place: Path) -> None:
 
 
 def test_secrets_of_the_tracking_address_are_told_nowhere(place: Path) -> None:
-    diverging = "variants: {diverging: {optimizer: {kind: sgd, learning_rate: 1.0e+30}}}\nseeds: [1]\n"
+    diverging = (
+        "variants: {diverging: {optimizer: {kind: sgd, learning_rate: 1.0e+6, weight_decay: 1.0}}}\nseeds: [1]\n"
+    )
     (place / "tiny.yaml").write_text(SWEEP.partition("components:")[0] + diverging)
     secret = {"MLFLOW_TRACKING_URI": "http://lab:hunter2@127.0.0.1:9/mlflow?access_token=hunter2"}
     line = [sys.executable, "-m", "orchestrator", "sweep", "tiny.yaml", "--executor", "inline", "--verbose"]

@@ -52,7 +52,11 @@ def test_why_of_a_complete_trial_has_nothing_to_explain(place: Path) -> None:
 def test_why_of_a_trial_that_runs_or_diverged(place: Path) -> None:
     full = trials()["full"]
     wild = full.spec.model_copy(
-        update={"optimizer": full.spec.optimizer.model_copy(update={"learning_rate": 1e30, "clip": None})}
+        update={
+            "optimizer": full.spec.optimizer.model_copy(
+                update={"learning_rate": 1e6, "weight_decay": 1.0, "clip": None}
+            )
+        }
     )
     out = command("why", settle_spec(wild, folder_of(wild)).name)[1]
     assert " diverged: not finite in train, epoch 1, step " in out

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from lm.record import Evaluation, Record, read_record
 from lm.spec import TrainSpec
 from lm.train import train
+from lm.trial_log import LOG
 
 EVERY_STEP, NEVER = 0.0, 1e9
 """Seconds between checkpoints within an epoch."""
@@ -35,9 +36,9 @@ def _without_times(value: Any) -> Any:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """All that a settled trial left, times aside: the record, the curve's columns, every other file's bytes."""
+    """All that a settled trial left, log and times aside: the record, the curve's columns, every other file's bytes."""
     found: dict[str, Any] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", LOG)):
         name = str(path.relative_to(folder))
         if name == "curve.parquet":
             found[name] = _without_times(pq.read_table(path).to_pydict())

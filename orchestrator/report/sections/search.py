@@ -15,17 +15,8 @@ from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, front
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import (
-    Dimension,
-    Integer,
-    LogUniform,
-    Objective,
-    OneOf,
-    Search,
-    Searching,
-    Tune,
-    dimensions_of,
-)
+from orchestrator.sweep.searches import Objective, Search, Searching, Tune
+from orchestrator.sweep.space import Dimension, Integer, LogUniform, OneOf, dimensions_of
 from orchestrator.words import NOTHING, Markdown, counted, duration, escape, listed, number, value_in_words
 
 OBJECTIVES: dict[Objective, tuple[str, Callable[[float], str]]] = {

@@ -35,7 +35,7 @@ from orchestrator.search.events import Asked, Ended, Evaluated, Event
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import searches
 from orchestrator.sweep.override import Draw, Places, combinations, lacking, value_of
-from orchestrator.sweep.searches import Dimension, Integer, LogUniform, OneOf, dimensions_of, fits
+from orchestrator.sweep.space import Dimension, Integer, LogUniform, OneOf, dimensions_of, fits
 from orchestrator.words import value_in_words
 
 STATES = {

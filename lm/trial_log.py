@@ -1,0 +1,59 @@
+"""`log.txt` in a trial's folder: what happened in its training, in order, over all its attempts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lm import __version__
+from lm.record import Evaluation
+
+LOG = "log.txt"
+"""No part of a record: it has times of day, and lines that differ from attempt to attempt."""
+
+
+@contextmanager
+def logged(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Append to the trial's log what the block says through the function it gets, and every warning of `lm`.
+
+    The first line says where it runs, the last one how the block ended: an exception with its traceback, which goes on.
+    Times are UTC.
+    """
+    handler = logging.FileHandler(folder / LOG, encoding="utf-8")
+    handler.setFormatter(_Utc("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
+
+    def write(message: str, level: int = logging.INFO, error: BaseException | None = None) -> None:
+        trace = (type(error), error, error.__traceback__) if isinstance(error, Exception) else None
+        handler.handle(logging.LogRecord(__name__, level, __file__, 0, message, None, trace))
+
+    logger = logging.getLogger("lm")
+    logger.addHandler(handler)
+    write(f"begins: process {os.getpid()} on {platform.node()}, lm-ablation {__version__}")
+    try:
+        yield write
+        write("ended")
+    except BaseException as error:
+        stopped = not isinstance(error, Exception)  # closed, interrupted or asked to exit: it can go on later
+        write(f"{'stopped' if stopped else 'failed'}: {type(error).__name__}", logging.ERROR - 10 * stopped, error)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def in_a_line(point: Evaluation) -> str:
+    """An evaluation as a line: stage, epoch, validation perplexity, training loss in nats, speed."""
+    return (
+        f"{point.stage} epoch {point.epoch}  valid perplexity {point.valid_perplexity:.2f}  "
+        f"training loss {point.train_nats_per_token:.3f}  {point.tokens_per_second:,.0f} tokens/s"
+        f"{'  averaging' if point.averaging else ''}{'  best' if point.best else ''}"
+    )
+
+
+class _Utc(logging.Formatter):
+    converter = staticmethod(time.gmtime)

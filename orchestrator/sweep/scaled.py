@@ -1,0 +1,142 @@
+"""A sweep at one of its scales: its variants, their seeds, what varies with them, and what a trial may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from lm.spec import Part, TrainSpec
+from lm.yaml_text import Place
+from orchestrator.sweep.designs import Ablation
+from orchestrator.sweep.override import ABSENT, override, value_at
+from orchestrator.sweep.searches import Search, Tune
+
+TRAIN_START = "corpus.train_start"
+
+
+def _check_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
+    if gpus != "auto" and gpus > 1 and gpus != int(gpus):
+        raise ValueError(f"a share of one GPU or a whole number of them, got {gpus:g}")
+    return gpus
+
+
+class Resources(Part):
+    """The CPU cores and GPUs of one trial, fractions allowed, and for how long it may write nothing.
+
+    `gpus: auto` is a quarter of a GPU on a machine that has one, and none elsewhere.
+    """
+
+    cpus: float = Field(
+        default=1.0,
+        gt=0.0,
+        allow_inf_nan=False,
+        description="CPU cores of one trial, fractions allowed; it trains with as many threads as whole cores.",
+    )
+    gpus: Annotated[
+        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_check_share)
+    ] = Field(
+        default=0.0,
+        description="GPUs of one trial: a share of one, or a whole number; 0: none. auto: 0.25 on a machine that "
+        "has a GPU, otherwise none.",
+    )
+    stall_minutes: float | None = Field(
+        default=60.0,
+        gt=0.0,
+        allow_inf_nan=False,
+        description="A trial that writes neither evaluation nor checkpoint for this many minutes ends as failed; "
+        "null: never.",
+    )
+
+    @property
+    def threads(self) -> int:
+        """One torch thread for each whole CPU, at least one."""
+        return max(1, int(self.cpus))
+
+
+@dataclass(frozen=True)
+class VariantOverrides:
+    """A variant's dotted changes at one scale and their place in the file: that of the last component `removed`."""
+
+    variant: str
+    overrides: Mapping[str, Any]
+    place: Place
+    removed: tuple[VariantOverrides, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is compared: a name, its whole spec with the default seed, and its place in the file.
+
+    `by_seed` has the specs of seeds that have values of their own, such as those of a search for each seed.
+    """
+
+    name: str
+    spec: TrainSpec
+    is_component: bool
+    place: Place
+    by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScaledSweep:
+    """A sweep at one scale; `variants` starts with the baseline and follows the file's order.
+
+    At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
+    the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
+    baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
+    """
+
+    name: str
+    question: str
+    published: tuple[str, ...]
+    scale: str
+    published_scale: bool
+    published_corpus: str
+    variants: tuple[Variant, ...]
+    ablation: Ablation
+    seeds: tuple[int, ...]
+    variant_seeds: tuple[int, ...]
+    varies: tuple[str, ...]
+    looks: tuple[int, ...]
+    most_trials: int | None
+    margin: float
+    searching: Search | Tune | None
+    resources: Resources
+    scales_without_gpu: tuple[str, ...]
+
+    @property
+    def baseline(self) -> Variant:
+        """The base itself."""
+        return self.variants[0]
+
+    def seeds_of(self, variant: Variant) -> tuple[int, ...]:
+        """Every seed that a variant may get."""
+        return self.seeds if variant is self.baseline or variant.name == self.baseline.name else self.variant_seeds
+
+    def spec(self, variant: Variant, seed: int) -> TrainSpec:
+        """What a variant trains with a seed. What varies has the seed's number; each seed has a stretch of its own.
+
+        The first seed's stretch of the training text is the file's, each next one follows on it.
+        """
+        spec = variant.by_seed.get(seed, variant.spec)
+        changes: dict[str, Any] = {
+            path: seed for path in self.varies if path != TRAIN_START and value_at(spec, path) is not ABSENT
+        }
+        if TRAIN_START in self.varies:
+            begin, length = spec.corpus.train_start, spec.corpus.train_tokens or 0
+            changes[TRAIN_START] = begin + self.seeds.index(seed) * length
+        varied, problems = override(spec, changes) if changes else (spec, [])
+        assert not problems, problems
+        return varied.model_copy(update={"seed": seed})
+
+
+def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
+    """The variant whose first stage is as much longer as its budget is smaller than the base's; None if it is not."""
+    missing = base.most_epochs - variant.spec.most_epochs
+    if missing <= 0 or variant.spec.cache is not None:
+        return None
+    spec = variant.spec.model_copy(update={"epochs": variant.spec.epochs + missing})
+    return Variant(f"{variant.name}, as many epochs", spec, False, variant.place)
