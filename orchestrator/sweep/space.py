@@ -22,7 +22,7 @@ class _Dimension(Part):
     when: dict[str, _Scalar] = Field(
         default={},
         description="For which trials the value is searched: earlier values by dotted path, or options of earlier "
-        "choices and changes, such as {head.kind: mixture} or {output layer: codes}; all must hold. Empty: every trial.",
+        "choices and changes, such as {head.kind: mixture} or {output layer: codes}; all hold. Empty: every trial.",
     )
 
 
