@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lm import __version__
@@ -24,8 +24,7 @@ def logged(folder: Path) -> Iterator[Callable[[str], None]]:
     The first line says where it runs, the last one how the block ended: an exception with its traceback, which goes on.
     Times are UTC.
     """
-    handler = logging.FileHandler(folder / LOG, encoding="utf-8")
-    handler.setFormatter(_Utc("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
+    handler = _Appending(folder / LOG)
 
     def write(message: str, level: int = logging.INFO, error: BaseException | None = None) -> None:
         trace = (type(error), error, error.__traceback__) if isinstance(error, Exception) else None
@@ -43,7 +42,6 @@ def logged(folder: Path) -> Iterator[Callable[[str], None]]:
         raise
     finally:
         logger.removeHandler(handler)
-        handler.close()
 
 
 def in_a_line(point: Evaluation) -> str:
@@ -57,3 +55,15 @@ def in_a_line(point: Evaluation) -> str:
 
 class _Utc(logging.Formatter):
     converter = staticmethod(time.gmtime)
+
+
+class _Appending(logging.Handler):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.setFormatter(_Utc("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What cannot be written, as on a full disk, ends the trial at a file that it needs, with that file's name.
+        with suppress(OSError), self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(self.format(record) + "\n")
