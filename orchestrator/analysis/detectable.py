@@ -23,12 +23,14 @@ _PASSING = {"not complete", "another budget"}
 class Detectable:
     """The smallest true difference that gets a verdict with a probability of 80%, from the noise of complete trials.
 
-    `deviation_nats` is between seeds, `text_error_nats` a difference's standard error by the text, None if unknown;
-    `seeds` are those of a variant.
+    `margin` is the smallest margin, a share of perplexity, within which an effect of zero is found with that
+    probability. `deviation_nats` is between seeds, `text_error_nats` a difference's standard error by the
+    text, None if unknown; `seeds` are those of a variant.
     """
 
     nats: float
     perplexity: float
+    margin: float
     deviation_nats: float
     text_error_nats: float | None
     seeds: int
@@ -58,12 +60,14 @@ def detectable(outcomes: Outcomes, error: float = LEVEL_OF_ERROR) -> Detectable 
     text_error = math.sqrt(sum(variances) / len(variances)) if variances else None
     seeds = min((len(outcomes[name]) for name in compared if name != baseline), default=0)
     planned = len(outcomes.of_baseline), seeds
-    nats = smallest_detectable(deviation, text_error or 0.0, planned, len(compared) - 1, 1 - error)
-    if nats is None:
+    smallest = smallest_detectable(deviation, text_error or 0.0, planned, len(compared) - 1, 1 - error)
+    if smallest is None:
         return None
+    nats, margin = smallest
     nats_of_baseline = losses_on_test(outcomes.of_baseline).nats
     mean = float((nats_of_baseline if nats_of_baseline.size else repeated[0]).mean())
-    return Detectable(nats, perplexity_change(mean, nats), deviation, text_error, seeds)
+    margin_share = perplexity_change(0.0, margin)
+    return Detectable(nats, perplexity_change(mean, nats), margin_share, deviation, text_error, seeds)
 
 
 def smallest_detectable(
@@ -72,27 +76,32 @@ def smallest_detectable(
     seeds: tuple[int, int],
     variants: int,
     level: float = 1 - LEVEL_OF_ERROR,
-) -> float | None:
-    """The true difference, nats per token, that a variant's verdict tells from zero with probability `WANTED`.
+) -> tuple[float, float] | None:
+    """The true difference that a verdict tells from zero with probability `WANTED`, and the margin that holds zero.
+
+    Both in nats per token.
 
     `deviation` is that of seeds, one for all variants, `text_error` the standard error of a difference by the text,
     both in nats per token; `variants` are compared with a baseline, `seeds` those of the baseline and of each. None
     with fewer than two seeds, seeds that do not differ, or nothing to compare: then no verdict is given.
 
     Simulated sweeps go through `statistics.contrasts`, always the same ones. A difference is decided if it
-    brings the interval's upper end below zero, so that the answer is a quantile of these ends.
+    brings the interval's upper end below zero, so that the answer is a quantile of these ends; the margin is one of
+    the farther ends.
     """
     if min(seeds) < 2 or variants < 1 or deviation == 0.0:
         return None
     rng = np.random.default_rng(0)
     weights = {str(k): {str(k): 1.0, "": -1.0} for k in range(variants)}
-    needed: list[float] = []
+    highs: list[float] = []
+    farther: list[float] = []
     for _ in range(max(_FEWEST_SWEEPS, _VALUES // variants)):
         groups = {name: _drawn(rng, deviation, text_error, seeds[name != ""]) for name in ("", *weights)}
         for effect in contrasts(groups, weights, level).effects.values():
             assert effect.interval is not None, "seeds that differ"
-            needed.append(effect.interval.high)
-    return float(np.quantile(needed, WANTED))
+            highs.append(effect.interval.high)
+            farther.append(max(-effect.interval.low, effect.interval.high))
+    return float(np.quantile(highs, WANTED)), float(np.quantile(farther, WANTED))
 
 
 def _drawn(rng: np.random.Generator, deviation: float, text_error: float, seeds: int) -> Losses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -153,7 +154,9 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
-        seeds = f" x {counted(len(sweep.seeds), 'seed')}"
+        seeds = f" x {counted(len(sweep.variant_seeds), 'seed')}"
+        if len(sweep.seeds) > len(sweep.variant_seeds):
+            seeds += f", the baseline {len(sweep.seeds)}"
         if len(sweep.looks) > 1:
             seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
         variants = counted(len({trial.variant for trial in trials}), "variant")
@@ -161,6 +164,8 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     typer.echo(_left_in_words(what_is_left(sweep, state, records)))
+    if (advice := _split_in_words(sweep)) is not None:
+        typer.echo(advice)
 
 
 def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[str, Any]:
@@ -219,6 +224,23 @@ def _left_in_words(left: Left) -> str:
     return f"to train: {searches}, then {table} of the table, with the values that the searches find"
 
 
+def _split_in_words(sweep: ScaledSweep) -> str | None:
+    """What more seeds of the baseline alone would bring; None if it has more already, or is in few comparisons.
+
+    The best number of seeds for what all others are compared with is that of one times the root of the others' number
+    (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
+    """
+    seeds, others = len(sweep.seeds), len(sweep.variants) - 1
+    more = min(2 * seeds, round(seeds * math.sqrt(others)))
+    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or seeds > len(sweep.variant_seeds):
+        return None
+    narrower = 1 - math.sqrt((1 / more + 1 / seeds) / (2 / seeds))
+    return (
+        f"the baseline is in all {others} comparisons: 'seeds: {{baseline: {more}, variants: {seeds}}}' makes "
+        f"intervals up to {narrower:.0%} narrower for {counted(more - seeds, 'trial')} more"
+    )
+
+
 def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
     when = trial.finished_at or trial.last_epoch_at
     at = "" if when is None else f"{datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M:%S}"
@@ -258,6 +280,7 @@ def print_estimate(cost: Estimate) -> None:
         lines.append(
             f"smallest detectable difference: {smallest.perplexity:.2g} perplexity ({smallest.nats:.2g} nats) with "
             f"{smallest.seeds} seeds, at 80% power and the report's level; standard deviation between seeds "
-            f"{smallest.deviation_nats:.2g} nats, standard error by the text {text_error}"
+            f"{smallest.deviation_nats:.2g} nats, standard error by the text {text_error}; "
+            f"an effect of zero is found to be none with a margin of {smallest.margin:.2g} or more"
         )
     typer.echo("\n".join(lines))

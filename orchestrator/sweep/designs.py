@@ -124,7 +124,7 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _check_list(value: object) -> object:
     if not isinstance(value, list | tuple):
-        forms = "{min, max, until: decided} or {baseline: 6, variants: 3}"
+        forms = "{min, max, until: decided}, or {baseline: 6, variants: 3}"
         raise ValueError(f"should be a list such as [1, 2, 3], {forms}, got {shown(value)}")
     return value
 

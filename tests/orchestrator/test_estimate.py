@@ -196,8 +196,8 @@ def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> 
     state = SweepState((), trials, Looks((2, 3)))
     stricter = estimate(sweep, state, Records(tmp_path), Measuring("cpu", 1, folder=tmp_path / "measured"))
     assert stricter.detectable is not None
-    assert stricter.detectable.nats == smallest_detectable(
-        found.detectable.deviation_nats, 0.0, (3, 3), 1, 1 - state.looks.error(3)
+    assert (stricter.detectable.nats, math.log1p(stricter.detectable.margin)) == pytest.approx(
+        smallest_detectable(found.detectable.deviation_nats, 0.0, (3, 3), 1, 1 - state.looks.error(3))
     )
 
     for trial in trials:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
+from orchestrator.commands.plan import print_plan
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from tests.orchestrator.test_rounds import TUNE, find, within
@@ -42,7 +43,7 @@ def test_the_baseline_may_have_more_seeds(tmp_path: Path, seeds: str) -> None:
         ("{baseline: 2, variants: [1, 5]}", "the baseline must have every seed that the variants have, and lacks 5"),
         ("{baseline: 0, variants: 2}", "seeds.baseline"),
         ("{baseline: 2}", "variants"),
-        ("3", "should be a list such as [1, 2, 3], {min, max, until: decided} or {baseline: 6, variants: 3}, got 3"),
+        ("3", "should be a list such as [1, 2, 3], {min, max, until: decided}, or {baseline: 6, variants: 3}, got 3"),
     ],
 )
 def test_seeds_that_cannot_be_are_refused(tmp_path: Path, seeds: str, text: str) -> None:
@@ -119,3 +120,18 @@ def test_repeats_need_a_search_for_each_seed(tmp_path: Path, seeds: str) -> None
     text = TUNE.replace("  trials: 2\n", "  trials: 2\n  repeats: 2\n").replace("seeds: [1, 2]", f"seeds: {seeds}")
     (line,) = errors_of(tmp_path, text)
     assert "repeats: should be 1, or as many as 'seeds' lists, each of which gets a search; got 2" in line
+
+
+def test_plan_says_what_more_seeds_of_the_baseline_would_bring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(text: str) -> str:
+        sweep, records = read_text(tmp_path, text).at("paper"), Records(tmp_path / "runs")
+        print_plan(sweep, expand(sweep, records), records)
+        return capsys.readouterr().out
+
+    three = edited("seeds: [1, 2]", "seeds: [1, 2, 3]")
+    advice = "'seeds: {baseline: 5, variants: 3}' makes intervals up to 11% narrower for 2 trials more"
+    assert f"the baseline is in all 3 comparisons: {advice}" in printed(three)
+    split = printed(edited("seeds: [1, 2]", "seeds: {baseline: 5, variants: 3}"))
+    assert "4 variants x 3 seeds, the baseline 5" in split and "narrower" not in split
