@@ -14,7 +14,7 @@ from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.power import WANTED
 from orchestrator.analysis.statistics import contrasts, perplexity_change
 
-_VALUES, _FEWEST_SWEEPS = 2000, 40
+_VALUES, _FEWEST_SWEEPS = 800, 40
 _PASSING = {"not complete", "another budget"}
 """What is still to come, and what has an interval too."""
 
