@@ -83,7 +83,7 @@ def search_standing(search: SearchState) -> SearchStanding:
     """Where a search stands."""
     best = search.best
     return SearchStanding(
-        variant=search.task.variant,
+        variant=search.task.title,
         asked=len(search.trials),
         trials=search.task.trials,
         counts=dict(Counter(trial.state for trial in search.trials)),

@@ -113,7 +113,7 @@ def export(
     if sweep.searching is None:
         shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
     place = f"{sweep.name}.{sweep.scale}"
-    studies = {f"{place}.{search.task.variant}": (search.task, search.trials) for search in state.searches}
+    studies = {f"{place}.{search.task.title}": (search.task, search.trials) for search in state.searches}
     with shared.refused(ValueError, OSError):
         # Optuna takes most of a second to import.
         from orchestrator.search.optuna import export as write

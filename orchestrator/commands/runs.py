@@ -191,5 +191,5 @@ def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> 
 def _named(state: SweepState) -> Iterator[tuple[str, str]]:
     """Key and name of a sweep's trials; the table comes last, because its name counts if a search has the trial too."""
     for search in state.searches:
-        yield from ((trial.key, f"{search.task.variant}, trial {trial.number}") for trial in search.trials if trial.key)
+        yield from ((trial.key, f"{search.task.title}, trial {trial.number}") for trial in search.trials if trial.key)
     yield from ((trial.key, trial.title) for trial in state.table)

@@ -174,7 +174,7 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
         example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
         spec = task.base.model_copy(update={"epochs": max(task.generations)}) if task.population else task.base
         each = replace(example, variant=f"search for {task.variant}", spec=spec)
-        trials += [replace(each, key=f"{task.variant} {n}") for n in range(search_trials_left(search) or 0)]
+        trials += [replace(each, key=f"{task.title} {n}") for n in range(search_trials_left(search) or 0)]
         if task.variant == BEST_FOUND:
             trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {seed}") for seed in sweep.seeds]
     return trials

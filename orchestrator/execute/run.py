@@ -221,7 +221,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
             tracker.finish(None, ending(state, records))
             raise
         searches = reported.searches
-        searched = [(trial.key, search.task.variant) for search in searches for trial in search.trials if trial.key]
+        searched = [(trial.key, search.task.title) for search in searches for trial in search.trials if trial.key]
         undecided = [search.task.variant for search in searches if not search.ended]
         planned = Planned(reported.trials, searched, undecided)
         how = ending(state, records)

@@ -154,7 +154,7 @@ class _Search:
             return None, reason
         words, parameters = self.task.in_words(asked.values), self._facts.parameters(spec)
         source = None if asked.parent is None else self.ledger.trials[asked.parent].key
-        trial = Trial(self.task.variant, words, spec.seed, spec, self._key(spec), parameters, starts_from=source)
+        trial = Trial(self.task.title, words, spec.seed, spec, self._key(spec), parameters, starts_from=source)
         return replace(trial, number=number, opens_test=False), None
 
     def evaluated(self, number: int, trial: Trial, evaluation: Evaluation, *, judged: bool = True) -> bool:

@@ -175,7 +175,7 @@ def _search_lines(searches: Sequence[SearchState]) -> Iterator[dict[str, object]
     for search in searches:
         for trial in search.trials:
             yield {
-                "variant": search.task.variant,
+                "variant": search.task.title,
                 "trial": trial.number,
                 "state": trial.state,
                 "epochs": trial.epochs,

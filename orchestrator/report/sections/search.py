@@ -184,7 +184,7 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
     alone = len(searches) == 1 and len(objectives) == 1
     shown = _best(first) if alone else sorted(front(first.trials), key=lambda trial: trial.objectives or ())
     trials = [SearchTrialRow(first, trial) for trial in shown]
-    edges = [f"{escape(row.search.task.variant)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
+    edges = [f"{escape(row.search.task.title)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
     importance, why_not = _importance(first)
     return SearchSection(
         title="Search" if isinstance(searching, Search) else "Tuning",
@@ -197,7 +197,7 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
         edges=Markdown(listed(edges)),
         hardly_chosen=hardly_chosen(searches),
-        untuned=[s.task.variant for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
+        untuned=[s.task.title for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
         best=trials if alone else (),
         objectives=[OBJECTIVES[name][0] for name in objectives],
         front=trials if len(objectives) > 1 else (),
@@ -214,7 +214,7 @@ def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -
 
 def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
     """Which variants' values are those of the one trial that came to its end."""
-    complete = {s.task.variant: sum(t.state == "complete" for t in s.trials) for s in searches if s.ended}
+    complete = {s.task.title: sum(t.state == "complete" for t in s.trials) for s in searches if s.ended}
     return [variant for variant, count in complete.items() if count == 1]
 
 

@@ -86,7 +86,7 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
 
 def _frozen(task: SearchTask, trial: SearchTrial, values: Sequence[float] | None) -> FrozenTrial:
     drawn = {key: (parameter(task.space, key, d), d) for key, d in task.walked(trial.values).drawn.items()}
-    about = {"variant": task.variant, "key": trial.key, "reason": trial.reason, "state": trial.state}
+    about = {"variant": task.title, "key": trial.key, "reason": trial.reason, "state": trial.state}
     return create_trial(
         state=STATES[trial.state],
         values=values,
