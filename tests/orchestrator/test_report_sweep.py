@@ -12,7 +12,7 @@ from tests.support.sweep_texts import edited
 
 ROW = "- {paper: p, dataset: ptb, variant: base net, split: test, metric: perplexity, certainty: seed, "
 ROWS = f"{ROW}table: '1', perplexity: 61.25}}\n{ROW}table: '2', perplexity: 62.25}}\n"
-ELSEWHERE = "They belong to another scale"
+ELSEWHERE = "**another scale**"
 
 
 @pytest.mark.parametrize(
