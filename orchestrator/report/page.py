@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from orchestrator.analysis.comparison import compare_variants, possibly_best
+from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
@@ -112,6 +112,7 @@ def write_report(
             report=report,
             answer=sentence,
             rows=rows,
+            results=ablation.distinct_rows(rows, equal_variants(outcomes)),
             references=references,
             printed=printed,
             printed_difference=printed_difference,

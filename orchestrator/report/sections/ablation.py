@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -193,6 +193,24 @@ def ablation_table(
             )
         )
     return rows
+
+
+def distinct_rows(rows: Sequence[AblationRow], equal: Iterable[Sequence[str]]) -> list[AblationRow]:
+    """The rows, with those of `equal` variants shown once: the first, whose name lists all of them.
+
+    One of another verdict or another size stays apart: who reads the first row would not learn of it.
+    """
+    by_name = {row.variant: row for row in rows}
+    for names in equal:
+        first, *others = [by_name[name] for name in names]
+        same = [row.variant for row in others if _as_shown(row) == _as_shown(first)]
+        by_name[first.variant] = replace(first, variant=" = ".join([first.variant, *same]))
+        by_name = {name: row for name, row in by_name.items() if name not in same}
+    return [*by_name.values()]
+
+
+def _as_shown(row: AblationRow) -> tuple[object, ...]:
+    return row.valid, row.test, row.parameters, row.reason, row.effect and row.effect.verdict
 
 
 def reference_rows(outcomes: Outcomes) -> list[ReferenceRow]:

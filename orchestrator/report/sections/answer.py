@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from orchestrator.analysis.effects import DECIDED, Comparison, Reason
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import (
@@ -112,13 +112,13 @@ def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list
             clauses.append(f"{len(matching)} changes {verb[:-1]} test perplexity, from {' to '.join(ends)}")
             continue
         if removals:
-            first, *rest = [f"{_by(row, base)}" for row in removals]
-            names = [_subject(row) for row in removals]
-            tail = [f"{name} by {size}" for name, size in zip(names[1:], rest, strict=True)]
-            clauses.append(listed([f"{names[0]} {verb} test perplexity by {first}", *tail]))
+            first, *rest = removals
+            sentence = f"{_subject(first)} {verb} test perplexity by {_size_of(first)}{_larger(first, base)}"
+            tail = [f"{_subject(row)} by {_size_of(row)}{_larger(row, base)}" for row in rest]
+            clauses.append(listed([sentence, *tail]))
         if others:
-            sizes = listed([f"with {_subject(row)} by {_by(row, base)}" for row in others])
-            clauses.append(f"test perplexity is {comparative} than with {escape(base.variant)} {sizes}")
+            sizes = listed([f"by {_size_of(row)} with {_subject(row)}{_larger(row, base)}" for row in others])
+            clauses.append(f"test perplexity is {comparative} than with {escape(base.variant)}: {sizes}")
     if not clauses:
         return []
     return ["; ".join(clauses) + f" ({level} {_intervals(rows)} over {_seeds(rows)})"]
@@ -129,11 +129,10 @@ def _size_of(row: AblationRow) -> str:
     return by_percent(row.effect)
 
 
-def _by(row: AblationRow, base: AblationRow) -> str:
-    """How much, and how much larger or smaller the model is, if that may be what makes the difference."""
+def _larger(row: AblationRow, base: AblationRow) -> str:
+    """How much larger or smaller the model is, if that may be what makes the difference."""
     ratio = row.parameters / base.parameters
-    size = "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
-    return f"{_size_of(row)}{size}"
+    return "" if abs(ratio - 1) < _SAME_SIZE else f", of {significant(ratio, 2)} times the parameters"
 
 
 def _intervals(rows: Sequence[AblationRow]) -> str:
@@ -141,16 +140,20 @@ def _intervals(rows: Sequence[AblationRow]) -> str:
 
 
 def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
-    """Which variants may have the lowest test perplexity; nothing if all may, or none is known."""
-    compared = [row for row in rows if row.effect is not None or row.is_baseline]
+    """Which variants may have the lowest test perplexity; nothing if all may, none is known, or it is of two."""
+    compared = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
     names = listed([f"“{escape(name)}”" for name in best])
-    if not best or len(best) >= len(compared):
+    if not best or len(compared) < 3 or len(best) >= len(compared):
         return []
     if len(best) == 1:
         return [f"{names} has the lowest test perplexity of the {len(compared)} that are compared (95%)"]
     if len(best) <= _NAMED:
         return [f"the lowest test perplexity of the {len(compared)} that are compared is that of {names} (95%)"]
     return [f"{len(best)} of the {len(compared)} that are compared may have the lowest test perplexity (95%)"]
+
+
+def _is_fair(effect: Effect) -> bool:
+    return effect.obstacle is None or effect.obstacle.reason == "equal in every seed"
 
 
 def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
@@ -209,7 +212,7 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     decided = any(effect.verdict in DECIDED for _, effect in effects)
     still_open = [(row, effect) for row, effect in effects if effect.verdict == "not decided"]
-    here = [row for row, effect in still_open if effect.decided_on_this_text]
+    on_this_text = [row for row, effect in still_open if effect.decided_on_this_text]
     nowhere = [(row, effect) for row, effect in still_open if not effect.decided_on_this_text]
     if nowhere:
         if len(nowhere) <= _NAMED:
@@ -219,8 +222,8 @@ def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[s
             what = f"{len(nowhere)} {'other ' * decided}changes ({bound})"
         from_base = "" if decided else f", compared with {escape(baseline)} ({level} {_intervals(rows)})"
         parts.append(f"{_seeds([row for row, _ in nowhere])} do not decide about {what}{from_base}")
-    if here:
-        names = listed([f"{_subject(row)} ({_direction(row)})" for row in here[:_LISTED]])
+    if on_this_text:
+        names = listed([f"{_subject(row)} ({_direction(row)})" for row in on_this_text[:_LISTED]])
         parts.append(f"certain on this test text alone, because another text of its length could turn it: {names}")
     incomplete = [row for row in rows if row.incomplete]
     for reason in get_args(Reason):

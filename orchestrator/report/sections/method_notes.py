@@ -91,7 +91,7 @@ def _cautions(
 ) -> Iterator[Markdown]:
     """What to know before quoting a verdict, a sentence each."""
     if comparison is not None and (smallest := smallest_found(comparison)) is not None:
-        found = f"An effect of {_percent(smallest)} is found with a chance of 80% here."
+        sentence = f"An effect of {_percent(smallest)} is found with a chance of 80% here."
         smaller = [
             row.variant
             for row in rows
@@ -99,8 +99,8 @@ def _cautions(
         ]
         if smaller:
             named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])
-            found += f" **Published differences of {named} are smaller.**"
-        yield Markdown(found)
+            sentence += f" **Published differences of {named} are smaller.**"
+        yield Markdown(sentence)
     text = comparison.noise.text_correlation if comparison and comparison.noise else None
     if text is not None and text > LONG_TOPICS:
         yield Markdown(

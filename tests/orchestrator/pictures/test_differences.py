@@ -150,7 +150,7 @@ def test_a_few_huge_effects_are_cut_off_and_named() -> None:
     rows = [row(f"v{k}", 0.01 * k) for k in range(-4, 5)]
     wide = ForestRow("wide", 0.0, -3.0, 3.0, "not decided", None, False)
     printed = dataclasses.replace(row("printed", 0.02), published_nats=-2.0, recalled=True)
-    figure, sentence = figure_of(forest_of([*rows, row("ruin", 5.0, 0.1, "hurts"), wide, printed]))
+    figure, sentence = figure_of(forest_of([*rows, row("ruin", 5.0, 0.1, "raises"), wide, printed]))
     assert sentence == (
         "Arrows lead out of the picture: to ruin (+14,741%), the published difference of printed (−86.5%) and "
         "the interval of wide."
@@ -221,14 +221,15 @@ def test_ticks_hold_zero_and_are_not_crowded(most: int) -> None:
 
 def test_figures_are_rounded_by_their_interval() -> None:
     assert (
-        difference_in_words(ForestRow("a", 0.113, 0.095, 0.131, "hurts", None, False)) == "+12.0% [+10.0, +14.0]\nhurts"
+        difference_in_words(ForestRow("a", 0.113, 0.095, 0.131, "raises", None, False))
+        == "+12.0% [+10.0, +14.0]\nraises"
     )
     assert difference_in_words(row("a", 0.02, None, "one seed")) == "+2.02%\none seed"
     assert difference_in_words(row("a", NAN, None, "all failed")) == "–\nall failed"
     # An end above zero does not read as zero, and a huge difference has no false digits.
-    close = ForestRow("a", math.log(1.02), math.log(1.0004), math.log(1.04), "hurts", None, False)
-    assert difference_in_words(close) == "+2.0% [+0.04, +4.0]\nhurts"
-    assert difference_in_words(ForestRow("a", 5.2, 4.8, 5.6, "hurts", None, False)).startswith(
+    close = ForestRow("a", math.log(1.02), math.log(1.0004), math.log(1.04), "raises", None, False)
+    assert difference_in_words(close) == "+2.0% [+0.04, +4.0]\nraises"
+    assert difference_in_words(ForestRow("a", 5.2, 4.8, 5.6, "raises", None, False)).startswith(
         "+18000% [+12100, +26900]"
     )
     lopsided = ForestRow("a", math.log(19.01), math.log(0.97), math.log(372.33), "not decided", None, False)
@@ -239,8 +240,8 @@ def test_every_verdict_has_a_shape_of_its_own() -> None:
     shapes = [style["marker"] for style in MARKERS.values()]
     assert len(set(shapes)) == len(shapes)
     kinds = {
-        "hurts": "hurts",
-        "helps": "helps",
+        "raises": "raises",
+        "lowers": "lowers",
         "no effect larger than 0.5%": "no effect",
         "not decided (6 more seeds)": "not decided",
         "one seed": "no verdict",

@@ -52,7 +52,7 @@ def test_variants_of_both_are_set_side_by_side_with_what_each_report_decides(two
     rows = table(page)
     assert list(rows) == [*A, "only in B"]
     assert rows["only in B"][::2] == ["–", "–", "not in this report"]
-    assert rows["differs"][4:] == ["hurts", "no effect larger than 2%"]
+    assert rows["differs"][4:] == ["raises", "no effect larger than 2%"]
     assert rows["full"][2:] == ["–", "–", "baseline", "baseline"]
     assert "| Question | Which parts carry the perplexity? | And here? |" in page
     assert "| Margin below which an effect counts as none | 3% | 2% |" in page

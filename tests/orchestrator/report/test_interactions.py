@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.analysis.looks import Looks
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_head_section import section
@@ -62,8 +63,8 @@ def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp
     found = section(text, "Interactions")
     assert "| A × the rest | interaction | +0.40" in found
     assert "| **costs more together** |" in found
-    assert "simultaneous over 6 contrasts" in found
-    assert "they cover the noise of seeds alone" in found
+    assert "simultaneous over the 6 contrasts of this table, which are a family apart from the results above" in found
+    assert "They cover the noise of **the seeds alone**" in text
     assert "(interactions.csv)" in found
     assert "defining relation" not in found and "Aliases" not in found
 
@@ -76,12 +77,18 @@ def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path:
         assert float(rows["interaction A × B"]["perplexity_ratio"]) == pytest.approx(1.5, rel=2e-3)
         assert "## Interactions" in text and "simultaneous over" in text
     one, _ = page(tmp_path / "one", "pairs", "A", "B")
-    assert "The brackets are a 95% interval, apart from those of the other tables; they cover" in one
+    assert "\n95% intervals. In full digits:" in one
     assert float(rows["main effect no B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
     assert rows["main effect no C"]["verdict"] == "not decided"
-    assert "2 of 3 main effects are decided (no A hurts and no B hurts); 1 of 3 interactions is" in answer(text)
+    assert re.search(
+        r"^At scale laptop, averaged over the other components, removing B raises test perplexity by 4\d[\d.]*% "
+        r"\(.*?\) and removing A raises test perplexity by 3\d[\d.]*% \(.*?\)",
+        answer(text),
+    ), "main effects first, the largest first, and no list of the single variants"
     assert "1 of 3 interactions is decided (A × B costs more together)" in answer(text)
-    assert re.search(r"\| no C \| main effect \| .* \| not decided \((about|more than) .* more seeds would", text)
+    assert "with “" not in answer(text) and "removing A and B" not in answer(text)
+    would = r"at most [\d.]+% either way \((about|more than) .* more seeds\)"
+    assert re.search(rf"\| no C \| main effect \| .* \| not decided: {would} \|", text)
 
 
 def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> None:
@@ -109,7 +116,7 @@ def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "both", "A", "B", "C", without="only B")
     assert [name for name, row in rows.items() if row["reason"]] == ["alone no B", "interaction B × the rest"]
     assert "| B × the rest | interaction | – | – | no verdict (only B not complete) |" in text
-    assert "simultaneous over 4 contrasts" in text
+    assert "simultaneous over the 4 contrasts" in text
 
 
 def test_a_variant_that_adapts_keeps_its_contrasts_out_and_is_named(tmp_path: Path) -> None:
@@ -126,9 +133,9 @@ def test_a_variant_that_adapts_keeps_its_contrasts_out_and_is_named(tmp_path: Pa
 def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
     once = write(tmp_path, trials, ablation=ablation)
-    twice = write(tmp_path, trials, ablation=ablation, looks=(2, 4))
-    assert "The brackets are a 95% interval, apart" in once
-    assert "The brackets are a 97.5% interval, apart" in twice
+    twice = write(tmp_path, trials, ablation=ablation, looks=Looks((2, 4)))
+    assert "\n95% intervals. In full digits" in once
+    assert "\n99.4% intervals. In full digits" in twice
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

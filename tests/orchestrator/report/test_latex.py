@@ -52,7 +52,7 @@ def test_numbers_are_those_of_the_page(tmp_path: Path) -> None:
         in text
     )
     assert r"$61.2 \pm 0.2$ / $58.8$\textdagger{} \\" in text and "from memory" in text
-    assert re.search(r"& \$\+[\d.]+ \[\+[\d.]+, \+[\d.]+\]\$ & hurts & ", text)
+    assert re.search(r"& \$\+[\d.]+ \[\+[\d.]+, \+[\d.]+\]\$ & raises & ", text)
     assert "adaptive, not compared" in text
 
 

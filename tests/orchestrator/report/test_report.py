@@ -14,7 +14,9 @@ import pytest
 
 from lm.record import Evaluation, read_record, write_curve, write_record
 from lm.spec import Leg
+from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.statistics import compare
+from orchestrator.report.files import summary
 from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
@@ -23,6 +25,16 @@ from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, 
 from tests.support.pages import HOSTILE, NoArtist, answer, render, write
 
 Sweep = Callable[..., list[Trial]]
+ENDS = r"\([\d.]+% to [\d.]+%\)"
+"""An interval of a size in the answer."""
+
+
+HOW_TO_READ = (Path(summary.__file__).parents[1] / "how_to_read.md").read_text(encoding="utf-8").replace("\n  ", " ")
+
+
+def bare(sentence: str) -> str:
+    """The answer without the intervals of its sizes."""
+    return re.sub(f" {ENDS}", "", sentence)
 
 
 @pytest.fixture
@@ -46,12 +58,14 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.3, 70.1], c=[50.0, 50.3, 50.1])
     sizes = {"full": 1_000_000, "b": 1_050_000, "c": 1_946_000}
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
-    assert "lower with c (−10.00, with 1.9 times the parameters) than" in answer(write(tmp_path, trials))
-    assert "higher with b (+10.00) and" in answer(write(tmp_path, trials))
+    found = answer(write(tmp_path, trials))
+    assert re.search(rf"lower than with full: by 16\.63% {ENDS} with “c”, of 1\.9 times the parameters \(95%", found)
+    assert re.search(rf"higher than with full: by 16\.\d+% {ENDS} with “b”;", found)
     sizes = {"full": 1_000_000, "b": 1_110_000, "c": 905_000}
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
-    assert "higher with b (+10.00, with 1.1 times the parameters) and" in answer(write(tmp_path, trials))
-    assert "lower with c (−10.00) than" in answer(write(tmp_path, trials))
+    found = answer(write(tmp_path, trials))
+    assert re.search(rf"with full: by 16\.\d+% {ENDS} with “b”, of 1\.1 times the parameters;", found)
+    assert re.search(rf"with full: by 16\.63% {ENDS} with “c” \(95%", found)
 
 
 def _replace_curve(folder: Path, points: list[Evaluation]) -> None:
@@ -74,8 +88,12 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
     every = [(variant, seed) for variant in ("full", "b", "c") for seed in (1, 2)]
     assert "to average" not in without()
     assert "NT-ASGD never began to average before fine-tuning" in without(*every)
-    told = "in 3 of 6 trials** before fine-tuning: in every seed of full and 1 of 2 seeds of b. Where"
-    assert told in without(*every[3:])
+    text = without(*every[3:])
+    assert "**NT-ASGD began to average in 3 of 6 trials** before fine-tuning; where a variant differs" in text
+    rows = {name: next(line for line in text.splitlines() if line.startswith(f"| {name} |")) for name in "bc"}
+    assert "| **raises** (averaging began in 1 of 2 seeds, of the baseline in 2 of 2) |" in rows["b"]
+    assert "| **raises** (averaging began in 0 of 2 seeds, of the baseline in 2 of 2) |" in rows["c"]
+    assert "averaging began" not in without() and "averaging began" not in without(*every)
 
 
 def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_path: Path, sweep: Sweep) -> None:
@@ -85,31 +103,34 @@ def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_pa
     cached = make_trial("neural cache", 1, cache=CACHE)
     settle(tmp_path / "runs", cached, 40.0)
     text = write(tmp_path, [*trials, cached])
-    assert "in 1 of 2 trials** before fine-tuning: in 1 of 2 seeds of full." in text
+    assert "in 1 of 2 trials** before fine-tuning;" in text
 
 
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
-    assert answer(write(tmp_path, trials)) == (
-        "At scale laptop, test perplexity is higher with c (+20.0) and b (+10.0) and lower with d (−10.0) than with "
-        "full (95% simultaneous intervals over 2 seeds); 2 seeds do not decide about “e”."
+    assert bare(answer(write(tmp_path, trials))) == (
+        "At scale laptop, “d” has the lowest test perplexity of the 5 that are compared (95%); test perplexity is "
+        "higher than with full: by 33.3% with “c” and by 16.6% with “b”; test perplexity is lower than with full: by "
+        "16.7% with “d” (95% simultaneous intervals over 2 seeds); 2 seeds do not decide about “e” (at most 3.4% "
+        "either way)."
     )
 
 
 def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
     assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
-        "At scale laptop, 2 seeds decide no difference to full: the 95% simultaneous intervals of 6 changes contain "
-        "zero."
+        "At scale laptop, 2 seeds do not decide about 6 changes (at most 26% either way), compared with full (95% "
+        "simultaneous intervals)."
     )
 
 
 def test_three_undecided_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdef")}
     three = dict(list(close.items())[:3])
-    for variants, said in ((three, "“c”, “d” and “e”"), (close, "4 other changes")):
+    most = r"\(at most [\d.]+% either way\)"
+    for variants, said in ((three, f"“c” {most}, “d” {most} and “e” {most}"), (close, f"4 other changes {most}")):
         found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **variants)))
-        assert found.endswith(f"; 2 seeds do not decide about {said}.")
+        assert re.search(rf"; 2 seeds do not decide about {said}\.$", found)
 
 
 def test_three_incomplete_changes_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
@@ -140,23 +161,26 @@ def test_a_variant_of_more_than_ten_times_the_middle_deviation_is_named(
 
 def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdefg")}
-    assert answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **close))).endswith(
-        "; 2 seeds do not decide about 5 other changes."
-    )
+    found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **close)))
+    assert re.search(r"; 2 seeds do not decide about 5 other changes \(at most [\d.]+% either way\)\.$", found)
 
 
 def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: Path, sweep: Sweep) -> None:
     worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
-    assert answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse))) == (
-        "At scale laptop, test perplexity is higher with 9 changes (from +10.0 with head 0 to +90.0 with head 8) and "
-        "lower with better (−10.0) than with full (95% simultaneous intervals over 2 seeds)."
+    assert bare(answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse)))) == (
+        "At scale laptop, “better” has the lowest test perplexity of the 11 that are compared (95%); 9 changes raise "
+        "test perplexity, from 16.6% by “head 0” to 149.6% by “head 8”; test perplexity is lower than with full: by "
+        "16.6% with “better” (95% simultaneous intervals over 2 seeds)."
     )
 
 
 def test_one_noisy_variant_does_not_hide_the_others(tmp_path: Path, sweep: Sweep) -> None:
-    text = write(tmp_path, sweep(full=[60.0, 60.01], b=[70.0, 70.01], c=[150.0, 400.0], d=[90.0, 90.01]))
-    assert "from mean losses; if seeds lie far apart, it is not the difference of the means shown" in text
-    assert "deviations are 0.0079% to 100% of perplexity. One of them, that of" in text
+    quiet = {"full": [60.0, 60.01, 60.02], "b": [70.0, 70.01, 70.02], "d": [90.0, 90.01, 90.02]}
+    text = write(tmp_path, sweep(**quiet, c=[150.0, 400.0, 250.0]))
+    assert re.search(r"^\| d \|.* \*\*raises\*\* ", text, re.MULTILINE)
+    assert "Seeds deviate by 0.011% to 63% of perplexity. One deviation, that of c, is more than 10 times" in text
+    how = (tmp_path / "report/table.csv").read_text(encoding="utf-8")
+    assert "from mean losses" in HOW_TO_READ and how.count("\nc,") == 1
 
 
 def test_what_has_no_larger_effect_than_the_margin(tmp_path: Path, sweep: Sweep) -> None:
@@ -165,25 +189,22 @@ def test_what_has_no_larger_effect_than_the_margin(tmp_path: Path, sweep: Sweep)
     assert "; “b” has no effect larger than 0.5% of perplexity." in answer(text)
     assert "| **no effect larger than 0.5%** |" in text and "more seed" not in answer(text)
     text = write(tmp_path, sweep(**same), margin=1e-5)
-    assert "| not decided (more than 100 more seeds would be needed) |" in text
-    assert "*no effect larger than 0.001%* that the whole interval lies within 0.001% of perplexity" in text
+    assert re.search(r"\| not decided: at most [\d.]+% either way \| more than 100 more seeds \|", text)
+    assert "within ±0.001% it counts as none." in text
 
 
 def test_the_noises_that_intervals_cover_are_told(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.1], b=[70.0, 70.3])
     text = write(tmp_path, trials)
-    assert "**They cover the noise of the seeds alone**" in text
+    assert "They cover the noise of **the seeds alone**, not of another test text" in text
     assert (
-        "Losses of trials that share a seed number correlate by +0.80 over all variants. Pairing by seed narrows no "
-        "interval, since a correlation above zero could not be established for all variants together and for each one"
-        in text
-    )
+        "Trials that share a seed number correlate by +0.68; pairing by seed narrows no interval, because no "
+        "correlation above zero is established."
+    ) in text
     for trial in trials:
         write_tokens(tmp_path / "runs", trial)
-    assert (
-        "that of another training run (the seeds) and that of another test text (the 6 slowest cosine waves"
-        in write(tmp_path, trials)
-    )
+    assert "They cover the noise of seeds and of the test text." in write(tmp_path, trials)
+    assert "cover the noise of another training run (the seeds) and of another test text" in HOW_TO_READ
 
 
 def test_seeds_that_surely_go_together_narrow_the_intervals(tmp_path: Path, sweep: Sweep) -> None:
@@ -191,8 +212,8 @@ def test_seeds_that_surely_go_together_narrow_the_intervals(tmp_path: Path, swee
     shared = [60.0, 62.0, 58.5, 61.0, 59.5, 63.0]
     text = write(tmp_path, sweep(full=shared, b=[1.1 * a + b for a, b in zip(shared, own, strict=True)]))
     assert re.search(
-        r"correlate by \+0\.\d\d over all variants\. Pairing by seed narrows the intervals as a correlation of 0\.\d\d "
-        "does: at least that is established for all variants together and for each one with the baseline",
+        r"correlate by \+0\.\d\d; pairing by seed narrows intervals as a correlation of 0\.\d\d does, which is "
+        "established",
         text,
     )
 
@@ -200,24 +221,30 @@ def test_seeds_that_surely_go_together_narrow_the_intervals(tmp_path: Path, swee
 def test_a_name_that_reads_like_a_sentences_own_words_is_quoted(tmp_path: Path, sweep: Sweep) -> None:
     tests: dict[str, list[float | None]] = {"full": [60.0, 60.3], "b": [70.0, 70.3], "no [A]": [60.1, 60.2]}
     text = write(tmp_path, sweep(**tests))
-    assert answer(text).endswith("; 2 seeds do not decide about “no \\[A\\]”.")
-    assert "do not decide about “no [A]”." in (tmp_path / "report/summary.json").read_text(encoding="utf-8")
+    assert "; 2 seeds do not decide about “no \\[A\\]” (" in answer(text)
+    assert "do not decide about “no [A]” (" in (tmp_path / "report/summary.json").read_text(encoding="utf-8")
 
 
 def test_several_looks_err_together(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
     assert (
-        "at 2 looks at most (after 2 and 3 seeds). Each look may err with probability 0.025 (Bonferroni), so that the "
-        "probability that one or more verdicts of this table are wrong is at most 0.05."
-    ) in write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3]), looks=(2, 3))
+        "More seeds went to what was not decided after 2 and 3 seeds; early looks may err less than the last. This "
+        "look may err in 1.1% of tables."
+    ) in write(tmp_path, trials, looks=Looks((2, 3)))
+    assert (
+        "2 earlier pages judged some of these seeds (of 1 and 3 seeds), and each counts as a look. This look may err "
+        "in 1.7% of tables."
+    ) in write(tmp_path, trials, looks=Looks((2,), ((1,), (1, 2, 3))))
+    assert "may err" not in write(tmp_path, trials)
 
 
 def test_the_convention_differs_by_a_share_of_perplexity(tmp_path: Path, sweep: Sweep) -> None:
     def said(*tests: float) -> str:
-        found = re.search(r"divides by all rows, (.*?);", write(tmp_path, sweep(full=list(tests))))
+        found = re.search(r"authors' convention (.*?) from exact", write(tmp_path, sweep(full=list(tests))))
         return found.group(1) if found else ""
 
-    assert said(60.0, 60.3) == "differs by at most 0.046% here"
-    assert said(60.0, 3e7) == "differs by at most 0.19% here"
+    assert said(60.0, 60.3) == "differs by at most 0.046%"
+    assert said(60.0, 3e7) == "differs by at most 0.19%"
 
 
 def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
@@ -225,7 +252,8 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     assert answer(text) == (
         "At scale laptop, with one seed nothing is decided about “b”, because the seed noise is unknown."
     )
-    assert "| 70.00 | 1 | +10.00 | no verdict (one seed: the seed noise is unknown) | 71.1 / 68.9 | +11.6 |" in text
+    assert "| b | 70.00 | +16.7% | no verdict (one seed: the seed noise is unknown) | – | 0 of 1 | 1,234,567 |" in text
+    assert "| b | 71.1 | 68.9 | +11.6 |" in text
     assert "No interval is given: one seed: the seed noise is unknown." in text
 
 
@@ -260,7 +288,7 @@ def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Pat
     write(tmp_path, [*trials, lost], artist=artist)
     (forest,) = (picture for picture in artist.asked if isinstance(picture, Forest))
     verdicts = {row.name: row.verdict for row in forest.rows}
-    assert verdicts == {"b": "hurts", "c": "1 of 3 seeds diverged"}
+    assert verdicts == {"b": "raises", "c": "1 of 3 seeds diverged"}
 
 
 def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> None:
@@ -268,22 +296,22 @@ def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> N
         text = write(tmp_path, sweep(**variants))
         assert "  " not in text.split("## Trials that are not complete")[0]
         assert not re.search(r"\n{4}", text.split("## Learning curves")[0])
-        return [words in text for words in ("Perplexity is exact", "A difference to", "The brackets are a 95%")]
+        return [words in text for words in ("authors' convention", "95% intervals by", "within ±0.5% it counts")]
 
     assert explained(full=[None], b=[None]) == [False, False, False]
     assert explained(full=[60.0, None], b=[70.0, 70.3]) == [True, False, False]
-    assert explained(full=[60.0], b=[70.0]) == [True, True, False]
+    assert explained(full=[60.0], b=[70.0]) == [True, False, True]
     assert explained(full=[60.0, 60.3], b=[70.0, 70.3]) == [True, True, True]
 
 
 def test_one_compared_variant_is_not_told_of_others(tmp_path: Path, sweep: Sweep) -> None:
-    one = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3])).split("The intervals are")[0]
-    assert "with its 95% interval; the band" in one and "The brackets are a 95% interval. The verdict" in one
-    assert "in per cent of its perplexity, the highest at the top" in one
-    assert "![Difference to full in test perplexity, in per cent of its perplexity, with its interval, of b]" in one
+    one = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3]))
+    assert "with its 95% interval; within ±0.5% it counts as none." in one
+    assert "95% intervals by Student's t. They cover" in one
+    assert "![Change of test perplexity against full, in per cent, with its interval, of b]" in one
     two = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3]))
-    assert "interval (all that can get a verdict hold at once); the band" in two
-    assert "interval, simultaneous over all variants that can get a verdict. The verdict" in two
+    assert "interval (all that can get a verdict hold at once); within" in two
+    assert "Student's t, simultaneous over 2 comparisons. They cover" in two
     assert "the cache in one" not in two
 
 
@@ -302,21 +330,22 @@ def test_an_interval_that_a_later_step_decides_ends_at_zero_and_the_page_says_wh
     none = compare(seeded(4.0 + noise), {**groups, "d": seeded(4.0 + noise[::-1])}).effects["d"].interval
     assert none is not None
     stepped, row = page(0.95 * none.high)
-    assert "[0.00, " in row and "**hurts**" in row
+    assert "[0.0%, " in row and "**raises**" in row
     assert "one that ends at zero was decided after others were" in stepped
     assert "one that ends at zero" not in page(0.2)[0]
 
 
-def test_columns_of_published_numbers_are_there_where_they_hold_something(tmp_path: Path, sweep: Sweep) -> None:
-    def columns(**papers: Published) -> int:
+def test_the_table_of_published_numbers_has_the_variants_that_have_one(tmp_path: Path, sweep: Sweep) -> None:
+    def lines(**papers: Published) -> int:
         text = write(tmp_path, trials, published=papers)
         assert all(len(set(rows)) == 1 for rows in render(text).tables)
-        assert ("| Published valid / test |" in text) == bool(papers)
-        return render(text).tables[0][0]
+        assert ("| Published validation | Published test |" in text) == bool(papers)
+        table = text.partition("### Published")[2].partition("\n## ")[0]
+        return sum(line.startswith("| ") for line in table.splitlines())
 
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
     base = Published(None, number(57.3))
-    assert [columns(), columns(full=base), columns(full=base, b=Published(None, number(68.9)))] == [8, 9, 10]
+    assert [lines(), lines(full=base), lines(full=base, b=Published(None, number(68.9)))] == [0, 3, 4]
 
 
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
@@ -331,9 +360,9 @@ def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -
 def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[70.0, 70.2], softmax=[60.0, 60.2]), baseline="softmax")
     assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
-    assert re.search(r"^\| full .*\| \*\*hurts\*\* \|", text, re.MULTILINE)
-    assert answer(text).startswith("At scale laptop, test perplexity is higher with full")
-    assert "than with softmax (95%" in answer(text) and "A difference to `softmax` is" in text
+    assert re.search(r"^\| full .*\| \*\*raises\*\* \|", text, re.MULTILINE)
+    assert re.search(rf"test perplexity is higher than with softmax: by 16.6% {ENDS} with “full” \(95%", answer(text))
+    assert "Change of test perplexity against `softmax` with" in text
 
 
 def test_the_baseline_must_be_there(tmp_path: Path, sweep: Sweep) -> None:
@@ -374,11 +403,11 @@ def test_an_adaptive_variant_is_kept_out_of_the_answer(tmp_path: Path, sweep: Sw
 def test_published_numbers_are_placed(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
     elsewhere = write(tmp_path, trials)
-    assert "**They belong to another scale**" in elsewhere
-    assert "| 60.0† / 57.3 |" in elsewhere
+    assert "Merity et al. 2017, table 4: **another scale**, with another corpus or size" in elsewhere
+    assert "| full | 60.0† | 57.3 | – |" in elsewhere
     assert "† from memory" in elsewhere
     assert "another scale" not in write(tmp_path, trials, published_scale=True)
-    assert "No published numbers belong to these variants." in write(tmp_path, trials, published={})
+    assert "ublished" not in write(tmp_path, trials, published={})
 
 
 def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_difference(
@@ -388,11 +417,11 @@ def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_differ
     base = Published(None, number(57.3, std=0.2))
     papers = {"full": base, "b": Published(None, number(68.9, "recalled")), "c": Published(None, number(77.04))}
     text = write(tmp_path, trials, published=papers)
-    assert "| – / 57.3 ± 0.2 | – |" in text
-    assert "| – / 68.9† | +11.6† |" in text
-    assert "| – / 77.04 | +19.74 |" in text
+    assert "| full | – | 57.3 ± 0.2 | – |" in text
+    assert "| b | – | 68.9† | +11.6† |" in text
+    assert "| c | – | 77.04 | +19.74 |" in text
     recalled = {"full": Published(None, number(57.3, "recalled")), "c": papers["c"]}
-    assert "| – / 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
+    assert "| c | – | 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
 
 
 def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Path, sweep: Sweep) -> None:
@@ -401,12 +430,12 @@ def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Pa
     ratios = {"full": 1.0, "b": 70 / 60, "c": 75 / 60, "d": 1.0005}
     papers = {name: Published(None, number(round(50 * ratio, 3))) for name, ratio in ratios.items()}
     text = write(tmp_path, trials, published=papers, published_scale=True)
-    table = text.partition("### Published and measured")[2].partition("\n\nA difference is to")[0]
+    table = text.partition("### Published\n")[2].partition("\n## ")[0]
     rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines() if row.startswith("| ")}
     assert rows["full"].startswith("| full | 60.13 ± 0.15 | 3 | 50.0 | +10.13 (+20.3%) | – | – | baseline |")
     verdicts = {name: rows[name].rsplit("|", 2)[1].strip() for name in ("b", "c", "d")}
     assert verdicts == {"b": "reproduced", "c": "not reproduced", "d": "not decided"}
-    assert "Published and measured" not in write(tmp_path, trials, published=papers)
+    assert "Test less published" not in write(tmp_path, trials, published=papers)
     single = write(tmp_path, sweep(full=[60.0], b=[70.0]), published=papers, published_scale=True)
     assert "| b | 70.00 | 1 | 58.333 | +11.67 (+20.0%) | +8.333 | +10.00 | not decided |" in single
 
@@ -457,7 +486,7 @@ def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -
     text = write(tmp_path, [*trials, *hostile], question=HOSTILE, name=HOSTILE, published_note=HOSTILE, command=HOSTILE)
     page = render(text)
     assert all(len(set(rows)) == 1 for rows in page.tables)
-    assert len(page.tables) == 6
-    assert page.links == ["table.csv", "trials.csv", "curves.parquet", "table.tex"]
+    assert len(page.tables) == 8
+    assert page.links == ["../../how-to-read.md", "table.csv", "trials.csv", "curves.parquet", "table.tex"]
     assert page.text.count(" ".join(HOSTILE.split())) >= 4
     assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -39,18 +40,22 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
     found = json.loads((folder / "summary.json").read_text())
     assert TrainSpec.model_validate(found.pop("base") | {"seed": 1}) == make_trial("full", 1, batch_size=20).spec
     assert found.pop("files") == sorted(path.name for path in folder.iterdir())
+    said = found.pop("answer")
+    assert re.fullmatch(
+        r"At scale laptop, test perplexity is higher than with full: by 16\.\d+% \([\d.]+% to [\d.]+%\) with “b” "
+        r"\(95% interval over 2 seeds\)\.",
+        said,
+    )
     assert found == {
         "name": "awd_ablation",
         "question": "Which parts carry the perplexity?",
         "scale": "laptop",
         "baseline": "full",
         "margin": 0.005,
-        "answer": "At scale laptop, test perplexity is higher with b (+10.00) than with full (95% interval "
-        "over 2 seeds).",
         "finished_at": "2020-01-01T00:00:00Z",
         "complete": 4,
         "planned": 4,
-        "verdicts": {"b": "hurts"},
+        "verdicts": {"b": "raises"},
         "searches": {},
     }
 
@@ -75,7 +80,7 @@ def test_every_report_has_a_row_whatever_state_it_is_in(tmp_path: Path) -> None:
     (reports / "d" / "begun").mkdir(parents=True)
     found = rows(reports)
     assert found[0] == "| – | – | mini | – | [a b/mini](a%20b/mini/report.md) |"
-    assert found[1].startswith("| Which parts carry the perplexity? | At scale mini, test perplexity is higher with b ")
+    assert found[1].startswith("| Which parts carry the perplexity? | At scale mini, test perplexity is higher than ")
     assert found[1].endswith(" | mini | 2020-01-01 | [b/mini](b/mini/report.md) |")
     assert found[2].startswith(
         "| – | cannot be read: c/mini/summary.json: name: Input should be a valid string | mini |"

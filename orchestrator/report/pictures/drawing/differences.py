@@ -28,8 +28,8 @@ _BAND = "#dcdcdc"
 _NO_VERDICT = "no verdict"
 # Keyed by how a verdict begins. The shapes alone tell them apart in grey.
 MARKERS = {
-    "hurts": style.marker(">", 6.5, HURTS),
-    "helps": style.marker("<", 6.5, HELPS),
+    "raises": style.marker(">", 6.5, HURTS),
+    "lowers": style.marker("<", 6.5, HELPS),
     "no effect": style.marker("s", 6.5, COLOURS[5]),
     "not decided": style.marker("o", 6.5, "white", _DARK, 1.2),
     _NO_VERDICT: style.marker("x", 6.5, _DARK, _DARK, 1.2),

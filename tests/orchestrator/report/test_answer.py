@@ -1,0 +1,154 @@
+"""What the answer and its rows say: of removed components, of this test text alone, of the best, of equal rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lm.record import curve_table
+from orchestrator.analysis.comparison import compare_variants, equal_variants, lower_pairs, possibly_best
+from orchestrator.analysis.effects import Comparison, Interval
+from orchestrator.analysis.outcomes import Outcome, Outcomes
+from orchestrator.report.pictures.drawing.differences import MARKERS, verdict_kind
+from orchestrator.report.sections.ablation import AblationRow, ablation_table, distinct_rows
+from orchestrator.report.sections.answer import answer
+from orchestrator.report.sections.verdicts import verdict_in_words
+from orchestrator.sweep.designs import Ablation
+from tests.support.factories import FULL, make_curve, make_record, make_trial
+
+NO_DESIGN = Ablation("none", ())
+SIZE = r"[\d.]+% \([\d.]+% to [\d.]+%\)"
+CURVE = curve_table(make_curve(FULL, 60.0))
+
+
+def outcomes_of(tests: Mapping[str, Sequence[float]], first_seed: Mapping[str, int] | None = None) -> Outcomes:
+    """Complete trials in memory, a test perplexity a seed; seeds count from 1, or from `first_seed`."""
+    groups = {}
+    for k, (variant, values) in enumerate(tests.items()):
+        seeds = enumerate(values, (first_seed or {}).get(variant, 1))
+        trials = [(make_trial(variant, seed, batch_size=20 + k), test) for seed, test in seeds]
+        groups[variant] = tuple(Outcome(trial, "complete", None, make_record(trial, t), CURVE) for trial, t in trials)
+    return Outcomes(groups, next(iter(tests)))
+
+
+def table(tests: Mapping[str, Sequence[float]], ablation: Ablation = NO_DESIGN) -> tuple[list[AblationRow], Comparison]:
+    outcomes = outcomes_of(tests)
+    comparison = compare_variants(outcomes)
+    assert comparison is not None
+    return ablation_table(outcomes, comparison, {}, ablation), comparison
+
+
+def near(test: float) -> list[float]:
+    return [test, test * 1.001, test * 1.002]
+
+
+def test_components_are_named_by_what_was_removed_one_two_and_more_by_the_variants_name() -> None:
+    tests = {"full": near(60.0), "no A": near(66.0), "no A + no B": near(75.0), "stripped": near(90.0)}
+    rows, comparison = table(tests, Ablation("pairs", ("A", "B")))
+    assert [row.removed for row in rows] == [(), ("A",), ("A", "B"), ()]
+    rows[3] = replace(rows[3], removed=("A", "B", "C"))
+    assert re.fullmatch(
+        rf"At scale mini, removing A and B raises test perplexity by {SIZE} and removing A by {SIZE}; test perplexity "
+        rf"is higher than with full: by {SIZE} with “stripped” \(95% simultaneous intervals over 3 seeds\)\.",
+        answer(rows, comparison, "mini"),
+    )
+
+
+def test_what_lowers_it_when_it_is_removed_is_said_to_lower_it() -> None:
+    rows, comparison = table({"full": near(60.0), "no A": near(50.0)}, Ablation("leave_one_out", ("A",)))
+    assert "removing A lowers test perplexity by 16." in answer(rows, comparison, "mini")
+
+
+def test_what_is_not_decided_is_bounded_by_the_farther_end_of_its_interval() -> None:
+    rows, comparison = table({"full": near(60.0), "b": near(60.05)})
+    effect = rows[1].effect
+    assert effect is not None
+    rows[1] = replace(rows[1], effect=replace(effect, verdict="not decided", interval=Interval(-0.05, 0.02)))
+    assert rows[1].verdict(0.005) == "not decided: at most 4.9% either way", "of exp(-0.05) - 1"
+    assert "do not decide about “b” (at most 4.9% either way)" in answer(rows, comparison, "mini")
+
+
+@pytest.mark.parametrize(("sign", "verb"), [(1, "raises"), (-1, "lowers")])
+def test_what_is_certain_on_this_test_text_alone_is_said_to_be(sign: int, verb: str) -> None:
+    rows, comparison = table({"full": near(60.0), "b": near(60.05), "c": near(60.05)})
+    effect = rows[1].effect
+    assert effect is not None
+    ends = sorted((sign * 0.01, sign * 0.05))
+    here = {"on_this_text": Interval(*ends), "decided_on_this_text": True, "interval": Interval(-0.1, 0.1)}
+    rows[1] = replace(rows[1], effect=replace(effect, nats=sign * 0.03, verdict="not decided", **here))
+    assert rows[1].verdict(0.005) == f"{verb} it on this test text; not decided for others"
+    said = answer(rows, comparison, "mini")
+    assert "certain on this test text alone, because another text of its length could turn it: “b” (" in said
+    assert ("(+3.0% [+1.0%, +5.1%])" if sign > 0 else "(−3.0% [−4.9%, −1.0%])") in said
+    assert "decide about “b”" not in said
+
+
+def test_the_best_is_one_some_or_not_told_if_it_may_be_any() -> None:
+    def best(**tests: Sequence[float]) -> tuple[str, ...]:
+        return possibly_best(outcomes_of(tests))
+
+    assert best(full=near(60.0), b=near(50.0), c=near(70.0)) == ("b",)
+    assert best(full=near(60.0), b=near(60.01), c=near(70.0)) == ("full", "b")
+    assert best(full=near(60.0), b=near(60.01), c=near(60.02)) == ("full", "b", "c")
+    rows, comparison = table({"full": near(60.0), "b": near(60.01), "c": near(70.0)})
+
+    def said(*names: str) -> str:
+        return answer(rows, comparison, "mini", best=names)
+
+    assert "“b” has the lowest test perplexity of the 3 that are compared (95%)" in said("b")
+    assert "the lowest test perplexity of the 3 that are compared is that of “full” and “b” (95%)" in said("full", "b")
+    assert "lowest" not in said("full", "b", "c") and "lowest" not in said()
+
+
+def test_the_best_is_of_those_that_are_compared() -> None:
+    rows, comparison = table({"full": near(60.0), "b": near(50.0)})
+    assert "lowest" not in answer(rows, comparison, "mini", best=("b",)), "the verdict says it already"
+    rows, comparison = table({"full": near(60.0), "b": near(50.0), "c": near(70.0), "d": near(80.0)})
+    rows[3] = replace(rows[3], effect=None, reason="no seed is complete")
+    assert "of the 3 that are compared" in answer(rows, comparison, "mini", best=("b",))
+
+
+def test_the_truly_best_is_among_those_that_may_be_in_19_of_20_sweeps() -> None:
+    rng = np.random.default_rng(5)
+    held = narrowed = 0
+    for _ in range(200):
+        nats = {name: 4.0 + 0.004 * k + rng.normal(0.0, 0.003, 3) for k, name in enumerate("abcd")}
+        best = possibly_best(outcomes_of({name: np.exp(values).tolist() for name, values in nats.items()}))
+        held += "a" in best
+        narrowed += len(best) < len(nats)
+    assert held >= 190
+    assert narrowed >= 50, "a set of all is right, too, and says nothing"
+
+
+def test_pairs_are_of_equal_seeds() -> None:
+    outcomes = outcomes_of({"full": [60.0, 61.0, 62.0], "b": [60.5, 63.0, 50.0]}, {"b": 2})
+    assert lower_pairs(outcomes.of_baseline, outcomes["b"]) == (1, 2), "seeds 2 and 3"
+    rows = ablation_table(outcomes, compare_variants(outcomes), {})
+    assert [row.pairs for row in rows] == [None, "1 of 2"]
+    apart = outcomes_of({"full": [60.0], "b": [50.0]}, {"b": 2})
+    assert ablation_table(apart, compare_variants(apart), {})[1].pairs is None
+
+
+def test_equal_rows_are_shown_once_under_all_their_names_unless_they_would_read_otherwise() -> None:
+    tests = {"full": near(60.0), "no tuning": near(66.0), "b": near(63.0), "no SGD": near(66.0), "no x": near(66.0)}
+    outcomes = outcomes_of(tests)
+    rows = ablation_table(outcomes, compare_variants(outcomes), {})
+    shown = distinct_rows(rows, equal_variants(outcomes))
+    assert [row.variant for row in shown] == ["full", "no tuning = no SGD = no x", "b"]
+    assert replace(shown[1], variant="no tuning") == rows[1]
+    rows[3] = replace(rows[3], parameters=7)
+    shown = distinct_rows(rows, equal_variants(outcomes))
+    assert [row.variant for row in shown] == ["full", "no tuning = no x", "b", "no SGD"]
+
+
+def test_every_verdict_that_a_row_can_have_has_its_shape_in_the_picture() -> None:
+    rows, _ = table({"full": near(60.0), "b": near(66.0)})
+    effect = rows[1].effect
+    assert effect is not None
+    verdicts = ("hurts", "helps", "equivalent", "not decided", "no verdict")
+    kinds = [verdict_kind(verdict_in_words(replace(effect, verdict=verdict), 0.005)) for verdict in verdicts]
+    assert kinds == list(MARKERS)

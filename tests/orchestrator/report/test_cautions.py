@@ -1,0 +1,177 @@
+"""What to know before a verdict is quoted, the looks that a page costs, and what lies beside it for who checks it."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.agenda.expand import expand, looks_path
+from orchestrator.analysis.comparison import compare_variants, losses_on_test
+from orchestrator.analysis.noise import text_variance
+from orchestrator.analysis.outcomes import Outcomes, read_outcomes
+from orchestrator.report.page import Report
+from orchestrator.report.report_sweep import report_sweep
+from orchestrator.report.sections.method_notes import method_notes
+from orchestrator.sweep.published import Published
+from orchestrator.trials.records import Records
+from tests.frozen.pages import DESIGNS, FOLDER
+from tests.orchestrator.report.test_answer import near, outcomes_of
+from tests.orchestrator.report.test_head_tables import ECOC
+from tests.orchestrator.report.test_tables import number
+from tests.orchestrator.test_rounds import BASE, at_paper
+from tests.support.factories import make_trial, settle, write_tokens
+from tests.support.pages import render, write
+
+TWO = {"full": near(60.0), "b": [60.1, 61.0, 60.5]}
+
+
+def cautions(outcomes: Outcomes, text_correlation: float | None = None, **how: Any) -> str:
+    comparison = compare_variants(outcomes)
+    assert comparison is not None and comparison.noise is not None
+    comparison = replace(comparison, noise=replace(comparison.noise, text_correlation=text_correlation))
+    return " ".join(method_notes(outcomes, comparison, **how).cautions)
+
+
+def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_smaller_named(tmp_path: Path) -> None:
+    trials = [make_trial(name, seed, batch_size=20 + k) for k, name in enumerate(TWO) for seed in (1, 2, 3)]
+    for trial, test in zip(trials, [*TWO["full"], *TWO["b"]], strict=True):
+        settle(tmp_path / "runs", trial, test)
+    comparison = compare_variants(read_outcomes(trials, Records(tmp_path / "runs"), "full"))
+    assert comparison is not None
+    (effect,) = comparison.effects.values()
+    assert effect.interval is not None and effect.nats is not None and effect.seed_error is not None
+    nats = effect.interval.high - effect.nats + float(stats.norm.ppf(0.8)) * effect.seed_error
+    said = re.escape(f"{100 * math.expm1(nats):.2g}%")
+    base = Published(None, number(50.0))
+    for share, smaller in ((0.9, True), (1.1, False), (-0.9, True)):
+        papers = {"full": base, "b": Published(None, number(round(50.0 * math.exp(share * nats), 4)))}
+        text = write(tmp_path, trials, published=papers)
+        assert re.search(rf"- An effect of {said} is found with a chance of 80% here\.", text)
+        assert ("**Published differences of b are smaller.**" in text) == smaller
+    one_seed = write(tmp_path, [trial for trial in trials if trial.seed == 1])
+    assert "with a chance of 80%" not in one_seed
+
+
+def test_long_topics_are_warned_of() -> None:
+    outcomes = outcomes_of(TWO)
+    assert "of the test text correlate by 0.36 in these differences**" in cautions(outcomes, 0.36)
+    assert "correlate" not in cautions(outcomes, 0.34) + cautions(outcomes)
+
+
+def test_what_all_seeds_share_is_named_unless_it_varies_with_the_seed() -> None:
+    outcomes = outcomes_of(TWO)
+    corpus = outcomes.of_baseline[0].trial.spec.corpus.model_copy(update={"train_tokens": 5_000})
+    groups = {
+        name: tuple(
+            replace(each, trial=replace(each.trial, spec=each.trial.spec.model_copy(update=update))) for each in group
+        )
+        for (name, group), update in zip(
+            outcomes.items(), ({"corpus": corpus}, {"head": ECOC, "corpus": corpus}), strict=True
+        )
+    }
+    shared = Outcomes(groups, "full")
+    code, stretch, search = "one code for each codebook", "one stretch of the training text", "what one search found"
+    told = "All seeds share {}: what others would give is in no interval."
+    assert told.format(f"{code}, {stretch} and {search}") in cautions(shared, searched=True)
+    assert told.format(stretch) in cautions(shared, varies=("head.codebook.seed",))
+    assert told.format(code) in cautions(shared, varies=("corpus.train_start",))
+    assert "All seeds share" not in cautions(shared, varies=("head.codebook.seed", "corpus.train_start"))
+    assert "All seeds share" not in cautions(outcomes)
+
+
+COMPONENT = f"{BASE}components:\n  weight-dropping: {{off: {{dropout.weight: 0.0}}}}\n"
+
+
+def report(place: Path, *seeds: int) -> Report:
+    """The report of a sweep with these seeds, all of them complete."""
+    sweep = at_paper(place, f"{COMPONENT}seeds: {list(seeds)}\n")
+    records = Records(place / "runs")
+    now = expand(sweep, records)
+    for trial in now.trials:
+        settle(place / "runs", trial, 60.0 + trial.seed / 10 + 5 * (trial.variant != "full"))
+    return report_sweep(sweep, place / "toy.yaml", now, records, place / "reports", if_fuller="replace")
+
+
+def test_a_page_with_intervals_is_a_look_that_counts_when_seeds_are_added(tmp_path: Path) -> None:
+    ledger = looks_path(at_paper(tmp_path, f"{COMPONENT}seeds: [1]\n"), Records(tmp_path / "runs"))
+    report(tmp_path, 1)
+    assert not ledger.exists(), "one seed has no interval to read"
+    first = report(tmp_path, 1, 2).page.read_text(encoding="utf-8")
+    assert report(tmp_path, 1, 2).page.read_text(encoding="utf-8") == first, "the same page again is no further look"
+    assert ledger.read_text() == '{"seeds": [1, 2]}\n' and "earlier page" not in first
+    more = report(tmp_path, 1, 2, 3).page.read_text(encoding="utf-8")
+    assert "1 earlier page judged some of these seeds (of 2 seeds), and each counts as a look." in more
+    assert "This look may err in 2.5% of tables." in more and "97.5% interval" in more
+
+
+def test_a_folder_of_trials_that_may_only_be_read_costs_a_warning_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object) -> None:
+        raise OSError(30, "Read-only file system", "runs")
+
+    monkeypatch.setattr("orchestrator.report.report_sweep.note_look", read_only)
+    with caplog.at_level(logging.WARNING):
+        page = report(tmp_path, 1, 2).page
+    assert "**raises**" in page.read_text(encoding="utf-8") and (tmp_path / "reports/README.md").exists()
+    assert "this look at the seeds is not noted: runs: Read-only file system" in caplog.text
+
+
+def test_the_page_leads_to_how_it_is_read(tmp_path: Path) -> None:
+    page = report(tmp_path, 1, 2).page
+    (link,) = [link for link in render(page.read_text(encoding="utf-8")).links if link.endswith("how-to-read.md")]
+    how = (page.parent / link).resolve()
+    assert how == (tmp_path / "reports/how-to-read.md").resolve()
+    text = how.read_text(encoding="utf-8")
+    results = re.search(r"^\| Variant \| (.*) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert results is not None
+    for column in results.group(1).split(" | "):
+        assert column == "Parameters" or f"**{column.partition(':')[0]}**" in text, f"{column} is not explained"
+
+
+def test_the_means_of_the_blocks_give_the_noise_of_the_text(tmp_path: Path) -> None:
+    trials = [make_trial(name, seed, batch_size=20 + k) for k, name in enumerate("ab") for seed in (1, 2)]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10)
+        write_tokens(tmp_path / "runs", trial, harder=0.3 * (trial.variant == "b"))
+    assert "[blocks.csv](blocks.csv), mean losses on 64 blocks" in write(tmp_path, trials, baseline="a")
+    with (tmp_path / "report/blocks.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line.pop("variant"), line.pop("seed")) for line in lines] == [
+        ("a", "1"),
+        ("a", "2"),
+        ("b", "1"),
+        ("b", "2"),
+    ]
+    a1, a2, b1, b2 = (np.array([float(nats) for nats in line.values()]) for line in lines)
+    blocks = (b1 + b2 - a1 - a2) / 2
+    assert blocks.size == 64
+    # The equal-weighted cosine test, written out: six waves of the type II cosine transform along the text.
+    waves = [
+        sum(math.sqrt(2) * math.cos(math.pi * k * (i + 0.5) / 64) * nats for i, nats in enumerate(blocks)) / 64
+        for k in range(1, 7)
+    ]
+    outcomes = read_outcomes(trials, Records(tmp_path / "runs"), "a")
+    exact = {name: losses_on_test(group).blocks for name, group in outcomes.items()}
+    variance = text_variance(exact["b"].mean(axis=0) - exact["a"].mean(axis=0))  # type: ignore[union-attr]
+    assert variance > 0
+    assert sum(wave**2 for wave in waves) / 6 == pytest.approx(variance, rel=1e-4)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_no_table_and_no_picture_is_more_than_60_words_below_its_heading(design: str) -> None:
+    text = (FOLDER / design / "report.md").read_text(encoding="utf-8")
+    sections = re.split(r"^##+ (.*)\n", text, flags=re.MULTILINE)[1:]
+    for title, section in zip(sections[::2], sections[1::2], strict=True):
+        shown = re.search(r"^(\||!\[)", section, re.MULTILINE)
+        if shown is not None:
+            assert len(section[: shown.start()].split()) <= 60, title
