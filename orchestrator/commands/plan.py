@@ -29,6 +29,8 @@ _OPTUNA = "an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard"
 def plan(
     file: shared.SweepFile,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     write_specs: Annotated[Path | None, typer.Option(metavar="DIR", help=_SPECS)] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
@@ -42,7 +44,7 @@ def plan(
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.execute.machine import granted
 
-    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
@@ -68,6 +70,8 @@ def plan(
 def status(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_EVERY, autocompletion=shared.sweep_files)] = None,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.WrittenRuns = Path("runs"),
     as_json: shared.AsJson = False,
 ) -> None:
@@ -77,7 +81,7 @@ def status(
     if file is None:
         _last_commands(runs.resolve(), as_json)
         return
-    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
         standing = sweep_standing(sweep, state, records)
     (shared.print_json if as_json else print_status)(standing)

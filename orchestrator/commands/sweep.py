@@ -31,6 +31,8 @@ _FORCE = "replace an earlier report that has complete trials which this one lack
 def sweep(
     file: shared.SweepFile,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     only: Annotated[list[str] | None, _ONLY] = None,
@@ -50,7 +52,7 @@ def sweep(
     from orchestrator.api import run_sweep
     from orchestrator.execute.machine import granted
 
-    scaled = shared.opened(file, scale)
+    scaled = shared.opened(file, scale, set_, seeds)
     with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
     if dry_run:
@@ -97,6 +99,8 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
 def report(
     file: shared.NoFile = None,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
@@ -113,7 +117,7 @@ def report(
         with shared.refused(ValueError, OSError):
             typer.echo(compare_reports(*compare), nl=False)
     elif file is not None:
-        _report(shared.opened(file, scale), file, runs, reports, every if watch else None, force=force)
+        _report(shared.opened(file, scale, set_, seeds), file, runs, reports, every if watch else None, force=force)
 
 
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:

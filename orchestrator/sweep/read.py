@@ -12,6 +12,7 @@ from lm.names import closest, nearest
 from lm.spec import Part, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Place, read_document
+from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep
@@ -19,11 +20,14 @@ from orchestrator.sweep.search_problems import search_problems
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
 
-def read_sweep(path: Path | str) -> Sweep:
-    """Read a sweep file, with `published/` beside it, and check every scale; SweepError has a line for each problem."""
+def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") -> Sweep:
+    """Read a sweep file, with `published/` beside it, and check every scale; SweepError has a line for each problem.
+
+    `changes` are made at `scale`.
+    """
     path = Path(path)
     try:
-        document = read_document(path)
+        document = changes.applied(read_document(path), scale) if changes.words else read_document(path)
         sweep = Sweep.model_validate(document.data)
     except OSError as error:
         raise SweepError([f"{path}: cannot be read: {error.strerror}{_similar_file(path, error)}"]) from error
