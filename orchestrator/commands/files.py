@@ -15,6 +15,7 @@ from lm.files import write_text
 from lm.names import nearest
 from lm.validation import SLUG
 from orchestrator.commands import shared
+from orchestrator.watch.table import print_table
 
 SHIPPED = Path(__file__).parent.parent / "shipped"
 _QUICK_TOKENS = 50_000
@@ -114,7 +115,7 @@ def list_sweeps() -> None:
 
     sweeps = [read_sweep(path) for path in _shipped().values()]
     rows = [(sweep.name, ", ".join(sweep.scale_names), sweep.question) for sweep in sweeps]
-    shared.print_table(("sweep", "scales", "question"), rows, whole=("sweep", "scales"))
+    print_table(("sweep", "scales", "question"), rows, whole=("sweep", "scales"))
 
 
 @app.command("copy")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.commands import shared
+from orchestrator.watch.table import print_table
 from orchestrator.words import byte_size, counted, in_words
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _last_commands(runs: Path, as_json: bool) -> None:
             for h, state in commands
         ]
         headings = ("sweep", "scale", "state", "since", "until", "by", "command")
-        shared.print_table(headings, rows, whole=("sweep", "scale"))
+        print_table(headings, rows, whole=("sweep", "scale"))
 
 
 def export(
@@ -153,7 +154,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
             for t in trials
         ]
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
-        shared.print_table(headings, rows, right=("seed", "parameters"))
+        print_table(headings, rows, right=("seed", "parameters"))
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
@@ -199,7 +200,7 @@ def print_status(standing: SweepStanding) -> None:
         typer.echo(search.in_words())
     headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
     right = ("seed", "epoch", "validation perplexity", "best")
-    shared.print_table(headings, map(_status_cells, standing.trials), right=right)
+    print_table(headings, map(_status_cells, standing.trials), right=right)
     typer.echo(_counts(len(standing.trials), standing.counts))
     if (best := standing.best) is not None:
         perplexity = f"{best.best_valid_perplexity:.2f} validation perplexity"
@@ -240,7 +241,7 @@ def print_estimate(cost: Estimate) -> None:
         speed, peak = f"{row.tokens_per_second:,.0f}", byte_size(row.peak_memory_bytes)
         rows.append((row.variant, str(row.trials), speed, in_words(row.seconds), peak))
     if rows:
-        shared.print_table(headings, rows, right=headings[1:])
+        print_table(headings, rows, right=headings[1:])
     count = Counter(cost.states)
     cached = count["done"] + count["diverged"] + count["read"]
     new = count["new"] + count["failed"] + count["damaged"]

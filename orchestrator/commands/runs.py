@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.commands import shared
+from orchestrator.watch.table import print_table
 from orchestrator.words import byte_size, counted
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def list_runs(
         what, size = row["variant"] or row["what"], byte_size(row["bytes"])
         cells.append((row["key"], what, row["status"], test, size, row["finished_at"]))
     headings = ("key", "trial", "status", "test perplexity", "size", "finished at")
-    shared.print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
+    print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
     typer.echo(f"{counted(len(rows), 'trial')}, {byte_size(sum(row['bytes'] for row in rows))}")
 
 

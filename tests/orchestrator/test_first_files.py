@@ -10,7 +10,6 @@ from orchestrator.api import load_sweep
 from orchestrator.commands.files import SHIPPED
 from orchestrator.sweep import read_sweep
 from tests.orchestrator.test_command_line import invoke
-from tests.support.sweeps import furnish
 
 SHIPPED_SWEEPS = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
@@ -24,16 +23,24 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_new_file_plans_and_runs_to_a_page_with_verdicts(place: Path) -> None:
-    furnish(place, train_lines=60)
+    (place / "corpus").mkdir()
+    for split, lines in (("train", 300), ("valid", 20), ("test", 20)):  # each word says which one follows
+        text = "\n".join(" ".join(f"w{(7 * i + j) % 30}" for j in range(11)) for i in range(lines))
+        (place / f"corpus/{split}.txt").write_text(text + "\n")
     code, out, err = invoke("init", "mine", "--corpus", "corpus")
     assert code == 0 and "mine.yaml written" in out
-    assert err.startswith("warning: the test text has 1,440 tokens")
+    assert err.startswith("warning: the test text has 240 tokens")
     text = Path("mine.yaml").read_text()
     assert 20 <= len(text.splitlines()) <= 30 and "train_tokens: null" in text
     code, out, _ = invoke("plan", "mine.yaml", "--scale", "laptop")
     assert code == 0 and "12 trials (4 variants x 3 seeds): 12 new" in out
     code, out, _ = invoke("sweep", "mine.yaml", "--scale", "laptop", "--executor", "inline")
-    assert code == 0 and out.splitlines()[-1] == "reports/mine/laptop/report.md"
+    *before, heading, no_dropout, no_tying, gru, path = out.splitlines()
+    assert code == 0 and path == "reports/mine/laptop/report.md"
+    assert heading.split() == ["variant", "change", "of", "test", "perplexity", "verdict"]
+    assert before[-1].startswith("At scale laptop, ")
+    assert no_dropout.startswith("no dropout") and no_tying.startswith("no tying") and gru.startswith("GRU")
+    assert all("% [" in row for row in (no_dropout, no_tying, gru))
     page = Path("reports/mine/laptop/report.md").read_text()
     assert all(f"| {variant} |" in page for variant in ("full", "no dropout", "no tying", "GRU"))
     assert invoke("init", "mine", "--corpus", "corpus")[0] == 2
