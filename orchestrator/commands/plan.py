@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,10 +16,12 @@ from orchestrator.watch.table import print_table
 from orchestrator.words import byte_size, counted, in_words
 
 if TYPE_CHECKING:
+    from lm.spec import TrainSpec
     from orchestrator.agenda.expand import Left, SweepState
     from orchestrator.agenda.standing import SweepStanding, TrialStanding
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import ScaledSweep
+    from orchestrator.sweep.searches import Scheduler
     from orchestrator.trials.records import Records
 
 _EVERY = "a sweep file [default: every sweep of RUNS]"
@@ -47,6 +49,8 @@ def plan(
 
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
+        for warning in _of_texts(sweep):
+            typer.echo(f"warning: {warning}", err=True)
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
         if estimate:
@@ -145,7 +149,10 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     from orchestrator.execute.machine import multiplies_in_bfloat16
     from orchestrator.trials.plan import millions, state_in_words, state_of
 
-    trials = state.table
+    trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
+    if state.searching and sweep.searching is not None:
+        typer.echo(left)
+        typer.echo(_defaults_in_words(sweep.searching.scheduler, sweep.baseline.spec))
     states = {trial.key: state_of(trial, records) for trial in trials}
     names = {trial.key: trial.variant for trial in trials}
     if trials:
@@ -165,7 +172,24 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(_counts(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
-    typer.echo(_left_in_words(what_is_left(sweep, state, records)))
+    if not state.searching:
+        typer.echo(left)
+
+
+def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
+    """What keeps the test text of a corpus that is no published one from telling models apart."""
+    from lm.data import PUBLISHED, corpus_warnings, load
+
+    for corpus in dict.fromkeys(variant.spec.corpus for variant in sweep.variants):
+        if corpus.name not in PUBLISHED:
+            yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
+
+
+def _defaults_in_words(scheduler: Scheduler | None, base: TrainSpec) -> str:
+    """What of a search is easily overlooked, since the file may not say it."""
+    stopping = "no trial is stopped early (scheduler null)" if scheduler is None else f"scheduler {scheduler.kind}"
+    clip = "not clipped" if base.optimizer.clip is None else f"clipped at {base.optimizer.clip:g}"
+    return f"{stopping}; in the base gradients are {clip}, embeddings {'tied' if base.model.tied else 'not tied'}"
 
 
 def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[str, Any]:

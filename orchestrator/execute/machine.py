@@ -71,7 +71,7 @@ def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> t
         changed, published = read_sweep(path, changes, name).at(name), scaled.published_scale and not changes.values
         label = changes.label(name)
         scaled = replace(changed, scale=label, published_scale=published, changed_by=changes.words)
-    check_vocabularies(scaled, path)
+    check_vocabularies(scaled, path, changes)
     return scaled, why
 
 
