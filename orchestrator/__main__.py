@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from lm.command_group import CommandGroup, Version
-from orchestrator.commands import runs
+from orchestrator.commands import files, runs
+from orchestrator.commands.files import init
 from orchestrator.commands.plan import export, plan, schema, status
 from orchestrator.commands.sweep import report, sweep
 from orchestrator.commands.why import reproduce, why
@@ -31,9 +32,10 @@ def _main(version: Version = False) -> None:
     interrupted (everything can be resumed)."""
 
 
-for command in (plan, sweep, status, report, why, reproduce, export, schema):
+for command in (init, plan, sweep, status, report, why, reproduce, export, schema):
     app.command()(command)
 app.add_typer(runs.app, name="runs")
+app.add_typer(files.app, name="sweeps")
 
 if __name__ == "__main__":
     app(prog_name="python -m orchestrator")

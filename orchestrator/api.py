@@ -7,7 +7,7 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +16,9 @@ from lm.names import nearest
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, expand, unsettled
-from orchestrator.errors import CannotStartError
+from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
+from orchestrator.execute.notify import notify as notify_of
 from orchestrator.execute.run import Executor, Options, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
 from orchestrator.search.ledger import SearchState
@@ -36,11 +37,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SweepResult:
-    """How a sweep ended: the command's exit code, the page, how many of its trials are in each state."""
+    """How a sweep ended: the command's exit code, the page, how many of its trials are in each state.
+
+    `answer`, `verdicts` and `changes` are those of the page, by variant, in words; empty if no page was written.
+    """
 
     exit_code: int
     report: Path
     counts: dict[TrialStatus, int]
+    answer: str = ""
+    verdicts: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, str] = field(default_factory=dict)
 
 
 def run_sweep(
@@ -61,13 +68,15 @@ def run_sweep(
     budget: str | None = None,
     cpus: float | None = None,
     gpus: float | Literal["auto"] | None = None,
+    notify: str | None = None,
 ) -> SweepResult:
     """Train what has no record yet, mirror it to MLflow, write the report.
 
     `sweep` is a sweep file, or what `load_sweep` made of `file` (by default `sweeps/<name>.yaml`). `only` names
     variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
     these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in place of the file's.
-    Progress goes to stderr, the page's path to stdout.
+    `notify` is a shell command that reads how the sweep ended.
+    Progress goes to stderr; the answer, the verdicts and, last, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
     `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray was lost twice.
@@ -89,6 +98,7 @@ def run_sweep(
         budget=budget,
         cpus=cpus,
         gpus=gpus,
+        notify=notify,
     )
     return _run(sweep, options, fresh=fresh)
 
@@ -110,10 +120,24 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
         if fresh:
             set_trials_aside(prepared.state, prepared.records.root)
             prepared = prepare(part, options, whole=sweep, fresh=True)
-        code, page = run_prepared(prepared)
+        try:
+            code, report = run_prepared(prepared)
+        except (RayLostError, OSError) as error:
+            if options.notify is not None and (cannot_write(error) or isinstance(error, RayLostError)):
+                of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
+                notify_of(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
+            raise
     records = Records(prepared.records.root) if fresh else prepared.records
     counts = Counter(state_of(trial, records) for trial in expand(part, records).table)
-    return SweepResult(code, page or options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
+    if report is None:
+        result = SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
+    else:
+        result = SweepResult(code, report.page, dict(counts), report.answer, report.verdicts, report.changes)
+    if options.notify is not None:
+        of = dataclasses.asdict(result) | {"sweep": sweep.name, "scale": sweep.scale, "page": str(result.report)}
+        del of["report"]
+        notify_of(options.notify, code, of)
+    return result
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:

@@ -60,9 +60,10 @@ def fingerprint_of(corpus: Corpus) -> str:
 def vocabulary_size_of(corpus: Corpus) -> int:
     """The number of words a model of this corpus predicts; of the published corpora it needs no files.
 
-    CorpusError where another corpus's files are not there.
+    CorpusError where another corpus's files are not there, or the training text is shorter than the cut.
     """
     if (published := PUBLISHED.get(corpus.name)) is not None:
+        check_cut(corpus, published.tokens["train"])
         return published.vocabulary_size
     return len(load(corpus, download=False).vocabulary)
 

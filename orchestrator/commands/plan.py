@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.commands import shared
+from orchestrator.watch.table import print_table
 from orchestrator.words import byte_size, counted, in_words
 
 if TYPE_CHECKING:
+    from lm.spec import TrainSpec
     from orchestrator.agenda.expand import Left, SweepState
     from orchestrator.agenda.standing import SweepStanding, TrialStanding
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import ScaledSweep
+    from orchestrator.sweep.searches import Scheduler
     from orchestrator.trials.records import Records
 
 _EVERY = "a sweep file [default: every sweep of RUNS]"
@@ -30,6 +33,8 @@ _OPTUNA = "an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard"
 def plan(
     file: shared.SweepFile,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     write_specs: Annotated[Path | None, typer.Option(metavar="DIR", help=_SPECS)] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
@@ -43,8 +48,10 @@ def plan(
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.execute.machine import granted
 
-    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
+        for warning in _of_texts(sweep):
+            typer.echo(f"warning: {warning}", err=True)
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
         if estimate:
@@ -69,6 +76,8 @@ def plan(
 def status(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_EVERY, autocompletion=shared.sweep_files)] = None,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.WrittenRuns = Path("runs"),
     as_json: shared.AsJson = False,
 ) -> None:
@@ -78,7 +87,7 @@ def status(
     if file is None:
         _last_commands(runs.resolve(), as_json)
         return
-    sweep, state, records = shared.opened_state(file, scale, runs, silent=as_json)
+    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
         standing = sweep_standing(sweep, state, records)
     (shared.print_json if as_json else print_status)(standing)
@@ -99,7 +108,7 @@ def _last_commands(runs: Path, as_json: bool) -> None:
             for h, state in commands
         ]
         headings = ("sweep", "scale", "state", "since", "until", "by", "command")
-        shared.print_table(headings, rows, whole=("sweep", "scale"))
+        print_table(headings, rows, whole=("sweep", "scale"))
 
 
 def export(
@@ -141,7 +150,10 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     from orchestrator.execute.machine import multiplies_in_bfloat16
     from orchestrator.trials.plan import millions, state_in_words, state_of
 
-    trials = state.table
+    trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
+    if state.searching and sweep.searching is not None:
+        typer.echo(left)
+        typer.echo(_defaults_in_words(sweep.searching.scheduler, sweep.baseline.spec))
     states = {trial.key: state_of(trial, records) for trial in trials}
     names = {trial.key: trial.variant for trial in trials}
     if trials:
@@ -150,7 +162,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
             for t in trials
         ]
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
-        shared.print_table(headings, rows, right=("seed", "parameters"))
+        print_table(headings, rows, right=("seed", "parameters"))
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
@@ -163,9 +175,26 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(_counts(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
-    typer.echo(_left_in_words(what_is_left(sweep, state, records)))
-    if (advice := _split_in_words(sweep)) is not None:
-        typer.echo(advice)
+    if not state.searching:
+        typer.echo(left)
+        if (advice := _split_in_words(sweep)) is not None:
+            typer.echo(advice)
+
+
+def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
+    """What keeps the test text of a corpus that is no published one from telling models apart."""
+    from lm.data import PUBLISHED, corpus_warnings, load
+
+    for corpus in dict.fromkeys(variant.spec.corpus for variant in sweep.variants):
+        if corpus.name not in PUBLISHED:
+            yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
+
+
+def _defaults_in_words(scheduler: Scheduler | None, base: TrainSpec) -> str:
+    """What of a search is easily overlooked, since the file may not say it."""
+    stopping = "no trial is stopped early (scheduler null)" if scheduler is None else f"scheduler {scheduler.kind}"
+    clip = "not clipped" if base.optimizer.clip is None else f"clipped at {base.optimizer.clip:g}"
+    return f"{stopping}; in the base gradients are {clip}, embeddings {'tied' if base.model.tied else 'not tied'}"
 
 
 def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[str, Any]:
@@ -200,7 +229,7 @@ def print_status(standing: SweepStanding) -> None:
         typer.echo(search.in_words())
     headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
     right = ("seed", "epoch", "validation perplexity", "best")
-    shared.print_table(headings, map(_status_cells, standing.trials), right=right)
+    print_table(headings, map(_status_cells, standing.trials), right=right)
     typer.echo(_counts(len(standing.trials), standing.counts))
     if (best := standing.best) is not None:
         perplexity = f"{best.best_valid_perplexity:.2f} validation perplexity"
@@ -258,7 +287,7 @@ def print_estimate(cost: Estimate) -> None:
         speed, peak = f"{row.tokens_per_second:,.0f}", byte_size(row.peak_memory_bytes)
         rows.append((row.variant, str(row.trials), speed, in_words(row.seconds), peak))
     if rows:
-        shared.print_table(headings, rows, right=headings[1:])
+        print_table(headings, rows, right=headings[1:])
     count = Counter(cost.states)
     cached = count["done"] + count["diverged"] + count["read"]
     new = count["new"] + count["failed"] + count["damaged"]

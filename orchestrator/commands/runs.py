@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.commands import shared
+from orchestrator.commands.list_runs import list_runs, named
 from orchestrator.words import byte_size, counted
 
 if TYPE_CHECKING:
-    from orchestrator.agenda.expand import SweepState
     from orchestrator.trials.disk import Carried
 
 app = typer.Typer(help="List, show, compare and carry the trials on disk, and free their disk.", no_args_is_help=True)
@@ -20,46 +19,7 @@ _WEIGHTS = "with --sweep: also the weights of its trials, after a question"
 _KEEP_BEST = "with --weights: not those of the N best on validation"
 
 
-@app.command("list")
-def list_runs(
-    file: shared.OfSweep = None,
-    scale: shared.ScaleName = None,
-    runs: shared.WrittenRuns = Path("runs"),
-    as_json: shared.AsJson = False,
-) -> None:
-    """List every trial that has settled: its key, what it is, how it ended, its size on disk, and when."""
-    from orchestrator.api import load_records
-    from orchestrator.trials.disk import size_of
-    from orchestrator.trials.plan import in_short
-
-    variants = {} if file is None else dict(_named(shared.opened_state(file, scale, runs, silent=as_json)[1]))
-    with shared.refused(ValueError, OSError):
-        records = [record for key, record in load_records(runs).items() if file is None or key in variants]
-    rows = []
-    for record in sorted(records, key=lambda record: record.finished_at):
-        stage = record.stages[-1] if record.status == "complete" else None
-        row: dict[str, Any] = {
-            "key": record.key,
-            "variant": variants.get(record.key),
-            "what": in_short(record.spec),
-            "status": record.status,
-            "valid_perplexity": stage and stage.valid.perplexity,
-            "test_perplexity": stage and stage.test and stage.test.perplexity,
-            "bytes": size_of(runs / record.key),
-            "finished_at": record.finished_at,
-        }
-        rows.append(row)
-    if as_json:
-        shared.print_json({"runs": rows})
-        return
-    cells = []
-    for row in rows:
-        test = "" if row["test_perplexity"] is None else f"{row['test_perplexity']:.2f}"
-        what, size = row["variant"] or row["what"], byte_size(row["bytes"])
-        cells.append((row["key"], what, row["status"], test, size, row["finished_at"]))
-    headings = ("key", "trial", "status", "test perplexity", "size", "finished at")
-    shared.print_table(headings, cells, right=("test perplexity", "size"), whole=("key", "size", "finished at"))
-    typer.echo(f"{counted(len(rows), 'trial')}, {byte_size(sum(row['bytes'] for row in rows))}")
+app.command("list")(list_runs)
 
 
 @app.command()
@@ -181,15 +141,8 @@ def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> 
     if sweep_runs(runs):
         shared.wrong(f"runs gc: a sweep runs with {runs}, and may start a trial from these weights")
     with shared.refused(ValueError, OSError):
-        settled = [record for key in dict(_named(state)) if (record := records.read(key)) is not None]
+        settled = [record for key in dict(named(state)) if (record := records.read(key)) is not None]
     complete = [record for record in settled if record.status == "complete"]
     best = sorted(complete, key=lambda record: record.stages[-1].valid.nats_per_token)[:keep_best]
     others = [record.key for record in settled if record.status != "failed" and record not in best]
     return [key for key in others if has_weights(runs / key)]
-
-
-def _named(state: SweepState) -> Iterator[tuple[str, str]]:
-    """Key and name of a sweep's trials; the table comes last, because its name counts if a search has the trial too."""
-    for search in state.searches:
-        yield from ((trial.key, f"{search.task.title}, trial {trial.number}") for trial in search.trials if trial.key)
-    yield from ((trial.key, trial.title) for trial in state.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -64,6 +64,10 @@ _ONLY_OF = "only the trials of this sweep"
 OfSweep = Annotated[Path | None, typer.Option("--sweep", metavar="FILE", help=_ONLY_OF, autocompletion=sweep_files)]
 _SCALE = "a scale of the file [default: what fits the machine]"
 ScaleName = Annotated[str | None, typer.Option("--scale", help=_SCALE, autocompletion=scales_of)]
+_SET = "a value of the base, search or tuning, such as base.epochs=5; may be repeated"
+_SEEDS = "in place of the file's: 1-5, or 1,4,7"
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help=_SET)]
+Seeds = Annotated[str | None, typer.Option("--seeds", help=_SEEDS)]
 ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
 WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_existing)]
@@ -76,27 +80,38 @@ Gpus = Annotated[str | None, typer.Option("--gpus", help=_GPUS)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="a trial's key, or as much of it as tells it from others")]
 
 
-def opened(file: Path, scale: str | None, *, silent: bool = False) -> ScaledSweep:
-    """The sweep at the asked or fitting scale, which is printed; exit code 2, errors on stderr, if it is wrong."""
+def opened(
+    file: Path, scale: str | None, set_: list[str] | None = None, seeds: str | None = None, *, silent: bool = False
+) -> ScaledSweep:
+    """The sweep at the asked or fitting scale, which is printed, with the changes of `--set` and `--seeds`.
+
+    Exit code 2, errors on stderr, if it is wrong.
+    """
     from lm.data import CorpusError
     from orchestrator.execute.machine import open_sweep
-    from orchestrator.sweep import SweepError
+    from orchestrator.sweep import Changes
 
-    with refused(SweepError, CorpusError):
-        sweep, why = open_sweep(file, scale)
+    with refused(ValueError, CorpusError):
+        sweep, why = open_sweep(file, scale, Changes.read(set_ or (), seeds))
     if not silent:
         typer.echo(f"{sweep.name} at scale {sweep.scale} ({why}): {sweep.question}")
     return sweep
 
 
 def opened_state(
-    file: Path, scale: str | None, runs: Path, *, silent: bool = False
+    file: Path,
+    scale: str | None,
+    runs: Path,
+    set_: list[str] | None = None,
+    seeds: str | None = None,
+    *,
+    silent: bool = False,
 ) -> tuple[ScaledSweep, SweepState, Records]:
     """The sweep as of `opened`, what it consists of so far, and the records; exit code 2 if one cannot be read."""
     from orchestrator.agenda.expand import expand
     from orchestrator.trials.records import Records
 
-    sweep, records = opened(file, scale, silent=silent), Records(runs.resolve())
+    sweep, records = opened(file, scale, set_, seeds, silent=silent), Records(runs.resolve())
     with refused(ValueError, OSError):
         return sweep, expand(sweep, records), records
 
@@ -123,23 +138,3 @@ def print_json(value: Any) -> None:
     from pydantic_core import to_json
 
     typer.echo(to_json(value, indent=1, inf_nan_mode="null").decode())
-
-
-def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Iterable[str]],
-    *,
-    right: Iterable[str] = (),
-    whole: Iterable[str] = ("key",),
-) -> None:
-    """Print rows under headings: columns `right` aligned so, columns `whole` never broken."""
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    columns = [Column(name, justify="right" if name in right else "left", no_wrap=name in whole) for name in headings]
-    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console = Console()
-    (console if console.is_terminal else Console(width=10_000)).print(table)  # no line breaks in a file

@@ -23,6 +23,7 @@ _ONLY = typer.Option(
 _FRESH = "train again what has a record; the old trials move to RUNS/.old/"
 _STORAGE = "s3://, gs:// or file:// where workers keep trials [default: --runs]"
 _EXECUTOR = "inline: in this process, one after the other, with no stall limit"
+_NOTIFY = "run this at the end; its standard input is the outcome as JSON"
 _WATCH = "write it again whenever the records change, until Ctrl-C (exit code 130)"
 _COMPARE = "print two folders of reports side by side"
 _FORCE = "replace an earlier report that has complete trials which this one lacks"
@@ -31,6 +32,8 @@ _FORCE = "replace an earlier report that has complete trials which this one lack
 def sweep(
     file: shared.SweepFile,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     only: Annotated[list[str] | None, _ONLY] = None,
@@ -45,12 +48,13 @@ def sweep(
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
     checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
     budget: Annotated[str | None, typer.Option(help="start no trial after this time: 8h, 90m, 30s, 1d")] = None,
+    notify: Annotated[str | None, typer.Option(metavar="COMMAND", help=_NOTIFY)] = None,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
     from orchestrator.api import run_sweep
     from orchestrator.execute.machine import granted
 
-    scaled = shared.opened(file, scale)
+    scaled = shared.opened(file, scale, set_, seeds)
     with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
     if dry_run:
@@ -73,6 +77,7 @@ def sweep(
             budget=budget,
             cpus=cpus,
             gpus=None if gpus is None else resources.gpus,
+            notify=notify,
         )
     raise typer.Exit(result.exit_code)
 
@@ -97,6 +102,8 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
 def report(
     file: shared.NoFile = None,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
@@ -113,7 +120,7 @@ def report(
         with shared.refused(ValueError, OSError):
             typer.echo(compare_reports(*compare), nl=False)
     elif file is not None:
-        _report(shared.opened(file, scale), file, runs, reports, every if watch else None, force=force)
+        _report(shared.opened(file, scale, set_, seeds), file, runs, reports, every if watch else None, force=force)
 
 
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:

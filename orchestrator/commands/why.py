@@ -27,6 +27,8 @@ def why(
     variant: Annotated[str | None, typer.Option(help=_VARIANT, autocompletion=shared.variants_of)] = None,
     seed: Annotated[int | None, typer.Option(help="of FILE [default: its first]")] = None,
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.WrittenRuns = Path("runs"),
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
@@ -35,7 +37,7 @@ def why(
     from orchestrator.trials.records import check_trial, damage_in_a_line
 
     with shared.refused(ValueError, OSError):
-        key = _key(file, variant, seed, scale, runs)
+        key = _key(file, variant, seed, scale, set_, seeds, runs)
         try:
             record, curve = check_trial(runs / key), read_curve(runs / key)
         except DamagedError as error:
@@ -101,12 +103,20 @@ def reproduce(
     typer.echo(f"PASS: {counted(repetition.epochs, 'epoch')}{stages} the same {how}")
 
 
-def _key(trial_or_file: str, variant: str | None, seed: int | None, scale: str | None, runs: Path) -> str:
+def _key(
+    trial_or_file: str,
+    variant: str | None,
+    seed: int | None,
+    scale: str | None,
+    set_: list[str] | None,
+    seeds: str | None,
+    runs: Path,
+) -> str:
     from orchestrator.trials.records import find_key
 
     if variant is None and seed is None and Path(trial_or_file).suffix not in (".yaml", ".yml"):
         return find_key(runs, trial_or_file)
-    sweep, state, _ = shared.opened_state(Path(trial_or_file), scale, runs, silent=True)
+    sweep, state, _ = shared.opened_state(Path(trial_or_file), scale, runs, set_, seeds, silent=True)
     trials: dict[str, dict[int, str]] = {}
     for trial in state.trials:
         trials.setdefault(trial.variant, {})[trial.seed] = trial.reads_from or trial.key

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,16 @@ from lm.measured import Measured
 from lm.spec import Adam, Dropout, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
-from orchestrator.sweep import PUBLISHED_SCALE, Resources, ScaledSweep, Sweep, check_vocabularies, read_sweep
+from orchestrator.sweep import (
+    PUBLISHED_SCALE,
+    UNCHANGED,
+    Changes,
+    Resources,
+    ScaledSweep,
+    Sweep,
+    check_vocabularies,
+    read_sweep,
+)
 
 PACKAGES = tuple(Path(str(package.__file__)).parent for package in (lm, orchestrator))
 """The folders of the code that runs."""
@@ -45,20 +54,24 @@ class Gpu(NamedTuple):
     memory_bytes: int | None
 
 
-def load_sweep(path: Path | str, scale: str | None = None) -> ScaledSweep:
-    """Read and check a sweep file, at a scale, or else at the one that fits this machine.
+def load_sweep(path: Path | str, scale: str | None = None, changes: Changes = UNCHANGED) -> ScaledSweep:
+    """Read and check a sweep file, at a scale, or else at the one that fits this machine, with `changes`.
 
     Raises SweepError, with a line for everything that is wrong, and CorpusError if a text is missing.
     """
-    return open_sweep(Path(path), scale)[0]
+    return open_sweep(Path(path), scale, changes)[0]
 
 
-def open_sweep(path: Path, scale: str | None) -> tuple[ScaledSweep, str]:
+def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> tuple[ScaledSweep, str]:
     """The sweep as `load_sweep` returns it, and why it is at this scale."""
     sweep = read_sweep(path)
     name, why = (scale, "as asked") if scale is not None else default_scale(sweep)
     scaled = sweep.at(name)
-    check_vocabularies(scaled, path)
+    if changes.words:
+        changed, published = read_sweep(path, changes, name).at(name), scaled.published_scale and not changes.values
+        label = changes.label(name)
+        scaled = replace(changed, scale=label, published_scale=published, changed_by=changes.words)
+    check_vocabularies(scaled, path, changes)
     return scaled, why
 
 

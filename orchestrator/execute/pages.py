@@ -85,10 +85,11 @@ class Interim:
 
 
 class _Made(BaseModel):
-    """Digests of the page with its inputs, and of MLflow's database: None if it is behind, or a server."""
+    """Digests of the page with its inputs, and of MLflow's database: None if it is behind, or a server; the changes."""
 
     page: str
     database: str | None
+    changes: dict[str, str] = {}
 
 
 class LastMade:
@@ -107,7 +108,9 @@ class LastMade:
         if self._made is None or self._made.page != self._digest(state):
             return None
         summary = read_summary(self._folder)
-        return None if summary is None else Report(self._folder / PAGE, summary.answer, summary.verdicts)
+        if summary is None:
+            return None
+        return Report(self._folder / PAGE, summary.answer, summary.verdicts, changes=self._made.changes)
 
     @property
     def is_mirrored(self) -> bool:
@@ -120,7 +123,7 @@ class LastMade:
         try:
             self._path.unlink(missing_ok=True)
             if page is not None:
-                made = _Made(page=page, database=_database() if mirrored else None)
+                made = _Made(page=page, database=_database() if mirrored else None, changes=report.changes)
                 write_text(self._path, made.model_dump_json(indent=1) + "\n")
         except OSError as error:
             _log.warning("the next command makes the page again: %s", in_a_line(error))

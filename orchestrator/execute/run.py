@@ -33,6 +33,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange
 from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
+from orchestrator.watch.table import print_table
 from orchestrator.words import seconds_in
 
 Executor = Literal["ray", "inline"]
@@ -57,6 +58,7 @@ class Options:
     budget: str | None = None
     cpus: float | None = None
     gpus: float | str | None = None
+    notify: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
     return 60 * minutes
 
 
-def run_sweep(prepared: Prepared) -> tuple[int, Path | None]:
-    """Train what is missing, write the report, bring MLflow up to date; the exit code, and the page if there is one.
+def run_sweep(prepared: Prepared) -> tuple[int, Report | None]:
+    """Train what is missing, write the report, bring MLflow up to date; the exit code, and the report if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
     Raises RayLostError (exit code 4) if Ray was lost twice, WriteError (5) if a disk or folder cannot be written.
@@ -173,7 +175,7 @@ def ending(state: SweepState, records: Records) -> Ending:
     return "complete" if states <= {"done"} and all(search.best is not None for search in state.searches) else "failed"
 
 
-def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
+def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     options, records = prepared.options, prepared.records
     report, how, budget_spent = _train_and_report(prepared, interrupt)
     records.note_checked()
@@ -183,10 +185,14 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Path]:
         print(f"{why}{_TO_GO_ON}{prepared.line()}")
     if report.beside is not None:
         print(report.beside)
+    print(report.answer)
+    if report.verdicts:
+        rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
+        print_table(("variant", "change of test perplexity", "verdict"), rows)
     print(report.page)
     if how == "stopped" and interrupt.exit_code is None and not out_of_budget:
         check_writable(records.root)  # a trial could not even record its failure: the folder may be the reason
-    return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report.page
+    return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report
 
 
 def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, bool]:

@@ -54,7 +54,7 @@ def report_sweep(
 
 def sweep_command(sweep: ScaledSweep, file: Path) -> str:
     """The line that makes this sweep again."""
-    return shlex.join(["python", "-m", "orchestrator", "sweep", str(file), "--scale", sweep.scale])
+    return shlex.join(["python", "-m", "orchestrator", "sweep", str(file), *sweep.options])
 
 
 def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from lm.data import vocabulary_size_of
+from lm.data import CorpusError, vocabulary_size_of
 from lm.names import closest, nearest
-from lm.spec import Part, vocabulary_misfits
+from lm.spec import Corpus, Part, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
-from lm.yaml_text import Place, read_document
+from lm.yaml_text import Document, Place, read_document
+from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep
@@ -19,11 +21,14 @@ from orchestrator.sweep.search_problems import search_problems
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
 
-def read_sweep(path: Path | str) -> Sweep:
-    """Read a sweep file, with `published/` beside it, and check every scale; SweepError has a line for each problem."""
+def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") -> Sweep:
+    """Read a sweep file, with `published/` beside it, and check every scale; SweepError has a line for each problem.
+
+    `changes` are made at `scale`.
+    """
     path = Path(path)
     try:
-        document = read_document(path)
+        document = changes.applied(read_document(path), scale) if changes.words else read_document(path)
         sweep = Sweep.model_validate(document.data)
     except OSError as error:
         raise SweepError([f"{path}: cannot be read: {error.strerror}{_similar_file(path, error)}"]) from error
@@ -39,18 +44,47 @@ def read_sweep(path: Path | str) -> Sweep:
     return sweep
 
 
-def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
-    """SweepError with each head, the base's once, that misfits its vocabulary; CorpusError if a text is missing."""
-    sizes = {corpus: vocabulary_size_of(corpus) for corpus in {variant.spec.corpus for variant in sweep.variants}}
-    base = sweep.baseline.spec
-    problems = [
+def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> None:
+    """SweepError with each cut that its text is too short for, or each head that misfits its vocabulary.
+
+    Of the base each is said once. CorpusError if a text is missing.
+    """
+    scale, base = sweep.scale.partition("+")[0], sweep.baseline.spec
+    document = changes.applied(read_document(path), scale)
+    sizes, problems = dict[Corpus, int](), list[Problem]()
+    for variant in sweep.variants:
+        try:
+            if variant.spec.corpus not in sizes:
+                sizes[variant.spec.corpus] = vocabulary_size_of(variant.spec.corpus)
+        except CorpusError as error:
+            if error.field == "name":
+                raise
+            if variant is sweep.baseline or variant.spec.corpus != base.corpus:
+                place = _corpus_place(document, variant.place, scale, error.field)
+                problems.append(Problem(place, f"{error} (at scale {sweep.scale})"))
+    problems = problems or [
         Problem((*variant.place, "head"), f"{misfit} (at scale {sweep.scale})")
         for variant in sweep.variants
         if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
     if problems:
-        raise SweepError(messages(problems, read_document(path)))
+        raise SweepError(messages(problems, document))
+
+
+def _corpus_place(document: Document, variant: Place, scale: str, field: str) -> Place:
+    """Where a field of a variant's corpus is written; the base's at the scale, if this replaces it."""
+    at_scale = ("scales", scale, "base")
+    places = [(*above, *keys) for above in (variant, at_scale) for keys in ((f"corpus.{field}",), ("corpus", field))]
+
+    def is_written(place: Place) -> bool:
+        data: Any = document.data
+        for key in place:
+            data = data.get(key) if isinstance(data, dict) else None
+        return data is not None
+
+    ordered = [*places[2:], places[1]] if variant == ("base",) else places[:2]
+    return next(filter(is_written, ordered), ordered[-1])
 
 
 def _similar_file(path: Path, error: OSError) -> str:

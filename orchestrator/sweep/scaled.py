@@ -87,6 +87,7 @@ class ScaledSweep:
     At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
     the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
     baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
+    `changed_by` are the options of the command line that changed the scale; its name then has them after a plus.
     """
 
     name: str
@@ -106,11 +107,17 @@ class ScaledSweep:
     searching: Search | Tune | None
     resources: Resources
     scales_without_gpu: tuple[str, ...]
+    changed_by: tuple[str, ...] = ()
 
     @property
     def baseline(self) -> Variant:
         """The base itself."""
         return self.variants[0]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of the command line that ask for this scale."""
+        return "--scale", self.scale.partition("+")[0], *self.changed_by
 
     def seeds_of(self, variant: Variant) -> tuple[int, ...]:
         """Every seed that a variant may get."""

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from lm.files import WriteError
+from orchestrator import api
 from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep, run_sweep
-from orchestrator.execute import pages, run
+from orchestrator.errors import RayLostError
+from orchestrator.execute import notify, pages, run
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
@@ -207,6 +210,10 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
     before = page.stat().st_mtime_ns, database.stat().st_mtime_ns
     quick = process(whole, "-X", "importtime", *SWEEP)
     assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
+    summary = json.loads(page.with_name("summary.json").read_text())
+    assert summary["answer"] in quick.stdout.splitlines()
+    table = quick.stdout.partition("variant ")[2].splitlines()
+    assert {line.split("  ")[0] for line in table[1:-1]} == summary["verdicts"].keys()
     imported = {line.rpartition("|")[2].strip() for line in quick.stderr.splitlines()}
     assert "orchestrator.execute.pages" in imported and not imported & set(HEAVY)
     assert (page.stat().st_mtime_ns, database.stat().st_mtime_ns) == before
@@ -224,3 +231,47 @@ def trials_of(place: Path) -> list[str]:
         patch.chdir(place)
         patch.setenv("LM_CACHE", str(place / "cache"))
         return list(trials())
+
+
+def test_a_command_is_given_the_outcome(made: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    again(notify="cat > outcome.json")
+    said = json.loads(Path("outcome.json").read_text())
+    summary = json.loads(PAGE.with_name("summary.json").read_text())
+    assert (said["state"], said["exit_code"], said["sweep"], said["scale"]) == ("complete", 0, "toy", "paper")
+    assert (said["answer"], said["verdicts"], said["page"]) == (summary["answer"], summary["verdicts"], str(PAGE))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("exit 3", "--notify: the command ended with exit code 3"),
+        ("exec sleep 60", "--notify: the command was ended after 0.2 seconds"),
+    ],
+)
+def test_a_command_that_fails_is_a_warning(
+    made: list[str], command: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notify, "PATIENCE_SECONDS", 0.2 if "sleep" in command else 60.0)
+    again(notify=command)
+    assert caplog.messages == [said]
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (WriteError(28, "No space left on device", "runs"), "cannot be written"),
+        (RayLostError("gone, password=hunter2"), "Ray lost"),
+    ],
+)
+def test_a_command_hears_of_an_error_too(
+    made: list[str], error: Exception, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(api, "run_prepared", fails)
+    with pytest.raises(type(error)):
+        again(notify="cat > outcome.json")
+    said = json.loads(Path("outcome.json").read_text())
+    assert said["state"] == state and "hunter2" not in said["error"]

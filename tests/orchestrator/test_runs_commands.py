@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -36,10 +37,45 @@ def test_list_shows_what_is_on_disk(place: Path) -> None:
     assert out.splitlines()[-1].startswith("2 trials, ")
     (row,) = json.loads(command("runs", "list", "--sweep", "toy.yaml", "--json")[1])["runs"]
     assert set(row) == {
-        "key", "variant", "what", "status", "valid_perplexity", "test_perplexity", "bytes", "finished_at",
+        "key", "sweep", "variant", "seed", "what", "differs", "status", "valid_perplexity", "test_perplexity", "bytes",
+        "finished_at",
     }  # fmt: skip
+    assert (row["sweep"], row["seed"], row["differs"]) == ("toy/paper", 1, "")
     assert (row["key"], row["variant"]) == (full.key, "full, seed 1")
     assert row["bytes"] == sum(path.stat().st_size for path in (place / "runs" / full.key).rglob("*") if path.is_file())
+
+
+def rows_of(*options: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(command("runs", "list", "--csv", *options)[1].splitlines()))
+
+
+def test_list_tells_trials_apart_filters_sorts_and_hides_none(place: Path) -> None:
+    for variant in ("full", "no weight-dropping", "no fine-tuning"):
+        settle(trials()[variant])
+    assert [row["sweep"] for row in rows_of()] == ["", "", ""]
+    assert command("report", "toy.yaml", "--scale", "paper")[0] == 0
+    rows = {row["variant"]: row for row in rows_of("--sort", "variant")}
+    assert list(rows) == ["full, seed 1", "no fine-tuning, seed 1", "no weight-dropping, seed 1"]
+    assert {row["sweep"] for row in rows.values()} == {"toy/paper"}
+    assert (
+        rows["full, seed 1"]["differs"] == "" and rows["no weight-dropping, seed 1"]["differs"] == "dropout.weight 0.0"
+    )
+    assert rows["no fine-tuning, seed 1"]["differs"] == "finetune none"
+    perplexities = [float(row["test_perplexity"]) for row in rows_of("--sort", "test_perplexity")]
+    assert perplexities == sorted(perplexities) and len(perplexities) == 3
+
+    damaged = place / "runs" / rows["full, seed 1"]["key"]
+    (damaged / "record.json").write_text("{")
+    (place / "runs/0123456789abcdef/record.json").mkdir(parents=True)
+    assert len(rows_of("--status", "complete")) == 2 and not rows_of("--status", "failed")
+    broken = {row["key"]: row for row in rows_of("--status", "damaged")}
+    assert broken.keys() == {damaged.name, "0123456789abcdef"}
+    assert "not a record" in broken[damaged.name]["what"] and broken[damaged.name]["variant"] == "full, seed 1"
+    assert [row["status"] for row in rows_of("--sort", "test_perplexity")][2:] == ["damaged", "damaged"]
+    code, out, _ = command("runs", "list")
+    assert code == 0 and out.splitlines()[-1].startswith("4 trials, ") and "not a record" in out
+    assert command("runs", "list", "--csv", "--json")[0] == 2
+    assert command("runs", "list", "--sort", "colour")[0] == 2
 
 
 def test_the_default_folder_may_not_have_been_written_yet(place: Path) -> None:

@@ -1,0 +1,144 @@
+"""`init` and `sweeps`: a sweep file to begin with, made for a corpus or copied from those that ship."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from lm.files import write_text
+from lm.names import nearest
+from lm.validation import SLUG
+from orchestrator.commands import shared
+from orchestrator.watch.table import print_table
+
+SHIPPED = Path(__file__).parent.parent / "shipped"
+_QUICK_TOKENS = 50_000
+"""Training tokens at the quick scale: minutes on two cores with the 10,000 words of the Penn Treebank."""
+_FILE = Template("""\
+# What would run:  python -m orchestrator plan $name.yaml --scale laptop
+# Run it:          python -m orchestrator sweep $name.yaml --scale laptop
+# Its page:        reports/$name/laptop/report.md
+name: $name
+question: What do dropout, tied embeddings and the cell bring to a small LSTM?
+base: # one trial; fields that are not here have defaults (python -m orchestrator schema --markdown)
+  corpus: {name: $corpus}
+  model: {cell: lstm, layers: 1, embedding_size: 200, hidden_size: 200, tied: true}
+  dropout: {input: 0.2, output: 0.3} # the probability that a unit is dropped
+  optimizer: {kind: adam, learning_rate: 0.004, clip: 0.25}
+  epochs: 30
+components: # each is taken away alone: new values of the base, by dotted path
+  dropout: {off: {dropout.input: 0.0, dropout.output: 0.0}}
+  tying: {off: {model.tied: false}}
+variants: # other changes of the base
+  GRU: {model.cell: gru}
+seeds: [1, 2, 3] # of every variant; more seeds make the intervals smaller
+resources: {cpus: 1, gpus: auto} # of one trial; auto: a quarter of a GPU if there is one
+scales: # `paper` is the base as written; `laptop` is taken where there is no GPU
+  laptop:
+    base:
+      corpus.train_tokens: $tokens
+      model.embedding_size: 100
+      model.hidden_size: 100
+      epochs: 10
+""")
+_CORPUS = "ptb, wikitext-2, wikitext-103, pydoc, or a folder with train.txt, valid.txt and test.txt"
+
+app = typer.Typer(help="List and copy the sweep files that ship.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def _shipped() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in _shipped() if name.startswith(incomplete)]
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="of the sweep; the file is NAME.yaml")],
+    corpus: Annotated[str, typer.Option(metavar="FOLDER|NAME", help=_CORPUS)],
+) -> None:
+    """Write NAME.yaml: a small sweep of a corpus with comments, which runs at once and is there to be changed."""
+    from lm.data import PUBLISHED, CorpusError, corpus_warnings, load
+    from lm.spec import Corpus
+
+    if not re.fullmatch(SLUG, name) or len(name) > 64:
+        rule = "at most 64 letters, digits, '-' and '_', with a letter or digit first"
+        shared.wrong(f"NAME: should be {rule}, got {name!r}")
+    file = Path(f"{name}.yaml")
+    _check_free(file)
+    text = Path(corpus)
+    if corpus not in PUBLISHED and (text.is_file() or _is_raw(text)):
+        made = f"{name}-corpus"
+        lines = [
+            shlex.join(
+                ["python", "-m", "lm", "corpus", "make", corpus, "--out", made, "--tokenize", "--min-count", "2"]
+            ),
+            shlex.join(["python", "-m", "orchestrator", "init", name, "--corpus", made]),
+        ]
+        shared.wrong(f"--corpus: {corpus} is raw text; make a corpus of it first:\n  " + "\n  ".join(lines))
+    with shared.refused(CorpusError):
+        if corpus in PUBLISHED:  # it is fetched when it is needed
+            tokens = PUBLISHED[corpus].tokens["train"]
+        else:
+            loaded = load(Corpus(name=corpus))
+            tokens = len(loaded.train)
+            for warning in corpus_warnings(loaded):
+                typer.echo(f"warning: {warning}", err=True)
+    cut = _QUICK_TOKENS if tokens > _QUICK_TOKENS else "null # all"
+    quoted = corpus if re.fullmatch(SLUG, corpus) else json.dumps(corpus, ensure_ascii=False)
+    write_text(file, _FILE.substitute(name=name, corpus=quoted, tokens=cut))
+    typer.echo(f"{file} written. Next:\n  python -m orchestrator sweep {file} --scale laptop")
+
+
+def _is_raw(folder: Path) -> bool:
+    """Whether a folder has texts, and none of a corpus's three."""
+    names = {path.name for path in folder.glob("*.txt")}
+    return bool(names) and not names & {"train.txt", "valid.txt", "test.txt"}
+
+
+def _check_free(file: Path) -> None:
+    if file.exists():
+        shared.wrong(f"{file}: is there already, and nothing is overwritten")
+
+
+@app.command("list")
+def list_sweeps() -> None:
+    """List the sweep files that ship: name, scales, question."""
+    from orchestrator.sweep import read_sweep
+
+    sweeps = [read_sweep(path) for path in _shipped().values()]
+    rows = [(sweep.name, ", ".join(sweep.scale_names), sweep.question) for sweep in sweeps]
+    print_table(("sweep", "scales", "question"), rows, whole=("sweep", "scales"))
+
+
+@app.command("copy")
+def copy_sweep(name: Annotated[str, typer.Argument(help="as `sweeps list` prints it", autocompletion=_names)]) -> None:
+    """Write NAME.yaml here, and the published numbers that it shows to published/ beside it."""
+    from orchestrator.sweep import read_sweep
+
+    if name not in _shipped():
+        shared.wrong(f"NAME: no sweep {name!r} ships{nearest(name, _shipped())}")
+    source, file = _shipped()[name], Path(f"{name}.yaml")
+    sweep = read_sweep(source)
+    references = {sweep.published, *(scale.published for scale in sweep.scales.values())}
+    tables = {table.partition(".")[0] for shown in references if isinstance(shown, tuple) for table in shown}
+    copies = {Path("published") / f"{table}.yaml": SHIPPED / "published" / f"{table}.yaml" for table in sorted(tables)}
+    changed = [
+        place for place, shipped in copies.items() if place.exists() and place.read_bytes() != shipped.read_bytes()
+    ]
+    for place in (file, *changed):
+        _check_free(place)
+    # The schema that editors read lies in the package.
+    header = f"# yaml-language-server: $schema={SHIPPED / 'schema.json'}"
+    text = source.read_text(encoding="utf-8").replace("# yaml-language-server: $schema=schema.json", header, 1)
+    for place, shipped in copies.items():
+        write_text(place, shipped.read_text(encoding="utf-8"))
+    write_text(file, text)
+    typer.echo(f"{', '.join(map(str, (file, *copies)))} written. Next:\n  python -m orchestrator plan {file}")

@@ -1,0 +1,96 @@
+"""What `plan` says before its table: what a search will train, a text that is too short, a cut beyond the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.test_command_line import invoke
+from tests.support.sweep_texts import SWEEPS
+from tests.support.sweeps import furnish
+
+BASE = """\
+name: tiny
+question: Does it matter?
+base:
+  corpus: {name: corpus}
+  model: {layers: 1, embedding_size: 8, hidden_size: 8, tied: false}
+  optimizer: {kind: sgd, learning_rate: 5.0, clip: 0.25}
+  epochs: 2
+variants: {GRU: {model.cell: gru}}
+seeds: [1, 2, 3]
+scales:
+  laptop:
+    base:
+      corpus: {name: corpus, train_tokens: 500}
+"""
+TUNE = "tune: {trials: 4, sampler: {kind: random}, space: {dropout.output: {kind: uniform, low: 0.0, high: 0.5}}}\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    furnish(tmp_path, BASE, train_lines=60)
+    return tmp_path
+
+
+def test_a_file_that_tunes_says_first_what_it_will_train(place: Path) -> None:
+    Path("tiny.yaml").write_text(BASE + TUNE)
+    code, out, _ = invoke("plan", "tiny.yaml", "--scale", "paper")
+    assert code == 0
+    assert out.splitlines()[1:3] == [
+        "to train: up to 8 search trials, then 6 of the table, with the values that the searches find",
+        "no trial is stopped early (scheduler null); in the base gradients are clipped at 0.25, embeddings not tied",
+    ]
+    code, out, _ = invoke("plan", str(SWEEPS / "tuned_ablation.yaml"), "--scale", "laptop")
+    assert out.splitlines()[2] == "scheduler asha; in the base gradients are clipped at 0.25, embeddings tied"
+
+
+def test_a_short_test_text_is_a_warning(place: Path) -> None:
+    code, _, err = invoke("plan", "tiny.yaml", "--scale", "paper")
+    assert code == 0 and err.startswith("warning: corpus: the test text has 1,440 tokens: a difference below about")
+    assert invoke("plan", str(SWEEPS / "adam.yaml"), "--scale", "paper")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "options", "said"),
+    [
+        ("train_tokens: 500", "train_tokens: 5000", [], "tiny.yaml:13: scales.laptop.base.corpus.train_tokens: "),
+        (
+            "corpus: {name: corpus, train_tokens: 500}",
+            "corpus.train_tokens: 5000",
+            [],
+            "tiny.yaml:13: scales.laptop.base.corpus.train_tokens: ",
+        ),
+        (
+            "{model.cell: gru}",
+            "{corpus.train_tokens: 5000}",
+            [],
+            "tiny.yaml:8: variants.GRU.corpus.train_tokens: ",
+        ),
+        ("", "", ["--set", "base.corpus.train_tokens=5000"], "--set base.corpus.train_tokens: "),
+    ],
+)
+@pytest.mark.parametrize("corpus", ["corpus", "ptb"])
+def test_a_cut_beyond_the_text_is_said_with_file_and_line(
+    place: Path, corpus: str, before: str, after: str, options: list[str], said: str
+) -> None:
+    text = BASE.replace(before, after) if before else BASE
+    options = [option.replace("5000", "5000000") for option in options]
+    Path("tiny.yaml").write_text(text.replace("name: corpus", f"name: {corpus}").replace("5000", "5000000"))
+    code, out, err = invoke("plan", "tiny.yaml", "--scale", "laptop", *options)
+    tokens = {"corpus": "720", "ptb": "929,589"}[corpus]
+    scale = "laptop+corpus.train_tokens=5000000" if options else "laptop"
+    wrong = f"train_tokens 5,000,000 is more than the {tokens} training tokens of '{corpus}' (at scale {scale})"
+    assert (code, out, err) == (2, "", f"{said}{wrong}\n")
+
+
+def test_a_cut_of_the_base_is_said_once_at_its_line(place: Path) -> None:
+    Path("tiny.yaml").write_text(BASE.replace("{name: corpus}", "{name: corpus, train_tokens: 5000}"))
+    code, _, err = invoke("plan", "tiny.yaml", "--scale", "paper")
+    assert code == 2 and err.splitlines() == [
+        "tiny.yaml:4: base.corpus.train_tokens: train_tokens 5,000 is more than the 720 training tokens of 'corpus' "
+        "(at scale paper)"
+    ]
