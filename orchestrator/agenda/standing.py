@@ -19,7 +19,7 @@ from orchestrator.trials.locks import Holder, holders, is_held, lock_path, read_
 from orchestrator.trials.plan import TrialStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
-from orchestrator.words import value_in_words
+from orchestrator.words import counted, value_in_words
 
 
 @dataclass(frozen=True)
@@ -150,3 +150,20 @@ def _written_at(path: Path) -> str | None:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
     except FileNotFoundError:
         return None
+
+
+def seeds_advice(sweep: ScaledSweep) -> str | None:
+    """What more seeds of the baseline alone would bring; None if it has more already, or is in few comparisons.
+
+    The best number of seeds for what all others are compared with is that of one times the root of the others' number
+    (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
+    """
+    seeds, others = len(sweep.seeds), len(sweep.variants) - 1
+    more = min(2 * seeds, round(seeds * math.sqrt(others)))
+    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or seeds > len(sweep.variant_seeds):
+        return None
+    narrower = 1 - math.sqrt((1 / more + 1 / seeds) / (2 / seeds))
+    return (
+        f"the baseline is in all {others} comparisons: 'seeds: {{baseline: {more}, variants: {seeds}}}' makes "
+        f"intervals up to {narrower:.0%} narrower for {counted(more - seeds, 'trial')} more"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -146,7 +145,7 @@ def schema(
 def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError if a record cannot be read."""
     from orchestrator.agenda.expand import what_is_left
-    from orchestrator.agenda.standing import search_standing
+    from orchestrator.agenda.standing import search_standing, seeds_advice
     from orchestrator.execute.machine import multiplies_in_bfloat16
     from orchestrator.trials.plan import millions, state_in_words, state_of
 
@@ -177,7 +176,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     if not state.searching:
         typer.echo(left)
-        if (advice := _split_in_words(sweep)) is not None:
+        if (advice := seeds_advice(sweep)) is not None:
             typer.echo(advice)
 
 
@@ -251,23 +250,6 @@ def _left_in_words(left: Left) -> str:
         searches = f"up to {counted(left.search_trials, 'search trial')}"
     table = str(most) if fewest == most else f"{fewest} to {most}"
     return f"to train: {searches}, then {table} of the table, with the values that the searches find"
-
-
-def _split_in_words(sweep: ScaledSweep) -> str | None:
-    """What more seeds of the baseline alone would bring; None if it has more already, or is in few comparisons.
-
-    The best number of seeds for what all others are compared with is that of one times the root of the others' number
-    (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
-    """
-    seeds, others = len(sweep.seeds), len(sweep.variants) - 1
-    more = min(2 * seeds, round(seeds * math.sqrt(others)))
-    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or seeds > len(sweep.variant_seeds):
-        return None
-    narrower = 1 - math.sqrt((1 / more + 1 / seeds) / (2 / seeds))
-    return (
-        f"the baseline is in all {others} comparisons: 'seeds: {{baseline: {more}, variants: {seeds}}}' makes "
-        f"intervals up to {narrower:.0%} narrower for {counted(more - seeds, 'trial')} more"
-    )
 
 
 def _status_cells(trial: TrialStanding) -> tuple[str, ...]:

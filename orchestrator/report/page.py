@@ -101,7 +101,9 @@ def write_report(
     interactions = interaction_section(outcomes, report.ablation, error)
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     best = () if report.ablation.factors else possibly_best(outcomes, error)
-    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best)
+    of_paper = rows[0].published_test if report.published_scale else None
+    paper = None if of_paper is None else of_paper.perplexity
+    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best, paper)
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     base = outcomes.of_baseline[0].trial.spec

@@ -41,16 +41,17 @@ def answer(
     hardly_chosen: Sequence[str] = (),
     interactions: Sequence[InteractionRow] = (),
     best: Sequence[str] = (),
+    published: float | None = None,
 ) -> Markdown:
     """The answer.
 
     `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `best`: the
-    variants that may have the lowest test perplexity.
+    variants that may have the lowest test perplexity; `published`: the baseline's at this scale.
     """
     designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
-    clauses = [*_contrasts(interactions), *_best(rows, best), _answer(rows, shown, comparison)]
+    clauses = [*_contrasts(interactions), *_best(rows, best), _answer(rows, shown, comparison, published)]
     tuned = ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)
@@ -67,7 +68,9 @@ def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
     return {name: in_percent(e.nats or 0.0, e.interval) for name, e in effects.items() if e.interval is not None}
 
 
-def _answer(rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None) -> str:
+def _answer(
+    rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None, published: float | None
+) -> str:
     base = next(row for row in rows if row.is_baseline)
     name = escape(base.variant)
     if not any(row.complete for row in rows):
@@ -81,7 +84,8 @@ def _answer(rows: Sequence[AblationRow], shown: Sequence[AblationRow], compariso
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
     if not others and len(shown) == len(rows):
         seeds = counted(base.complete, "seed")
-        return f"{name} reaches test perplexity {base.test} ({seeds}), and nothing is compared with it"
+        beside = "" if published is None else f"; {published:g} is published"
+        return f"{name} reaches test perplexity {base.test} ({seeds}{beside}), and nothing is compared with it"
     level = level_in_words(comparison)
     parts = _decided(others, base, level)
     if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:

@@ -224,7 +224,7 @@ def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:
         for why in obstacles(outcomes, [variant, outcomes.baseline])[:1]
         if why.reason in ("another test text", "did not train")
     }
-    return listed(sorted(reasons)) or "no variant is complete"
+    return listed(sorted(reasons)) or "no other variant is complete"
 
 
 def _percent(nats: float) -> str:
