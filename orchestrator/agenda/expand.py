@@ -112,7 +112,8 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
     """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
     Every look is judged at its own share of the error (`analysis.looks`). A variant that is decided, equal to the
-    baseline in every seed, or not comparable gets no more seeds. The baseline has as many as the variant with the most.
+    baseline in every seed, or not comparable gets no more seeds. The baseline has all at once: it is in every
+    comparison, so that the others need fewer.
     """
     if len(sweep.looks) == 1:
         return plan(sweep)
@@ -120,6 +121,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
     from orchestrator.analysis.outcomes import read_outcomes
 
     counts = dict.fromkeys((variant.name for variant in sweep.variants), sweep.looks[0])
+    counts[sweep.baseline.name] = sweep.looks[-1]
     trials = plan(sweep, counts)
     for seeds, look in pairwise(sweep.looks):
         outcomes = read_outcomes(trials, records, sweep.baseline.name)
@@ -128,7 +130,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
         comparison = compare_variants(outcomes, looks.error(seeds), sweep.margin)
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
-        counts |= dict.fromkeys([sweep.baseline.name, *undecided], look)
+        counts |= dict.fromkeys(undecided, look)
         more = plan(sweep, counts)
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):
             break
@@ -172,7 +174,8 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
     done = len(state.table) - missing
     each = [search_trials_left(search) for search in state.searches]
     search_trials = None if None in each else sum(filter(None, each))
-    return Left(search_trials, max(0, min(most, variants * sweep.looks[0]) - done), max(0, most - done))
+    fewest = sweep.looks[-1] + (variants - 1) * sweep.looks[0]
+    return Left(search_trials, max(0, min(most, fewest) - done), max(0, most - done))
 
 
 def search_trials_left(search: SearchState) -> int | None:

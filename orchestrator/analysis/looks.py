@@ -12,7 +12,7 @@ from lm.files import read_regular, write_text
 
 LEVEL_OF_ERROR = 0.05
 """How often any of a page's verdicts may be wrong: their family-wise error."""
-GROWTH = 3.0
+GROWTH = 6.0
 """A planned look may err in proportion to this power of its number of seeds: early looks nearly never."""
 
 
@@ -28,7 +28,7 @@ class Looks:
     earlier: tuple[tuple[int, ...], ...] = field(default=())
 
     def error(self, seeds: int) -> float:
-        """How often a page after `seeds` seeds may have a wrong verdict; at all planned looks together 5%.
+        """How often a page with `seeds` seeds of a variant may have a wrong verdict; at all planned looks together 5%.
 
         The error is spent unequally, as a sequential trial does (Lan and DeMets 1983, "Discrete sequential boundaries
         for clinical trials", Biometrika 70), and the looks are combined by Bonferroni's inequality. Each earlier page

@@ -79,6 +79,12 @@ class Outcomes(Mapping[str, Group]):
         return self.groups[self.baseline]
 
     @property
+    def seeds(self) -> int:
+        """The most seeds of a variant; of the baseline, if there is no other."""
+        others = (len(group) for name, group in self.groups.items() if name != self.baseline)
+        return max(others, default=len(self.of_baseline))
+
+    @property
     def all(self) -> list[Outcome]:
         """All outcomes, variant by variant."""
         return [outcome for group in self.groups.values() for outcome in group]

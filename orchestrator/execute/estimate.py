@@ -132,7 +132,7 @@ def estimate(
         disk_bytes=sum(job.disk_bytes for job in jobs),
         checkpoint_bytes=sum(heapq.nlargest(lanes, (job.checkpoint_bytes for job in jobs))),
         packing=packing,
-        detectable=detectable(outcomes, state.looks.error(len(outcomes.of_baseline))),
+        detectable=detectable(outcomes, state.looks.error(outcomes.seeds)),
     )
 
 

@@ -94,7 +94,7 @@ def write_report(
     """
     folder, outcomes, searches = Path(folder), report.outcomes, report.searches
     baseline, margin = outcomes.baseline, report.margin
-    error = report.looks.error(len(outcomes.of_baseline))
+    error = report.looks.error(outcomes.seeds)
     comparison = compare_variants(outcomes, error, margin)
     rows = ablation.ablation_table(outcomes, comparison, report.published, report.ablation)
     references = ablation.reference_rows(outcomes)

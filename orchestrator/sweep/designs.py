@@ -138,7 +138,7 @@ Seeds = Annotated[
 
 
 class UntilDecided(Part):
-    """Seeds from 1 on, in rounds: `min` for every variant, then more for a comparison that is still undecided."""
+    """Seeds from 1 on, in rounds: `min` for every variant, then more for what is undecided; `max` for the baseline."""
 
     min: int = Field(default=2, ge=2, description="Seeds of every variant before the first look.")
     max: int = Field(ge=2, description="The most seeds of a variant.")

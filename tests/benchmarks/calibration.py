@@ -218,7 +218,7 @@ def first(losses: Losses, seeds: int) -> Losses:
 
 def in_looks(sweep: list[Losses], looks: Looks = LOOKS) -> Iterator[tuple[Comparison, int]]:
     """The comparisons of a sweep that gives seeds to what is undecided, look by look, and the trials until then."""
-    counts = [looks.planned[0]] * len(sweep)
+    counts = [looks.planned[-1]] + [looks.planned[0]] * (len(sweep) - 1)
     for look in looks.planned:
         comparison = judge([first(s, n) for s, n in zip(sweep, counts, strict=True)], 1 - looks.error(look))
         yield comparison, sum(counts)
@@ -226,7 +226,7 @@ def in_looks(sweep: list[Losses], looks: Looks = LOOKS) -> Iterator[tuple[Compar
         if not undecided or look == looks.planned[-1]:
             return
         following = looks.planned[looks.planned.index(look) + 1]
-        for place in (0, *undecided):
+        for place in undecided:
             counts[place] = following
 
 

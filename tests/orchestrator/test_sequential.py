@@ -71,8 +71,10 @@ def test_rounds_grow_by_half() -> None:
     assert UntilDecided(min=3, max=3, until="decided").looks == (3,)
 
 
-def test_what_is_decided_at_once_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:
-    assert run(tmp_path / "runs", toy, FAR) == {"full": 2, "no weight-dropping": 2, "no input dropout": 2}
+def test_what_is_decided_early_gets_no_more_seeds_and_the_baseline_has_all_at_once(
+    toy: ScaledSweep, tmp_path: Path
+) -> None:
+    assert run(tmp_path / "runs", toy, FAR) == {"full": 6, "no weight-dropping": 2, "no input dropout": 3}
 
 
 def test_seeds_go_to_the_undecided_and_the_baseline(toy: ScaledSweep, tmp_path: Path) -> None:
@@ -82,12 +84,12 @@ def test_seeds_go_to_the_undecided_and_the_baseline(toy: ScaledSweep, tmp_path: 
 
 def test_what_surely_has_no_larger_effect_than_the_margin_is_decided(tmp_path: Path) -> None:
     toy = read_text(tmp_path, TEXT.replace("1.0e-5", "0.05")).at("paper")
-    assert run(tmp_path / "runs", toy, ONE_CLOSE) == {"full": 3, "no weight-dropping": 2, "no input dropout": 3}
+    assert run(tmp_path / "runs", toy, ONE_CLOSE) == {"full": 6, "no weight-dropping": 2, "no input dropout": 3}
 
 
 def test_no_round_begins_beyond_the_total(tmp_path: Path) -> None:
     few = read_text(tmp_path, TEXT.replace("until: decided", "until: decided, total: 11")).at("paper")
-    assert sum(run(tmp_path / "runs", few, ONE_CLOSE).values()) == 10  # the next look would make 14
+    assert sum(run(tmp_path / "runs", few, ONE_CLOSE).values()) == 11  # the next look would make 12
 
 
 @pytest.mark.parametrize("status", ["diverged", "failed"])
@@ -118,7 +120,7 @@ def test_every_look_has_its_share_of_the_error(toy: ScaledSweep, tmp_path: Path)
     once = compare_variants(outcomes, Looks((2,)).error(2), toy.margin)
     share = compare_variants(outcomes, Looks(toy.looks).error(2), toy.margin)
     assert once is not None and share is not None
-    assert once.level == 0.95 and share.level == pytest.approx(1 - 0.05 * 8 / (8 + 27 + 64 + 216))
+    assert once.level == 0.95 and share.level == pytest.approx(1 - 0.05 * 2**6 / (2**6 + 3**6 + 4**6 + 6**6))
     verdicts = [found.effects["no weight-dropping"].verdict for found in (once, share)]
     assert verdicts == ["hurts", "not decided"]
     assert (
@@ -131,7 +133,7 @@ def test_a_variant_that_did_not_train_gets_no_more_seeds(toy: ScaledSweep, tmp_p
     got = run(tmp_path / "runs", toy, ONE_CLOSE | {"no weight-dropping": 6_100.0})
     assert got == {"full": 6, "no weight-dropping": 2, "no input dropout": 6}
     failed = run(tmp_path / "failed", toy, dict.fromkeys(FAR, 100.0) | {"full": 6_100.0})
-    assert failed == {"full": 2, "no weight-dropping": 2, "no input dropout": 2}
+    assert failed == {"full": 6, "no weight-dropping": 2, "no input dropout": 2}
 
 
 def test_a_variant_scored_on_another_text_gets_no_more_seeds(toy: ScaledSweep, tmp_path: Path) -> None:

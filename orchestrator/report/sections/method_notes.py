@@ -72,7 +72,7 @@ def method_notes(
         noisiest=_noisiest(deviations),
         why_no_interval="" if noise else _why_no_interval(outcomes, comparison),
         cautions=tuple(_cautions(outcomes, comparison, rows, varies, searched=searched)),
-        looks=_looks(looks, len(outcomes.of_baseline)),
+        looks=_looks(looks, outcomes.seeds),
         divergence=_divergence(outcomes),
         convention=_convention(outcomes),
         level=level_in_words(comparison),
