@@ -49,7 +49,7 @@ def plan(
 
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
-        for warning in _of_texts(sweep):
+        for warning in () if as_json else _of_texts(sweep):
             typer.echo(f"warning: {warning}", err=True)
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
