@@ -181,15 +181,15 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     report, how, budget_spent = _train_and_report(prepared, interrupt)
     records.note_checked()
     out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
+    print(report.answer)
+    if report.verdicts:
+        rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
+        print_table(("variant", "change of test perplexity", "verdict"), rows)
     if interrupt.exit_code is not None or out_of_budget:
         why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
         print(f"{why}{_TO_GO_ON}{prepared.line()}")
     if report.beside is not None:
         print(report.beside)
-    print(report.answer)
-    if report.verdicts:
-        rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
-        print_table(("variant", "change of test perplexity", "verdict"), rows)
     print(report.page)
     if how == "stopped" and interrupt.exit_code is None and not out_of_budget:
         check_writable(records.root)  # a trial could not even record its failure: the folder may be the reason
