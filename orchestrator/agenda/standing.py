@@ -44,8 +44,21 @@ class TrialStanding:
 
 
 @dataclass(frozen=True)
+class TriedStanding:
+    """How far a trial of a search has come: the values that it tries, in words, and its best perplexity so far."""
+
+    number: int
+    tries: str
+    epochs: int
+    valid_perplexity: float | None
+
+
+@dataclass(frozen=True)
 class SearchStanding:
-    """How far a search has come; `trials` is None if time decides, `best_values` for a schedule, which changes."""
+    """How far a search has come; `trials` is None if time decides, `best_values` for a schedule, which changes.
+
+    `running` are its trials under way, or that an interrupt left so.
+    """
 
     variant: str
     asked: int
@@ -53,16 +66,21 @@ class SearchStanding:
     counts: dict[str, int]
     best_valid_perplexity: float | None
     best_values: dict[str, Any] | None
+    running: tuple[TriedStanding, ...] = ()
 
     def in_words(self) -> str:
-        """A line of the terminal."""
+        """A line of the terminal, and one for each trial that runs."""
         of = "" if self.trials is None else f" of {self.trials}"
         states = ", ".join(f"{count} {state}" for state, count in self.counts.items())
         best = ""
         if self.best_valid_perplexity is not None:
             values = ", ".join(f"{key} {value_in_words(value)}" for key, value in (self.best_values or {}).items())
             best = f"; best {self.best_valid_perplexity:.2f} validation perplexity{', with ' if values else ''}{values}"
-        return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}"
+        return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}" + "".join(
+            f"\n  running: trial {trial.number} ({trial.tries}), {counted(trial.epochs, 'epoch')}"
+            + ("" if trial.valid_perplexity is None else f", {trial.valid_perplexity:.2f} validation perplexity")
+            for trial in self.running
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,16 @@ def search_standing(search: SearchState) -> SearchStanding:
         counts=dict(Counter(trial.state for trial in search.trials)),
         best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
         best_values=None if best is None or search.task.population else dict(best.values),
+        running=tuple(
+            TriedStanding(
+                number=trial.number,
+                tries=search.task.in_words(trial.values),
+                epochs=trial.epochs,
+                valid_perplexity=None if trial.valid_nats is None else perplexity(trial.valid_nats),
+            )
+            for trial in search.trials
+            if trial.state == "running"
+        ),
     )
 
 

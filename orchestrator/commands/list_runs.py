@@ -121,13 +121,13 @@ def _differences(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     usual = {path: of.most_common(1)[0] for path, of in counts.items()}
     texts = {}
     for key, spec in specs.items():
-        own = [
+        unusual = [
             f"{path} {value_in_words(value)}"
             for path, value in spec.items()
             if usual[path][0] != repr(value) or usual[path][1] <= len(specs) / 2
         ]
-        more = [f"and {len(own) - _MOST_DIFFERENCES} more"] if len(own) > _MOST_DIFFERENCES else []
-        texts[key] = ", ".join(own[:_MOST_DIFFERENCES] + more)
+        more = [f"and {len(unusual) - _MOST_DIFFERENCES} more"] if len(unusual) > _MOST_DIFFERENCES else []
+        texts[key] = ", ".join(unusual[:_MOST_DIFFERENCES] + more)
     return texts
 
 

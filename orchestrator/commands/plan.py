@@ -49,8 +49,6 @@ def plan(
 
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
-        for warning in _of_texts(sweep):
-            typer.echo(f"warning: {warning}", err=True)
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         cost = None
         if estimate:
@@ -61,6 +59,8 @@ def plan(
         if as_json:
             shared.print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
         else:
+            for warning in _of_texts(sweep):
+                typer.echo(f"warning: {warning}", err=True)
             print_plan(sweep, state, records)
             if cost is not None:
                 print_estimate(cost)

@@ -10,6 +10,7 @@ process of a job: the driver sends it SIGUSR1, at which Tune stops.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ class Interrupt:
     insisted: bool = False
     _stop: Callable[[], None] | None = None
     _postponed: list[int] | None = None
+    _acknowledged: bool = False
 
     @property
     def exit_code(self) -> int | None:
@@ -75,6 +77,10 @@ class Interrupt:
                 self._handle(number, None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self._acknowledged:
+            self._acknowledged = True
+            # By the system alone: a handler may interrupt a print. A terminal has just shown ^C.
+            os.write(2, b"\nstopping; again to stop at once\n")
         if self._postponed is not None:
             self._postponed.append(number)
             return

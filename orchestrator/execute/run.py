@@ -15,6 +15,7 @@ from typing import Literal
 from lm.checkout import commit
 from lm.data import load
 from lm.files import check_writable, make_folder
+from lm.record import perplexity
 from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import StopOnStorageError, TrialSource, UntilDeadline
@@ -180,15 +181,15 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     report, how, budget_spent = _train_and_report(prepared, interrupt)
     records.note_checked()
     out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
+    print(report.answer)
+    if report.verdicts:
+        rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
+        print_table(("variant", "change of test perplexity", "verdict"), rows)
     if interrupt.exit_code is not None or out_of_budget:
         why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
         print(f"{why}{_TO_GO_ON}{prepared.line()}")
     if report.beside is not None:
         print(report.beside)
-    print(report.answer)
-    if report.verdicts:
-        rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
-        print_table(("variant", "change of test perplexity", "verdict"), rows)
     print(report.page)
     if how == "stopped" and interrupt.exit_code is None and not out_of_budget:
         check_writable(records.root)  # a trial could not even record its failure: the folder may be the reason
@@ -211,7 +212,12 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     def write(state: SweepState) -> Report:
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
 
-    with Progress(state.table, done=done, records=records if train else None) as progress:
+    best = {
+        search.task.variant: (perplexity(of.valid_nats), of.number)
+        for search in state.searches
+        if (of := search.best) is not None and of.valid_nats is not None
+    }
+    with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
         if report is not None and last.is_mirrored:
             return report, ending(state, records), False
         tracker = Tracker(sweep, state.table, records, commit=commit())

@@ -37,6 +37,11 @@ class Trial:
         """How it is called: `full, seed 1`; of a search `full, trial 12`."""
         return f"{self.variant}, " + (f"seed {self.seed}" if self.number is None else f"trial {self.number}")
 
+    @property
+    def tried(self) -> str:
+        """Its title; of a search with what it tries: `full, trial 12 (dropout.output 0.29)`."""
+        return self.title if self.number is None else f"{self.title} ({self.change})"
+
 
 class Listener(Protocol):
     """Hears of trials while they run, in the driver. An exception in a listener never stops a trial."""

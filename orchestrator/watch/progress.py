@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Self, get_args
@@ -21,7 +21,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial, epochs_to_train, stage_epochs
 from orchestrator.words import in_words
 
-TrialState = Literal["done", "running", "waiting", "stopped early", "failed"]
+TrialState = Literal["done", "running", "waiting", "stopped early", "diverged", "failed"]
 _MOST_ROWS = 16
 _log = logging.getLogger(__name__)
 
@@ -136,8 +136,9 @@ def _sum(*took: tuple[float, int]) -> tuple[float, int]:
 class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
-    `done` are the keys of trials that were complete before; `records` show how long earlier commands took. Without a
-    terminal, a running trial prints at most one line every `line_seconds`. Safe from several threads.
+    `done` are the keys of trials that were complete before; `records` show how long earlier commands took; `best` has
+    the best validation perplexity of each variant's search so far, and its trial's number. Without a terminal, a
+    running trial prints at most one line every `line_seconds`. Safe from several threads.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class Progress:
         *,
         done: Collection[str] = (),
         records: Records | None = None,
+        best: Mapping[str, tuple[float, int]] | None = None,
         console: Console | None = None,
         line_seconds: float = 30.0,
     ) -> None:
@@ -156,6 +158,7 @@ class Progress:
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
         self._states: dict[str, TrialState] = dict.fromkeys(done, "done")
         self._running: dict[str, tuple[Trial, Evaluation | None]] = {}
+        self._best = dict(best or {})
         self._endings: deque[str] = deque(maxlen=4)
         self._printed: dict[str, float] = {}
         self._live: Live | None = None
@@ -181,31 +184,34 @@ class Progress:
             self._set(trial, "running")
             self._running[trial.key] = trial, None
             self._clock.started(trial)
-        self._print(f"{trial.title}: started")
+        self._print(f"{trial.tried}: started")
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
         """Its row moves on."""
-        at = time.monotonic()
         with self._lock:
             self._running[trial.key] = trial, evaluation
             self._clock.evaluated(trial, evaluation)
-            if at - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
+            if (at := time.monotonic()) - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
                 return
             self._printed[trial.key] = at
             stage, epoch, perplexity, speed = self._cells(trial, evaluation)
             point = f"{stage}, epoch {epoch}, validation perplexity {perplexity}, {speed} tokens/s"
-            line = f"{trial.title}: {point}; {self._time_left()}"
+            line = f"{trial.tried}: {point}; {self._time_left()}"
         self._print(line)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its row goes, and a line says how it ended."""
         state, ending = _ending(trial, record)
         with self._lock:
+            if trial.number is not None and record is not None and state == "done":
+                reached = record.stages[-1].valid.perplexity, trial.number
+                best, number = self._best[trial.variant] = min(reached, self._best.get(trial.variant, reached))
+                ending += f"; best so far {best:.2f} validation perplexity, trial {number}"
             self._set(trial, state)
             self._running.pop(trial.key, None)
             self._clock.settled(trial, resumable=state == "waiting")
-            self._endings.append(f"{trial.title}: {ending}")
-        self._print(f"{trial.title}: {ending}", summarized=True)
+            self._endings.append(f"{trial.tried}: {ending}")
+        self._print(f"{trial.tried}: {ending}", summarized=True)
 
     def say(self, line: str) -> None:
         """Print a line above the table, or among the lines."""
@@ -248,7 +254,7 @@ class Progress:
         table = Table("variant", "seed", "stage", *numbers, box=None, pad_edge=False, header_style="bold")
         for trial, evaluation in running[:_MOST_ROWS]:
             cells = ("starts",) if evaluation is None else self._cells(trial, evaluation)
-            table.add_row(Text(trial.variant), str(trial.seed), *cells)
+            table.add_row(Text(trial.variant if trial.number is None else trial.tried), str(trial.seed), *cells)
         lines = [Text(f"and {len(running) - _MOST_ROWS} more running")] if len(running) > _MOST_ROWS else []
         lines += [Text(ending, "dim", no_wrap=True, overflow="ellipsis") for ending in endings]
         return Group(*([table] if running else []), *lines, Text(self.summary()))
@@ -288,7 +294,7 @@ def _ending(trial: Trial, record: Record | None) -> tuple[TrialState, str]:
         return "waiting", "stopped, can be resumed"
     if record.status != "complete":
         reason = (record.reason or "no reason given").strip().splitlines()
-        return "failed", f"{record.status}: {reason[-1][:200]}"
+        return record.status, f"{record.status}: {reason[-1][:200]}"
     last = record.stages[-1]
     test = "not yet opened" if last.test is None else f"{last.test.perplexity:.2f}"
     return "done", f"complete, perplexity {last.valid.perplexity:.2f} validation, {test} test"

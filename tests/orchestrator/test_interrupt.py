@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
 
@@ -87,3 +88,16 @@ def test_an_error_after_one_interrupt_is_an_error(tmp_path: Path) -> None:
 
     with mock.patch.object(run, "_run", interrupted), pytest.raises(OSError, match="disk"):
         run.run_sweep(mock.Mock())
+
+
+@pytest.mark.parametrize("postponed", [True, False])
+def test_the_first_signal_is_acknowledged_at_once_and_only_once(
+    postponed: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    interrupt = Interrupt()
+    stopping = interrupt.postponed() if postponed else nullcontext()
+    with pytest.raises(KeyboardInterrupt), interrupt.handled(), interrupt.stopping(mock.Mock()), stopping:
+        for said in ("\nstopping; again to stop at once\n", ""):
+            interrupt_now()
+            assert capfd.readouterr().err == said
+    assert capfd.readouterr().err == ""

@@ -103,7 +103,7 @@ def test_the_table_shows_what_runs_and_how_the_latest_ended() -> None:
     assert re.search(r"variant 3 +1 +train +2/3 +inf", last)
     assert "diverged: the loss is nan" in last and "stopped, can be resumed" in last
     assert "and 3 more running" in last
-    assert "3 done, 19 running, 7 waiting, 1 failed; time left: about" in last
+    assert "3 done, 19 running, 7 waiting, 1 diverged; time left: about" in last
     assert "variant 29" not in last
 
 
@@ -123,11 +123,11 @@ def test_readers_are_counted_with_the_trial_they_are_read_from() -> None:
     source, waiting = trial("full", finetune=2), trial("other")
     reader = trial("without fine-tuning", reads_from=source.key)
     progress = Progress([source, reader, waiting], console=pipe()[0], done=[waiting.key])
-    assert progress.counts() == {"done": 1, "running": 0, "waiting": 2, "stopped early": 0, "failed": 0}
+    assert progress.counts() == {"done": 1, "running": 0, "waiting": 2, "stopped early": 0, "diverged": 0, "failed": 0}
     progress.started(source)
-    assert progress.counts() == {"done": 1, "running": 1, "waiting": 1, "stopped early": 0, "failed": 0}
+    assert progress.counts() == {"done": 1, "running": 1, "waiting": 1, "stopped early": 0, "diverged": 0, "failed": 0}
     progress.settled(source, record(source))
-    assert progress.counts() == {"done": 3, "running": 0, "waiting": 0, "stopped early": 0, "failed": 0}
+    assert progress.counts() == {"done": 3, "running": 0, "waiting": 0, "stopped early": 0, "diverged": 0, "failed": 0}
     assert progress.summary() == "3 done"
 
 
@@ -215,7 +215,14 @@ def test_many_threads_may_tell_it() -> None:
         for thread in threads:
             thread.join()
     assert errors == []
-    assert progress.counts() == {"done": len(trials), "running": 0, "waiting": 0, "stopped early": 0, "failed": 0}
+    assert progress.counts() == {
+        "done": len(trials),
+        "running": 0,
+        "waiting": 0,
+        "stopped early": 0,
+        "diverged": 0,
+        "failed": 0,
+    }
 
 
 class Told:
@@ -266,7 +273,7 @@ def test_trials_that_a_search_proposes_are_counted_as_they_come() -> None:
         progress.started(two)
         progress.settled(two, record(two))
         counts = progress.counts()
-    assert counts == {"done": 1, "running": 0, "waiting": 0, "stopped early": 1, "failed": 0}
+    assert counts == {"done": 1, "running": 0, "waiting": 0, "stopped early": 1, "diverged": 0, "failed": 0}
     assert any("one, seed 1: stopped early; 0 done, 1 stopped early" in line for line in lines(out))
 
 
@@ -327,3 +334,36 @@ def test_an_epoch_that_goes_on_from_a_checkpoint_within_it_counts_whole(tmp_path
     clock.evaluated(one, point(3, seconds=300.0))
     clock.settled(one, resumable=False)
     assert clock.seconds_left() == 110.0 * 3, "with what is not training, where the wall has seen it"
+
+
+def test_a_trial_of_a_search_is_called_by_what_it_tries_with_the_best_so_far() -> None:
+    console, out = pipe()
+    one, two = (
+        dataclasses.replace(
+            trial(f"seven {number}"), variant="full", number=number, change=f"dropout.output 0.{number}"
+        )
+        for number in (7, 8)
+    )
+    with Progress([], console=console, best={"full": (91.0, 3), "other": (1.0, 2)}) as progress:
+        progress.started(one)
+        progress.settled(one, record(one))
+        progress.started(two)
+        progress.settled(two, record(two))
+        progress.settled(trial("full"), record(trial("full")))
+    said = "\n".join(lines(out))
+    assert "full, trial 7 (dropout.output 0.7): started" in said
+    ended = "complete, perplexity 90.00 validation, 80.00 test; best so far 90.00 validation perplexity, trial 7"
+    assert f"full, trial 7 (dropout.output 0.7): {ended}; 1 done" in said
+    assert f"full, trial 8 (dropout.output 0.8): {ended}; 2 done" in said
+    assert said.count("best so far") == 2
+    console, out = terminal()
+    with Progress([], console=console) as progress:
+        progress.started(one)
+    assert "full, trial 7 (dropout.output 0.7)" in out.getvalue()
+
+
+def test_diverged_is_not_counted_as_failed() -> None:
+    progress = Progress([one := trial("one"), two := trial("two")], console=pipe()[0])
+    progress.settled(one, record(one, "diverged", "the loss is nan"))
+    progress.settled(two, record(two, "failed", "no memory"))
+    assert progress.summary() == "0 done, 1 diverged, 1 failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -206,17 +207,19 @@ def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path)
     arguments = ["tuned.yaml", "--scale", "paper"]
     before = CliRunner().invoke(app, ["plan", *arguments])
     words = "to train: up to 4 search trials, then 6 of the table, with the values that the searches find"
-    assert before.output.splitlines()[1:] == [
-        "search for full: 0 of 2 trials",
-        "search for no clip: 0 of 2 trials",
-        words,
-    ]
+    assert before.stdout.splitlines()[1] == words
+    assert before.stdout.splitlines()[2].startswith(
+        "no trial is stopped early (scheduler null); in the base gradients are"
+    )
+    assert before.stdout.splitlines()[3:] == ["search for full: 0 of 2 trials", "search for no clip: 0 of 2 trials"]
     data = json.loads(CliRunner().invoke(app, ["plan", *arguments, "--json"]).output)
     assert (data["trials"], data["counts"]) == ([], {})
     assert data["left"] == {"search_trials": 4, "table_trials_fewest": 6, "table_trials_most": 6}
     assert "0 trials" in CliRunner().invoke(app, ["status", *arguments]).output
     ran = CliRunner().invoke(app, ["sweep", *arguments, "--executor", "inline"])
     assert ran.exit_code == 0, ran.output
+    assert re.search(r"full, trial 0 \(\S+ .+\): started", ran.stderr)
+    assert "best so far" in ran.stderr
     assert "10 done" in ran.stderr.splitlines()[-1] and "waiting" not in ran.stderr.splitlines()[-1]
     after = CliRunner().invoke(app, ["plan", *arguments])
     assert "6 trials (2 variants x 3 seeds): 6 done" in after.output
