@@ -245,7 +245,7 @@ def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path,
     settle(records.root, expand(sweep, records).table[0], 100.0)
     assert what_is_left(sweep, expand(sweep, records), records) == Left(2, 3, 3)
     until = at_paper(tmp_path, SEARCH.replace("seeds: [1, 2]", "seeds: {min: 2, max: 5, until: decided}"))
-    assert what_is_left(until, expand(until, records), records) == Left(2, 3, 9)
+    assert what_is_left(until, expand(until, records), records) == Left(2, 6, 9)
     hours = at_paper(tmp_path, SEARCH.replace("trials: 2", "training_hours: 1.0"))
     assert what_is_left(hours, expand(hours, records), records).search_trials is None
     grid = at_paper(
