@@ -45,7 +45,7 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
 def test_a_report_needs_neither_torch_nor_ray_nor_records(tmp_path: Path) -> None:
     folders = ["--runs", str(tmp_path / "runs"), "--reports", str(tmp_path)]
     assert heavy_modules(["report", ABLATION, "--scale", "paper", *folders]) == "HEAVY []"
-    assert "0 of 30 planned trials complete" in (tmp_path / "awd_ablation/paper/report.md").read_text()
+    assert "0 of 36 planned trials complete" in (tmp_path / "awd_ablation/paper/report.md").read_text()
 
 
 def heavy_modules(arguments: list[str]) -> str:
@@ -79,14 +79,17 @@ def test_plan_shows_a_line_a_trial_and_a_summary(tmp_path: Path) -> None:
     assert lines[1].split() == ["variant", "changes", "seed", "key", "parameters", "state"]
     assert sum("read from full" in line for line in lines) == 3
     assert sum("goes on from full" in line for line in lines) == 3
-    assert lines[-2:] == ["30 trials (10 variants x 3 seeds): 27 new, 3 read", "27 to train"]
+    assert lines[-3:-1] == ["36 trials (12 variants x 3 seeds): 33 new, 3 read", "33 to train"]
+    assert lines[-1].startswith(
+        "the baseline is in all 11 comparisons: 'seeds: {baseline: 6, variants: 3}' makes intervals"
+    )
 
 
 def test_plan_writes_specs(tmp_path: Path) -> None:
     code, out, _ = invoke("plan", ABLATION, "--scale", "mini", "--write-specs", str(tmp_path / "specs"))
     assert code == 0
-    assert out.splitlines()[-1].startswith("27 specs written to ")
-    assert len(list((tmp_path / "specs").glob("*.yaml"))) == 27
+    assert out.splitlines()[-1].startswith("36 specs written to ")
+    assert len(list((tmp_path / "specs").glob("*.yaml"))) == 36
 
 
 def test_what_is_wrong_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
