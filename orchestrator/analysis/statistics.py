@@ -51,16 +51,14 @@ def contrasts(
     Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So
     the verdict is that of the interval: *hurts* or *helps* if it lies on one side of zero, *equivalent* if it lies
     within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all
-    verdicts are right together with probability `level`. A contrast that can get no verdict takes no share, and
-    contrasts that are one measurement take one.
+    verdicts are right together with probability `level`. A contrast that can get no verdict takes no share;
+    those that are one measurement take one.
 
     One Student's t serves both noises (`noise.half_width`). The seeds' degrees of freedom are Satterthwaite's, no more
     than all seeds together have. No interval is narrower than a lone comparison's from the deviations of its own groups
     (after Welch 1938, Biometrika 29), paired if the others are: a group of twenty times the others' noise erred in 10
     to 15% without it. Few seeds overstate Satterthwaite's degrees of freedom, so that it has half of them, at least
-    what the fewest seeds have (n - 1 of two groups of n seeds): all of them erred in 5 to 9%. Neither bootstrap nor
-    sign-flip tests are offered: at three seeds the percentile bootstrap covers 74% instead of 95%, and at five no
-    sign-flip test reaches 5%.
+    what the fewest seeds have (n - 1 of two groups of n seeds): all of them erred in 5 to 9%.
 
     Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
     if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an
