@@ -1,6 +1,6 @@
 """Run many trials of `lm`, keep their records, and report what they show.
 
-from orchestrator import load_sweep, run_sweep, load_records
+from orchestrator import load_sweep, run_sweep, load_records, load_report
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.api import SweepResult, load_records, load_sweep, run_sweep
+    from orchestrator.api import LoadedReport, SweepResult, load_records, load_report, load_sweep, run_sweep
 
-__all__ = ["SweepResult", "load_records", "load_sweep", "run_sweep"]
+__all__ = ["LoadedReport", "SweepResult", "load_records", "load_report", "load_sweep", "run_sweep"]
 
 
 def __getattr__(name: str) -> object:

@@ -21,6 +21,7 @@ from orchestrator.execute.machine import load_sweep
 from orchestrator.execute.notify import notify as notify_of
 from orchestrator.execute.run import Executor, Options, prepare
 from orchestrator.execute.run import run_sweep as run_prepared
+from orchestrator.report.files.load import LoadedReport, load_report
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
@@ -31,7 +32,16 @@ from orchestrator.trials.records import Records, damage_in_a_line, read_own
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted, seconds_in
 
-__all__ = ["SweepResult", "load_records", "load_sweep", "run_sweep", "select", "to_train"]
+__all__ = [
+    "LoadedReport",
+    "SweepResult",
+    "load_records",
+    "load_report",
+    "load_sweep",
+    "run_sweep",
+    "select",
+    "to_train",
+]
 _log = logging.getLogger(__name__)
 
 

@@ -28,8 +28,7 @@ from orchestrator.analysis.noise import (
 )
 from orchestrator.analysis.power import further_seeds
 
-BASELINE = ""
-"""The baseline's name among groups: no variant can have it."""
+BASELINE = ""  # its name among groups: no variant can have it
 MARGIN = 0.005
 """A share of perplexity: an effect that is surely smaller counts as none."""
 
