@@ -32,5 +32,5 @@ def test_a_table_that_a_report_lacks_has_no_rows() -> None:
 
 
 def test_a_folder_without_a_report_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected a report's folder, with its summary.json"):
+    with pytest.raises(ValueError, match=r"expected a report's folder, with its summary\.json"):
         load_report(tmp_path)
