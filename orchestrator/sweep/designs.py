@@ -176,8 +176,8 @@ SeedsOrNumber = Annotated[
 class SplitSeeds(Part):
     """More seeds for the baseline, which is in every comparison, than for each variant; a number n means 1 to n."""
 
-    baseline: SeedsOrNumber
-    variants: SeedsOrNumber
+    baseline: SeedsOrNumber = Field(description="The baseline's seeds: a list, or a number n for 1 to n.")
+    variants: SeedsOrNumber = Field(description="The seeds of each variant, all of them also the baseline's.")
 
     @model_validator(mode="after")
     def _check_baseline(self) -> Self:

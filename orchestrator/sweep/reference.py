@@ -17,6 +17,8 @@ a `kind`, which must be given. `scales`, `components` and `variants` name fields
 
 This page is made from the schema: `python -m orchestrator schema --markdown > docs/reference.md`.
 """
+_FORMS = {"UntilDecided": "until decided", "SplitSeeds": "split"}
+"""Parts without a `kind` that stand for one field, by what tells them apart."""
 _NAMED = {"components": "NAME", "scales": "NAME", "space": "PATH"}
 """What stands below a mapping whose keys the file chooses."""
 
@@ -37,7 +39,7 @@ def _headings(part: str, heading: str, path: str, parts: dict[str, Any], seen: s
         below = ".".join(filter(None, (path, name, _NAMED.get(name))))
         for inner in dict.fromkeys(re.findall(r'"\$ref": "#/\$defs/(\w+)"', json.dumps(field))):
             if inner not in seen:
-                kind = parts[inner]["properties"].get("kind", {}).get("const")
+                kind = parts[inner]["properties"].get("kind", {}).get("const") or _FORMS.get(inner)
                 yield from _headings(inner, f"{below}: {kind}" if kind else below, below, parts, seen)
 
 

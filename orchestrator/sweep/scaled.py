@@ -146,4 +146,4 @@ def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
     if missing <= 0 or variant.spec.cache is not None:
         return None
     spec = variant.spec.model_copy(update={"epochs": variant.spec.epochs + missing})
-    return Variant(f"{variant.name}, as many epochs", spec, False, variant.place)
+    return Variant(f"{variant.name} (as many epochs)", spec, False, variant.place)

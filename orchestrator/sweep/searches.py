@@ -202,8 +202,8 @@ class Tune(Searching):
     repeats: int = Field(
         default=1,
         ge=1,
-        description="searches of each variant, which differ in their sampler seed; as many as `seeds`, each of which "
-        "takes the values of one of them, so that intervals cover the search too",
+        description="Searches of each variant, which differ in their sampler seed: 1, or as many as `seeds`, each of "
+        "which takes the values of one of them, so that intervals cover the search too.",
     )
 
     @model_validator(mode="after")

@@ -33,9 +33,9 @@ def test_a_component_wired_to_nothing_a_narrow_one_and_a_ruinous_one(tmp_path: P
     code, output = finish(start(tmp_path, "--executor", "inline"))
     assert code == 0, output
     summary = json.loads((tmp_path / "reports/tiny/paper/summary.json").read_text())
-    assert summary["verdicts"]["narrow"] == "hurts"
+    assert summary["verdicts"]["narrow"] == "raises"
     assert summary["verdicts"]["ruinous"] == "no verdict"
     assert "there is no verdict on “ruinous”, which did not train" in summary["answer"]
     assert summary["verdicts"]["wired to nothing"] in ("no effect larger than 0.5%", "not decided")
     page = (tmp_path / "reports/tiny/paper/report.md").read_text()
-    assert "that of another test text" in page, "the noise of the text is in the intervals"
+    assert "the noise of seeds and of the test text" in page, "the noise of the text is in the intervals"

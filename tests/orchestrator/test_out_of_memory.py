@@ -23,7 +23,7 @@ def trial(folder: Path, key: str, hidden: int) -> Trial:
 def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")
     heard, allotment = Heard(), Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    queue = Queue(FixedOrder([trial(tmp_path, "big", 3_000_000), trial(tmp_path, "small", 10)]), allotment, heard)
+    queue = Queue(FixedOrder([trial(tmp_path, "big", 100_000), trial(tmp_path, "small", 10)]), allotment, heard)
     first, beside = queue.suggest("1"), queue.suggest("2")
     assert first is not None and beside is not None
     run_trial(first["trial"], first["allotment"], lambda evaluation: None)

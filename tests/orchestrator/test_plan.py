@@ -192,7 +192,7 @@ def test_every_sweep_plans_at_every_scale(path: Path) -> None:
         scaled = sweep.at(scale)
         check_vocabularies(scaled, path)
         trials = plan(scaled)
-        assert len(trials) == len(scaled.variants) * len(scaled.seeds)
+        assert len(trials) == sum(len(scaled.seeds_of(variant)) for variant in scaled.variants)
         if scale in ("laptop", "mini"):
             assert scaled.resources.gpus == 0
 
@@ -297,7 +297,7 @@ def test_the_ablation_changes_one_thing_at_every_scale() -> None:
     for scale in sweep.scale_names:
         trials = plan(sweep.at(scale))
         shared = sharing(trials)
-        assert len(shared) == 10
+        assert len([name for name in shared if not name.endswith("(as many epochs)")]) == 10
         assert shared["no fine-tuning"] == ("full", None)
         assert shared["neural cache"] == (None, "full")
         model = by_variant(trials)["no small embedding"].spec.model

@@ -41,7 +41,7 @@ def beside(name: str, scale: str) -> tuple[ScaledSweep, dict[str, Published]]:
 @pytest.mark.parametrize(("scale", "column"), [("paper", 0), ("wikitext-2", 1), ("mini", 0)])
 def test_every_variant_of_the_ablation_has_its_published_numbers(scale: str, column: int) -> None:
     sweep, numbers = beside("awd_ablation", scale)
-    trained_longer = {variant.name for variant in sweep.variants if variant.name.endswith(", as many epochs")}
+    trained_longer = {variant.name for variant in sweep.variants if variant.name.endswith("(as many epochs)")}
     assert {variant.name for variant in sweep.variants} - trained_longer == set(TABLE)
     for variant in TABLE:
         published = numbers[variant]

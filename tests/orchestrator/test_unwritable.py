@@ -66,6 +66,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
+def lines_of_errors(err: str) -> int:
+    """Without what `plan` says of a small test text before."""
+    return sum("the test text has" not in line for line in err.splitlines())
+
+
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize(
     ("line", "named"),
@@ -80,8 +85,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_on_a_full_disk_a_command_ends_with_one_line(place: Path, line: tuple[str, ...], named: str) -> None:
     before = contents(place)
     code, _, err = command(*line)
-    assert (code, err.count("\n")) == (5, 1)
-    assert err.startswith(named) and err.endswith(": File too large\n")
+    assert (code, lines_of_errors(err)) == (5, 1)
+    assert err.splitlines()[-1].startswith(named) and err.endswith(": File too large\n")
     assert contents(place) == before
 
 
@@ -105,7 +110,7 @@ def test_a_trial_of_its_own_ends_with_one_line_on_a_full_disk(place: Path) -> No
 def test_a_file_in_the_place_of_a_folder_is_one_line(place: Path, file: str, line: tuple[str, ...]) -> None:
     (place / file).write_text("")
     code, _, err = command(*line)
-    assert (code, err.count("\n")) == (5, 1)
+    assert (code, lines_of_errors(err)) == (5, 1)
     assert file in err
 
 

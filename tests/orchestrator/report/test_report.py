@@ -229,7 +229,7 @@ def test_several_looks_err_together(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
     assert (
         "More seeds went to what was not decided after 2 and 3 seeds; early looks may err less than the last. This "
-        "look may err in 1.1% of tables."
+        "look may err in 0.4% of tables."
     ) in write(tmp_path, trials, looks=Looks((2, 3)))
     assert (
         "2 earlier pages judged some of these seeds (of 1 and 3 seeds), and each counts as a look. This look may err "
