@@ -21,7 +21,7 @@ BLOCKS = 64
 PIECES = 16
 """Pieces of a test text that show whether it keeps to its subject for too long."""
 LONG_TOPICS = 0.35
-"""If neighbouring pieces correlate by more, intervals that count the text miss in up to one table of ten."""
+"""If neighbouring pieces correlate by more, intervals that count the text miss in up to one table of nine."""
 WAVES = 6
 """Slow waves along the text that measure its noise: 0.4 times the number of blocks to the power 2/3."""
 BORROWED = 1.0

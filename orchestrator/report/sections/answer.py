@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason, Verdict
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import (
@@ -25,6 +25,11 @@ _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
 _LISTED = 8
 """The most variants of one verdict that are listed; of more, their number and the range of their differences."""
+_TOGETHER: dict[Verdict, str] = {
+    "hurts": "each partly replaces the other",
+    "helps": "each needs the other",
+    "equivalent": "hardly any",
+}
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
@@ -58,7 +63,7 @@ def answer(
         named = listed([f"“{escape(name)}”" for name in hardly_chosen])
         alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
         tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each"
-        tuned += f" (of those of {alone} a single one ran to its end), " if alone else ", "
+        tuned += f" (of {alone} only one trial ran to its end), " if alone else ", "
     return Markdown(f"At scale {escape(scale)}, {tuned}{'; '.join(filter(None, clauses))}.")
 
 
@@ -106,26 +111,20 @@ def _subject(row: AblationRow) -> str:
 def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list[str]:
     """The changes that raise and those that lower test perplexity, the largest first."""
     clauses = []
-    for verdict, verb, comparative in (("hurts", "raises", "higher"), ("helps", "lowers", "lower")):
+    for verdict, verb in (("hurts", "raises"), ("helps", "lowers")):
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
-        removals = [row for row in matching if 0 < len(row.removed) <= 2]
-        others = [row for row in matching if row not in removals]
         if len(matching) > _LISTED:
             ends = (f"{_size_of(row)} by {_subject(row)}" for row in (matching[-1], matching[0]))
             clauses.append(f"{len(matching)} changes {verb[:-1]} test perplexity, from {' to '.join(ends)}")
-            continue
-        if removals:
-            first, *rest = removals
+        elif matching:
+            first, *rest = matching
             sentence = f"{_subject(first)} {verb} test perplexity by {_size_of(first)}{_larger(first, base)}"
             tail = [f"{_subject(row)} by {_size_of(row)}{_larger(row, base)}" for row in rest]
             clauses.append(listed([sentence, *tail]))
-        if others:
-            sizes = listed([f"by {_size_of(row)} with {_subject(row)}{_larger(row, base)}" for row in others])
-            clauses.append(f"test perplexity is {comparative} than with {escape(base.variant)}: {sizes}")
     if not clauses:
         return []
-    return ["; ".join(clauses) + f" ({level} {_intervals(rows)} over {_seeds(rows)})"]
+    return ["; ".join(clauses) + f" (against {escape(base.variant)}; {level} {_intervals(rows)} over {_seeds(rows)})"]
 
 
 def _size_of(row: AblationRow) -> str:
@@ -187,8 +186,8 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
     decided = [row for row in judged if row.effect.verdict in DECIDED]
     if judged:
-        named = listed([f"{escape(row.estimand.name)} {row.verdict}" for row in decided])
-        names = f" ({named})" if 0 < len(decided) <= _LISTED else ""
+        named = listed([f"{escape(row.estimand.name)} ({_TOGETHER[row.effect.verdict]})" for row in decided[:_LISTED]])
+        names = f": {named}" if decided else ""
         verb = "are" if len(decided) > 1 else "is"
         clauses.append(f"{len(decided) or 'none'} of {counted(len(judged), 'interaction')} {verb} decided{names}")
     return clauses

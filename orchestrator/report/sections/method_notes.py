@@ -105,7 +105,7 @@ def _cautions(
     if text is not None and text > LONG_TOPICS:
         yield Markdown(
             f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are so "
-            "long that intervals may miss in up to one table of ten."
+            "long that intervals may miss in up to one table of nine."
         )
     if same := _same_for_all(outcomes, varies, searched=searched):
         yield Markdown(f"All seeds share {listed(same)}: what others would give is in no interval.")

@@ -52,8 +52,8 @@ def test_components_are_named_by_what_was_removed_one_two_and_more_by_the_varian
     assert [row.removed for row in rows] == [(), ("A",), ("A", "B"), ()]
     rows[3] = replace(rows[3], removed=("A", "B", "C"))
     assert re.fullmatch(
-        rf"At scale mini, removing A and B raises test perplexity by {SIZE} and removing A by {SIZE}; test perplexity "
-        rf"is higher than with full: by {SIZE} with “stripped” \(95% simultaneous intervals over 3 seeds\)\.",
+        rf"At scale mini, “stripped” raises test perplexity by {SIZE}, removing A and B by {SIZE} and removing A by "
+        rf"{SIZE} \(against full; 95% simultaneous intervals over 3 seeds\)\.",
         answer(rows, comparison, "mini"),
     )
 

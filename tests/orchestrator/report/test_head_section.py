@@ -70,7 +70,7 @@ def test_the_answer_names_heads(tmp_path: Path) -> None:
     found = answer(write(tmp_path, heads(tmp_path / "runs"), baseline="softmax"))
     assert re.fullmatch(
         r"At scale laptop, the lowest test perplexity of the 3 that are compared is that of “softmax” and “adaptive” "
-        r"\(95%\); test perplexity is higher than with softmax: by 49\.\d% \(.*?\) with “ecoc” \(95% simultaneous "
+        r"\(95%\); “ecoc” raises test perplexity by 49\.\d% \(.*?\) \(against softmax; 95% simultaneous "
         r"intervals over 2 seeds\); 2 seeds do not decide about “adaptive” \(at most [\d.]+% either way\)\.",
         found,
     )

@@ -85,7 +85,7 @@ def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path:
         r"\(.*?\) and removing A raises test perplexity by 3\d[\d.]*% \(.*?\)",
         answer(text),
     ), "main effects first, the largest first, and no list of the single variants"
-    assert "1 of 3 interactions is decided (A × B costs more together)" in answer(text)
+    assert "1 of 3 interactions is decided: A × B (each partly replaces the other)" in answer(text)
     assert "with “" not in answer(text) and "removing A and B" not in answer(text)
     would = r"at most [\d.]+% either way \((about|more than) .* more seeds\)"
     assert re.search(rf"\| no C \| main effect \| .* \| not decided: {would} \|", text)

@@ -59,13 +59,15 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     sizes = {"full": 1_000_000, "b": 1_050_000, "c": 1_946_000}
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
     found = answer(write(tmp_path, trials))
-    assert re.search(rf"lower than with full: by 16\.63% {ENDS} with “c”, of 1\.9 times the parameters \(95%", found)
-    assert re.search(rf"higher than with full: by 16\.\d+% {ENDS} with “b”;", found)
+    assert re.search(
+        rf"“c” lowers test perplexity by 16\.63% {ENDS}, of 1\.9 times the parameters \(against full; 95%", found
+    )
+    assert re.search(rf"“b” raises test perplexity by 16\.\d+% {ENDS};", found)
     sizes = {"full": 1_000_000, "b": 1_110_000, "c": 905_000}
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
     found = answer(write(tmp_path, trials))
-    assert re.search(rf"with full: by 16\.\d+% {ENDS} with “b”, of 1\.1 times the parameters;", found)
-    assert re.search(rf"with full: by 16\.63% {ENDS} with “c” \(95%", found)
+    assert re.search(rf"“b” raises test perplexity by 16\.\d+% {ENDS}, of 1\.1 times the parameters;", found)
+    assert re.search(rf"“c” lowers test perplexity by 16\.63% {ENDS} \(against full; 95%", found)
 
 
 def _replace_curve(folder: Path, points: list[Evaluation]) -> None:
@@ -109,9 +111,9 @@ def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_pa
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert bare(answer(write(tmp_path, trials))) == (
-        "At scale laptop, “d” has the lowest test perplexity of the 5 that are compared (95%); test perplexity is "
-        "higher than with full: by 33.3% with “c” and by 16.6% with “b”; test perplexity is lower than with full: by "
-        "16.7% with “d” (95% simultaneous intervals over 2 seeds); 2 seeds do not decide about “e” (at most 3.4% "
+        "At scale laptop, “d” has the lowest test perplexity of the 5 that are compared (95%); “c” raises test "
+        "perplexity by 33.3% and “b” by 16.6%; “d” lowers test perplexity by 16.7% (against full; 95% "
+        "simultaneous intervals over 2 seeds); 2 seeds do not decide about “e” (at most 3.4% "
         "either way)."
     )
 
@@ -169,8 +171,8 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
     worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
     assert bare(answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse)))) == (
         "At scale laptop, “better” has the lowest test perplexity of the 11 that are compared (95%); 9 changes raise "
-        "test perplexity, from 16.6% by “head 0” to 149.6% by “head 8”; test perplexity is lower than with full: by "
-        "16.6% with “better” (95% simultaneous intervals over 2 seeds)."
+        "test perplexity, from 16.6% by “head 0” to 149.6% by “head 8”; “better” lowers test perplexity by 16.6% "
+        "(against full; 95% simultaneous intervals over 2 seeds)."
     )
 
 
@@ -361,7 +363,7 @@ def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep
     text = write(tmp_path, sweep(full=[70.0, 70.2], softmax=[60.0, 60.2]), baseline="softmax")
     assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
     assert re.search(r"^\| full .*\| \*\*raises\*\* \|", text, re.MULTILINE)
-    assert re.search(rf"test perplexity is higher than with softmax: by 16.6% {ENDS} with “full” \(95%", answer(text))
+    assert re.search(rf"“full” raises test perplexity by 16.6% {ENDS} \(against softmax; 95%", answer(text))
     assert "Change of test perplexity against `softmax` with" in text
 
 

@@ -105,9 +105,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
     assert "2 trials for each variant" in text
-    assert answer(text).startswith(
-        "At scale laptop, after 2 trials of tuning each (of those of 4 variants a single one"
-    )
+    assert answer(text).startswith("At scale laptop, after 2 trials of tuning each (of 4 variants only one trial")
     hardly = (
         "**Hardly chosen**: the values of full, no weight-dropping, no AR and Adam. Where a single trial is complete"
     )
