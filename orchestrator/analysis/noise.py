@@ -113,9 +113,8 @@ def correlation(groups: Mapping[str, Losses], level: float = 0.95) -> Correlatio
     centred_GS = table_GS - table_GS.mean(axis=1, keepdims=True)
     of_seeds = count * float((centred_GS.mean(axis=0) ** 2).sum()) / degrees
     of_rest = float(((centred_GS - centred_GS.mean(axis=0)) ** 2).sum()) / (degrees * (count - 1))
-    if of_rest <= 1e-24 * float(
-        (table_GS**2).max()
-    ):  # every group has the same seeds' differences, to rounding: too good to be relied on
+    # Every group has the same seeds' differences, to rounding: too good to be relied on.
+    if of_rest <= 1e-24 * float((table_GS**2).max()):
         return Correlation(1.0, 0.0)
     ratio = of_seeds / of_rest
     least = ratio / float(special.fdtri(degrees, degrees * (count - 1), level))

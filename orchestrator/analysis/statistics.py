@@ -50,8 +50,7 @@ def contrasts(
     Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So
     the verdict is that of the interval: *hurts* or *helps* if it lies on one side of zero, *equivalent* if it lies
     within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all
-    verdicts are right together with probability `level`. A contrast that can get no verdict takes no share;
-    those that are one measurement take one.
+    verdicts are right together with probability `level`. Contrasts without a verdict take no share, equal ones one.
 
     One Student's t serves both noises (`noise.half_width`). The seeds' degrees of freedom are Satterthwaite's, no more
     than all seeds together have. No interval is narrower than a lone comparison's from the deviations of its own groups

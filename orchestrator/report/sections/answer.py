@@ -171,7 +171,7 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
         )
         sentences = [
             f"removing {escape(row.estimand.factor)} {'raises' if row.effect.verdict == 'hurts' else 'lowers'} test "
-            f"perplexity by {by_percent(row.effect)}"
+            f"perplexity by {by_percent(row.effect)}{_also(row)}"
             for row in decided[:_LISTED]
         ]
         still_open = [row for row in judged if row.effect.verdict == "not decided"]
@@ -186,11 +186,17 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
     decided = [row for row in judged if row.effect.verdict in DECIDED]
     if judged:
-        named = listed([f"{escape(row.estimand.name)} ({_TOGETHER[row.effect.verdict]})" for row in decided[:_LISTED]])
+        named = listed(
+            [f"{escape(row.estimand.name)} ({_TOGETHER[row.effect.verdict]}{_also(row)})" for row in decided[:_LISTED]]
+        )
         names = f": {named}" if decided else ""
         verb = "are" if len(decided) > 1 else "is"
         clauses.append(f"{len(decided) or 'none'} of {counted(len(judged), 'interaction')} {verb} decided{names}")
     return clauses
+
+
+def _also(row: InteractionRow) -> str:
+    return f"; {row.trigger}" if row.trigger else ""
 
 
 def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:

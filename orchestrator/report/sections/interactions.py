@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval, Obstacle, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.analysis.outcomes import Outcomes, averaged_seeds
 from orchestrator.analysis.statistics import contrasts, perplexity_ratio
 from orchestrator.report.sections.verdicts import at_most, verdict_in_words, what_would_decide, why_no_verdict
 from orchestrator.sweep.designs import Ablation, Factors
@@ -38,10 +38,15 @@ class Estimand:
 
 @dataclass(frozen=True)
 class InteractionRow:
-    """An estimand with its effect, in nats per token; the numbers are None if variants may not be compared."""
+    """An estimand with its effect, in nats per token; the numbers are None if variants may not be compared.
+
+    `trigger` says that averaging began in some of its variants more often than in others: the effect is that of
+    averaging too.
+    """
 
     estimand: Estimand
     effect: Effect
+    trigger: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -66,13 +71,14 @@ class InteractionRow:
 
     @property
     def verdict_cell(self) -> Markdown:
-        """The verdict as the page shows it, with what would decide."""
+        """The verdict as the page shows it, with what would decide, and with what else differs."""
+        trigger = f" ({self.trigger})" if self.trigger else ""
         if self.effect.verdict in DECIDED:
             words = self.verdict if self.estimand.kind == "interaction" else verdict_in_words(self.effect, 0.0)
-            return Markdown(f"**{words}**" + (" (or an alias does)" if self.estimand.aliases else ""))
+            return Markdown(f"**{words}**" + (" (or an alias does)" if self.estimand.aliases else "") + trigger)
         if self.effect.verdict == "not decided":
             would = what_would_decide(self.effect.further)
-            return Markdown(f"not decided: {at_most([self.effect])}" + (f" ({would})" if would else ""))
+            return Markdown(f"not decided: {at_most([self.effect])}" + (f" ({would})" if would else "") + trigger)
         return Markdown(f"no verdict ({escape(self.reason)})")
 
     @property
@@ -146,11 +152,20 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
     kinds = {estimand.kind for estimand in asked.values()}
     words = [escape(_effect_name(word, ablation)) for word in ablation.defining_words]
     return Interactions(
-        rows=tuple(InteractionRow(estimand, effects[name]) for name, estimand in asked.items()),
+        rows=tuple(
+            InteractionRow(estimand, effects[name], _trigger(outcomes, weights[name]))
+            for name, estimand in asked.items()
+        ),
         comparison=replace(comparison, effects=effects),
         title=next((title for kind, title in _TITLES.items() if kind in kinds), ""),
         defining_relation=Markdown(" = ".join(["I", *words]) if words else ""),
     )
+
+
+def _trigger(outcomes: Outcomes, variants: Iterable[str]) -> str:
+    counts = [averaged_seeds(outcomes.get(variant, ())) for variant in variants]
+    shares = {began / of for began, of in filter(None, counts)}
+    return "averaging began in some of its variants more often than in others" if len(shares) > 1 else ""
 
 
 def _obstacle(outcomes: Outcomes, weighed: Sequence[str]) -> Obstacle | None:

@@ -14,7 +14,8 @@ from orchestrator.analysis.looks import Looks
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_head_section import section
-from tests.support.factories import CACHE, make_trial, settle
+from tests.orchestrator.report.test_report import replace_curve
+from tests.support.factories import CACHE, make_curve, make_trial, settle
 from tests.support.pages import HOSTILE, answer, render, write
 
 COSTS = {"A": 1.1, "B": 1.2, "C": 1.0}
@@ -150,3 +151,16 @@ def test_any_name_stays_text(tmp_path: Path) -> None:
     assert list(rows) == ["main effect no A", f"main effect no {name}", "main effect no C"]
     assert "## Main effects" in text and "An interaction is" not in text
     assert f"I = A × {name} × C" in render(text).text.replace("\\", "")
+
+
+def test_a_contrast_says_that_averaging_began_in_some_of_its_variants_alone(tmp_path: Path) -> None:
+    trials = settled(tmp_path / "runs", ablation := Ablation("pairs", ("A", "B")))
+    told = "averaging began in some of its variants more often than in others"
+    assert told not in write(tmp_path, trials, ablation=ablation)
+    for trial in trials:
+        if trial.variant == "no A":
+            points = [replace(point, averaging=False) for point in make_curve(trial.spec, 60.0)]
+            replace_curve(tmp_path / "runs" / trial.key, points)
+    text = write(tmp_path, trials, ablation=ablation)
+    assert f"| **costs more together** ({told}) |" in text
+    assert f"A × B (each partly replaces the other; {told})" in answer(text)

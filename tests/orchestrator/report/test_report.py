@@ -70,7 +70,7 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     assert re.search(rf"“c” lowers test perplexity by 16\.63% {ENDS} \(against full; 95%", found)
 
 
-def _replace_curve(folder: Path, points: list[Evaluation]) -> None:
+def replace_curve(folder: Path, points: list[Evaluation]) -> None:
     """Another curve of a settled trial, which its record speaks for."""
     settled = read_record(folder)
     assert settled is not None
@@ -84,7 +84,7 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
         for trial in trials:
             if (trial.variant, trial.seed) in places:
                 points = make_curve(trial.spec, 60.0)
-                _replace_curve(tmp_path / "runs" / trial.key, [replace(point, averaging=False) for point in points])
+                replace_curve(tmp_path / "runs" / trial.key, [replace(point, averaging=False) for point in points])
         return write(tmp_path, trials)
 
     every = [(variant, seed) for variant in ("full", "b", "c") for seed in (1, 2)]
@@ -101,7 +101,7 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
 def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3])
     points = [replace(point, averaging=point.stage != "train") for point in make_curve(FULL, 60.0)]
-    _replace_curve(tmp_path / "runs" / trials[0].key, points)
+    replace_curve(tmp_path / "runs" / trials[0].key, points)
     cached = make_trial("neural cache", 1, cache=CACHE)
     settle(tmp_path / "runs", cached, 40.0)
     text = write(tmp_path, [*trials, cached])
