@@ -14,6 +14,8 @@ def test_planned_looks_share_five_per_cent_and_early_ones_take_nearly_nothing() 
     errors = [looks.error(seeds) for seeds in looks.planned]
     assert sum(errors) == pytest.approx(0.05)
     assert errors == sorted(errors) and errors[0] < 0.001 and errors[-1] > 0.03
+    assert errors[1] / errors[0] == pytest.approx((3 / 2) ** 6), "weights grow with the sixth power of the seeds"
+    assert Looks((1, 2)).error(1) == pytest.approx(0.05 / (1 + 2**6))
     assert looks.error(5) == errors[3], "between two looks the later one's"
     assert looks.error(9) == errors[-1]
 
