@@ -127,9 +127,11 @@ def planned_epochs(group: Sequence[Outcome]) -> int:
     return sum(stage_epochs(group[0].trial.spec).values())
 
 
-def budget(group: Sequence[Outcome]) -> tuple[int, int | None, int]:
-    """What a trial of the variant may train on."""
-    return budget_of(group[0].trial.spec)
+def budget(group: Sequence[Outcome]) -> tuple[int, int | None, int | None]:
+    """What a trial of the variant may train on: epochs, length of the training text, and its start, if all have one."""
+    epochs, length, _ = budget_of(group[0].trial.spec)
+    starts = {outcome.trial.spec.corpus.train_start for outcome in group}  # several where the stretch `varies`
+    return epochs, length, starts.pop() if len(starts) == 1 else None
 
 
 def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Outcome:

@@ -125,6 +125,20 @@ def test_another_stretch_of_the_training_text_is_another_budget(tmp_path: Path, 
     assert [obstacle.reason for obstacle in obstacles(outcomes, ["no A", "full"])] == ["another budget"]
 
 
+def test_stretches_that_vary_with_the_seed_are_no_other_budget(tmp_path: Path) -> None:
+    def varied(variant: str, seed: int) -> Trial:
+        corpus = make_trial().spec.corpus.model_copy(update={"train_tokens": 50_000, "train_start": 50_000 * seed})
+        return make_trial(variant, seed, corpus=corpus, epochs=5 + (variant == "longer"))
+
+    groups = {"full": (0, 1, 2, 3), "no A": (2, 3), "longer": (2, 3)}
+    trials = [varied(variant, seed) for variant, seeds in groups.items() for seed in seeds]
+    for trial in trials:
+        settle(tmp_path, trial, 60.0, corpus=MEASURED)
+    outcomes = read_outcomes(trials, Records(tmp_path), "full")
+    assert obstacles(outcomes, ["no A", "full"]) == []
+    assert [obstacle.reason for obstacle in obstacles(outcomes, ["longer", "full"])] == ["another budget"]
+
+
 def test_the_gravest_reason_comes_first(tmp_path: Path) -> None:
     trials = settled(tmp_path, "no A", trials_of(**{"no A": {"epochs": 6, "cache": CACHE}}), test=800.0)
     lost = make_trial("no A", 4, epochs=6, cache=CACHE, batch_size=21)
