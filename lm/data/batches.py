@@ -10,17 +10,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from lm.data.text import FEWEST_ROWS
 from lm.spec import Bptt, FixedBptt, VariableBptt
 
 
 def columns(tokens_N: npt.NDArray[np.int32], count: int, device: torch.device) -> Tensor:
     """The text as `count` contiguous columns (R, B) on the device, the few last tokens that do not fit left out.
 
-    ValueError if a column would have fewer than 3 rows, the least that gives a window of two targets.
+    ValueError if a column would have fewer than `FEWEST_ROWS`.
     """
     rows = len(tokens_N) // count
-    if rows < 3:
-        raise ValueError(f"{len(tokens_N)} tokens in {count} columns give {rows} rows; at least 3 are needed")
+    if rows < FEWEST_ROWS:
+        raise ValueError(
+            f"{len(tokens_N)} tokens in {count} columns give {rows} rows; at least {FEWEST_ROWS} are needed"
+        )
     kept_BR = torch.from_numpy(tokens_N[: rows * count].astype(np.int64)).view(count, rows)
     return kept_BR.t().contiguous().to(device)
 

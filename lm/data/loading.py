@@ -68,6 +68,15 @@ def vocabulary_size_of(corpus: Corpus) -> int:
     return len(load(corpus, download=False).vocabulary)
 
 
+def token_counts_of(corpus: Corpus) -> tuple[int, int, int]:
+    """The tokens of its training text after the cut, its validation text and its test text; raises as the above."""
+    if (published := PUBLISHED.get(corpus.name)) is None:
+        facts = load(corpus, download=False).facts
+        return facts.train_tokens, facts.valid_tokens, facts.test_tokens
+    there = published.tokens["train"] - corpus.train_start
+    return min(corpus.train_tokens or there, there), published.tokens["valid"], published.tokens["test"]
+
+
 def locate(name: str, *, download: bool) -> Path:
     """The folder of any corpus but `pydoc`; CorpusError where it has none."""
     if name not in PUBLISHED:

@@ -12,6 +12,9 @@ SPLITS = ("train", "valid", "test")
 EOS = "<eos>"
 UNKNOWN = "<unk>"
 
+FEWEST_ROWS = 3
+"""Tokens a column of a batch has at least: they give one window of two targets."""
+
 
 class CorpusError(ValueError):
     """A corpus that is not there, not what it should be, or too small: what was sought, where, and what to do.

@@ -50,20 +50,21 @@ def plan(
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
+        if not as_json:
+            for warning in _of_texts(sweep):
+                typer.echo(f"warning: {warning}", err=True)
+            print_plan(sweep, state, records)
         cost = None
         if estimate:
             from orchestrator.execute.estimate import estimate as reckon
             from orchestrator.execute.machine import Measuring
 
-            cost = reckon(sweep, state, records, Measuring.granted(sweep.resources, steps, again=again), jobs)
+            measuring = Measuring.granted(sweep.resources, steps, again=again)
+            cost = reckon(sweep, state, records, measuring, jobs, lambda line: typer.echo(line, err=True))
         if as_json:
             shared.print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))
-        else:
-            for warning in _of_texts(sweep):
-                typer.echo(f"warning: {warning}", err=True)
-            print_plan(sweep, state, records)
-            if cost is not None:
-                print_estimate(cost)
+        elif cost is not None:
+            print_estimate(cost)
         if write_specs is not None:
             from orchestrator.trials.plan import write_specs as write
 

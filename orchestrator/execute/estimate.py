@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,7 +15,7 @@ from lm.record import CorpusFacts
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
 from orchestrator.analysis.detectable import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.machine import Measuring, cpu_count, gpus_of, list_gpus, memory_bytes
+from orchestrator.execute.machine import Measuring, cpu_count, gpus_of, list_gpus, measured_spec, memory_bytes
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import TrialStatus, plan, state_of
 from orchestrator.trials.records import Records
@@ -114,10 +114,22 @@ class Estimate:
 
 
 def estimate(
-    sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring, at_once: int | None = None
+    sweep: ScaledSweep,
+    state: SweepState,
+    records: Records,
+    measuring: Measuring,
+    at_once: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Estimate:
-    """Measure what has to train, and sum it up, for `at_once` trials or as many as fit."""
+    """Measure what has to train, and sum it up, for `at_once` trials or as many as fit; `say` each model."""
     trials = most_trials(sweep, state)
+    waiting: dict[str, Trial] = {}
+    for trial in trials:
+        if state_of(trial, records) in _TO_TRAIN and not measuring.has(trial.spec):
+            waiting.setdefault(measured_spec(trial.spec).model_dump_json(), trial)
+    for number, trial in enumerate(waiting.values(), start=1):
+        say(f"measuring model {number} of {len(waiting)}, {trial.variant}, about ten seconds each")
+        measuring.of(trial.spec)
     jobs = _jobs(trials, records, measuring)
     packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
     lanes = int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))

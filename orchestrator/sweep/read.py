@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lm.data import CorpusError, vocabulary_size_of
+from lm.data import FEWEST_ROWS, CorpusError, token_counts_of, vocabulary_size_of
 from lm.names import closest, nearest
-from lm.spec import Corpus, Part, vocabulary_misfits
+from lm.spec import Corpus, Part, TrainSpec, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
@@ -45,7 +45,7 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
 
 
 def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> None:
-    """SweepError with each cut that its text is too short for, or each head that misfits its vocabulary.
+    """SweepError with each cut or batch that its text is too short for, or each head that misfits its vocabulary.
 
     Of the base each is said once. CorpusError if a text is missing.
     """
@@ -60,7 +60,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
             if error.field == "name":
                 raise
             if variant is sweep.baseline or variant.spec.corpus != base.corpus:
-                place = _corpus_place(document, variant.place, scale, error.field)
+                place = _written_place(document, variant.place, scale, f"corpus.{error.field}")
                 problems.append(Problem(place, f"{error} (at scale {sweep.scale})"))
     problems = problems or [
         Problem((*variant.place, "head"), f"{misfit} (at scale {sweep.scale})")
@@ -68,14 +68,37 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
         if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
-    if problems:
+    if problems := problems or list(_texts_too_short(sweep, document)):
         raise SweepError(messages(problems, document))
 
 
-def _corpus_place(document: Document, variant: Place, scale: str, field: str) -> Place:
-    """Where a field of a variant's corpus is written; the base's at the scale, if this replaces it."""
+def _texts_too_short(sweep: ScaledSweep, document: Document) -> Iterator[Problem]:
+    """Batches and columns that a text is too short for, which training would find out; of the base each once."""
+    scale, base = sweep.scale.partition("+")[0], sweep.baseline.spec
+    for variant in sweep.variants:
+        spec, texts = variant.spec, ("training", "validation", "test")
+        for (path, width), text, tokens in zip(_widths(spec), texts, token_counts_of(spec.corpus), strict=True):
+            is_own = variant is sweep.baseline or spec.corpus != base.corpus or (path, width) not in _widths(base)
+            if is_own and tokens // width < FEWEST_ROWS:
+                most = f"the {tokens:,} {text} tokens allow at most {tokens // FEWEST_ROWS:,} columns"
+                place = _written_place(document, variant.place, scale, path)
+                yield Problem(place, f"{most}, got {width:,} (at scale {sweep.scale})")
+
+
+def _widths(spec: TrainSpec) -> tuple[tuple[str, int], ...]:
+    """The columns that the training, validation and test texts are cut into, each with its path."""
+    scoring = spec.scoring
+    return (
+        ("batch_size", spec.batch_size),
+        ("scoring.valid_columns", scoring.valid_columns),
+        ("scoring.test_columns", scoring.test_columns),
+    )
+
+
+def _written_place(document: Document, variant: Place, scale: str, path: str) -> Place:
+    """Where a field of a variant's spec is written; the base's at the scale, if this replaces it."""
     at_scale = ("scales", scale, "base")
-    places = [(*above, *keys) for above in (variant, at_scale) for keys in ((f"corpus.{field}",), ("corpus", field))]
+    places = [(*above, *keys) for above in (variant, at_scale) for keys in ((path,), tuple(path.split(".")))]
 
     def is_written(place: Place) -> bool:
         data: Any = document.data

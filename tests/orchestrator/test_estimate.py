@@ -158,8 +158,11 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
     sweep, records, kept = toy(tmp_path), Records(tmp_path / "runs"), tmp_path / "measured"
     trials = plan(sweep)
-    found = estimate(sweep, SweepState((), trials), records, Measuring("cpu", 1, steps=2, folder=kept), at_once=1)
-    assert len(list(kept.iterdir())) == 2  # the slow variant takes the base's steps
+    lines: list[str] = []
+    state, measuring = SweepState((), trials), Measuring("cpu", 1, steps=2, folder=kept)
+    found = estimate(sweep, state, records, measuring, at_once=1, say=lines.append)
+    assert len(list(kept.iterdir())) == len(lines) == 2  # the slow variant takes the base's steps
+    assert lines[0].startswith(f"measuring model 1 of 2, {trials[0].variant}")
     assert [cost.trials for cost in found.variants] == [2, 2, 2]
     assert all(cost.tokens_per_second > 0 and cost.peak_memory_bytes > 10 * 2**20 for cost in found.variants)
     assert found.seconds == pytest.approx(sum(cost.seconds for cost in found.variants))
@@ -167,7 +170,9 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert found.states == {"new": 6} and found.detectable is None
 
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    estimate(sweep, SweepState((), trials), records, Measuring("cpu", 1, steps=2, folder=kept))
+    measuring = Measuring("cpu", 1, steps=2, folder=kept)
+    estimate(sweep, SweepState((), trials), records, measuring, say=lines.append)
+    assert len(lines) == 2, "what was measured before is not measured again"
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
     print_estimate(found)

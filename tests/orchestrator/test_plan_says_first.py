@@ -94,3 +94,24 @@ def test_a_cut_of_the_base_is_said_once_at_its_line(place: Path) -> None:
         "tiny.yaml:4: base.corpus.train_tokens: train_tokens 5,000 is more than the 720 training tokens of 'corpus' "
         "(at scale paper)"
     ]
+
+
+def test_a_batch_wider_than_its_text_is_refused_at_its_line(place: Path) -> None:
+    wide = BASE.replace("epochs: 2\n", "epochs: 2\n  scoring: {valid_columns: 2000}\n").replace(
+        "{GRU: {model.cell: gru}}", "{GRU: {model.cell: gru}, wide: {batch_size: 300}}"
+    )
+    Path("tiny.yaml").write_text(wide)
+    code, out, err = invoke("plan", "tiny.yaml", "--scale", "laptop")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "tiny.yaml:8: base.scoring.valid_columns: the 1,440 validation tokens allow at most 480 columns, got 2,000 "
+        "(at scale laptop)",
+        "tiny.yaml:9: variants.wide.batch_size: the 500 training tokens allow at most 166 columns, got 300 "
+        "(at scale laptop)",
+    ]
+    Path("ptb.yaml").write_text(
+        BASE.replace("{name: corpus}", "{name: ptb}").replace("epochs: 2", "epochs: 2\n  batch_size: 400000")
+    )
+    code, _, err = invoke("plan", "ptb.yaml", "--scale", "paper")
+    assert code == 2
+    assert "base.batch_size: the 929,589 training tokens allow at most 309,863 columns, got 400,000" in err
