@@ -67,6 +67,9 @@ from lm.spec.parameters import (
 from lm.spec.part import (
     Part,
 )
+from lm.spec.text import (
+    Generate,
+)
 from lm.spec.training import (
     Bptt,
     Cache,
@@ -113,6 +116,7 @@ __all__ = [
     "FileEmbeddings",
     "Finetune",
     "FixedBptt",
+    "Generate",
     "Head",
     "HierarchicalHead",
     "HuffmanTree",

@@ -1,0 +1,114 @@
+"""`python -m lm generate`: text from a trained model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from lm.command_group import Device, Run, Threads, grant_threads, refuse
+from lm.record import Record, read_record
+from lm.spec import Generate
+from lm.validation import problems_of
+
+if TYPE_CHECKING:
+    from lm.generate import Passage
+
+Stage = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
+
+
+def generate(
+    run: Run,
+    stage: Stage = None,
+    prompt: Annotated[list[str] | None, typer.Option(help="words to go on from; may be given again")] = None,
+    words: Annotated[int, typer.Option(help="of a sample, <eos> included")] = 60,
+    samples: Annotated[int, typer.Option(help="of each prompt; of a beam, how many of its best")] = 1,
+    temperature: Annotated[float | None, typer.Option(help="1 if not said; 0: always the most probable word")] = None,
+    top_k: Annotated[int | None, typer.Option(help="only the k most probable words")] = None,
+    top_p: Annotated[float | None, typer.Option(help="only the fewest words with this probability together")] = None,
+    seed: Annotated[int | None, typer.Option(help="of the draws; 1 if not said")] = None,
+    ban: Annotated[list[str] | None, typer.Option(help="a word that is never written; may be given again")] = None,
+    sentence: Annotated[bool, typer.Option("--sentence", help="end at the first <eos>")] = False,
+    beam: Annotated[bool, typer.Option("--beam", help="search for the most probable text; nothing is drawn")] = False,
+    width: Annotated[int | None, typer.Option(min=1, max=100_000, help="hypotheses of a beam; 100 if not said")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON a text, with log-probabilities")] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Write text with the weights kept in RUN: drawn word by word, or found by beam search."""
+    granted = grant_threads(threads)
+    record = settled_record(run)
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = {name: value for name, value in drawing.items() if value is not None}
+    if beam and given:
+        refuse(f"--{min(given).replace('_', '-')}: a beam draws nothing; leave it out, or leave out --beam")
+    if width is not None and not beam:
+        refuse("--width: is of a beam; add --beam")
+    how = _checked({"words": words, "samples": samples, "ban": tuple(ban or ()), **given})
+    from lm.beam import beam_search
+    from lm.generate import generate as draw
+    from lm.kept_model import open_model
+
+    try:
+        kept = open_model(record, run, stage=stage, device=device, threads=granted)
+        vocabulary = kept.corpus.vocabulary
+        if beam:
+            found = [
+                beam_search(
+                    kept.model,
+                    vocabulary,
+                    words=how.words,
+                    width=width or 100,
+                    prompt=text,
+                    ban=how.ban,
+                    sentence=sentence,
+                )
+                for text in prompt or [""]
+            ]
+            passages = [passage for hypotheses in found for passage in hypotheses[: how.samples]]
+        else:
+            passages = draw(kept.model, vocabulary, how, prompt, sentence=sentence)
+    except ValueError as error:
+        refuse(str(error))
+    for number, passage in enumerate(passages):
+        _print_passage(passage, number, as_json)
+
+
+def settled_record(run: Path) -> Record:
+    """The record of a settled trial; exit code 2 where there is none, or it is damaged."""
+    try:
+        record = read_record(run)
+    except ValueError as error:
+        refuse(str(error))
+    if record is None:
+        refuse(f"{run}: no record.json; expected the folder of a settled trial")
+    return record
+
+
+def _checked(values: dict[str, Any]) -> Generate:
+    try:
+        return Generate.model_validate(values)
+    except ValidationError as error:
+        lines = [
+            f"--{str(problem.place[0]).replace('_', '-')}: {problem.text}" for problem in problems_of(error, Generate)
+        ]
+        refuse("\n".join(lines))
+
+
+def _print_passage(passage: Passage, number: int, as_json: bool) -> None:
+    """A line of JSON; or the text, the prompt before it and an empty line between two."""
+    if not as_json:
+        start = f"{passage.prompt} " if passage.prompt else ""
+        print(("\n" if number else "") + (start + passage.text).rstrip("\n"))
+        return
+    shown = {
+        "prompt": passage.prompt,
+        "text": passage.text,
+        "log_probability": sum(passage.log_probabilities),
+        "words": passage.words,
+        "log_probabilities": passage.log_probabilities,
+    }
+    print(json.dumps(shown, ensure_ascii=False))
