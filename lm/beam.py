@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from lm.data.lookup import prompt_ids
 from lm.data.text import EOS
-from lm.generate import Passage, advance, banned, prompt_ids, read_prompts, take
+from lm.generate import Passage, advance, banned, read_prompts, take
 from lm.model import LanguageModel
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lm.data.text import EOS, tokens_of
+from lm.data.lookup import banned_ids, prompt_ids
+from lm.data.text import EOS
 from lm.heads import Outputs, Scorer
 from lm.model import LanguageModel
-from lm.names import closest
 from lm.recurrent import State
+from lm.samples import as_text
 from lm.spec import Generate
 
 _ROWS = 256
@@ -34,7 +35,7 @@ class Passage:
     @property
     def text(self) -> str:
         """The words with blanks between them, a new line for each `<eos>`."""
-        return " ".join("\n" if word == EOS else word for word in self.words).replace(" \n", "\n").replace("\n ", "\n")
+        return as_text(self.words, EOS)
 
 
 @torch.inference_mode()
@@ -111,37 +112,11 @@ def take(state: list[State], rows_B: Tensor) -> list[State]:
     return [tuple(part.index_select(1, rows_B) for part in layer) for layer in state]
 
 
-def prompt_ids(prompt: str, vocabulary: Sequence[str]) -> list[int]:
-    """An `<eos>`, then the ids of the prompt's words; a new line in it is an `<eos>`. ValueError for unknown words."""
-    return word_ids([EOS, *list(tokens_of(prompt.split("\n")))[:-1]], vocabulary, "prompt")
-
-
 def banned(words: Iterable[str], vocabulary: Sequence[str], device: torch.device) -> Tensor:
     """Which words (V,) are never drawn; ValueError for unknown words, or if none is left."""
     banned_V = torch.zeros(len(vocabulary), dtype=torch.bool, device=device)
-    banned_V[word_ids(words, vocabulary, "ban")] = True
-    if banned_V.all():
-        raise ValueError(f"ban: leaves none of {len(vocabulary)} words")
+    banned_V[banned_ids(words, vocabulary)] = True
     return banned_V
-
-
-def word_ids(words: Iterable[str], vocabulary: Sequence[str], place: str) -> list[int]:
-    """The ids of words; ValueError names the first that the vocabulary lacks, and the nearest that it has."""
-    ids = {word: i for i, word in enumerate(vocabulary)}
-    found = []
-    for word in words:
-        if word not in ids:
-            near = closest(word, vocabulary)
-            hint = "" if near is None else f" (did you mean {near!r}?)"
-            raise ValueError(f"{place}: {word!r} is not among the {len(ids):,} words of the corpus{hint}")
-        found.append(ids[word])
-    return found
-
-
-def distinct(texts: Iterable[Sequence[str]], n: int) -> float:
-    """Distinct n-grams of all texts as a share of all their n-grams (Li et al. 2016, section 5); 0 where none are."""
-    grams = [tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1)]
-    return len(set(grams)) / max(len(grams), 1)
 
 
 def _draw(

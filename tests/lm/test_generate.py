@@ -12,7 +12,8 @@ from scipy.stats import chisquare
 from typer.testing import CliRunner, Result
 
 from lm.__main__ import app
-from lm.generate import Passage, choose, distinct, generate
+from lm.generate import Passage, choose, generate
+from lm.samples import distinct
 from lm.spec import Generate
 from tests.lm.heads.examples import Example, V
 from tests.support.lm_trials import run
