@@ -16,7 +16,7 @@ from lm.files import cannot_write
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
-from lm.text_commands import generate
+from lm.text_commands import generate, rerank
 from lm.trial_log import in_a_line
 
 app = typer.Typer(
@@ -137,6 +137,7 @@ def measure(
 
 app.command("codebook")(codebook)
 app.command("generate")(generate)
+app.command("rerank")(rerank)
 
 
 def _read_spec(file: Path) -> TrainSpec:

@@ -1,8 +1,9 @@
-"""`python -m lm generate`: text from a trained model."""
+"""`python -m lm generate` and `rerank`: text from a trained model, and texts that it judges."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from lm.command_group import Device, Run, Threads, grant_threads, refuse
 from lm.record import Record, read_record
 from lm.spec import Generate
+from lm.spec.text import Ranking
 from lm.validation import problems_of
 
 if TYPE_CHECKING:
@@ -75,6 +77,44 @@ def generate(
         refuse(str(error))
     for number, passage in enumerate(passages):
         _print_passage(passage, number, as_json)
+
+
+def rerank(
+    run: Run,
+    file: Annotated[Path, typer.Argument(metavar="CANDIDATES.jsonl", exists=True, dir_okay=False)],
+    score: Annotated[Ranking, typer.Option(help="what a candidate is ranked by")] = "total",
+    weight: Annotated[float | None, typer.Option(help="of the candidate's own score; 1 if not said")] = None,
+    stage: Stage = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Rank candidates again by their log-probability under the weights kept in RUN; a line of JSON for each input.
+
+    A line of CANDIDATES.jsonl is {"candidates": [{"text": "...", "score": -1.5}, ...]}, with an "id" if wished, and for
+    trees the true one as "gold": then the labelled F1 is printed at the end, on stderr.
+    """
+    granted = grant_threads(threads)
+    record = settled_record(run)
+    if weight is not None and score != "interpolated":
+        refuse("--weight: is of the candidate's own score; add --score interpolated")
+    from lm.kept_model import open_model
+    from lm.rerank import Candidates, check_candidates, read_candidates, tree_scores
+    from lm.rerank import rerank as ranked
+
+    trees: list[tuple[Candidates, int]] = []
+    try:
+        kept = open_model(record, run, stage=stage, device=device, threads=granted)
+        words = kept.corpus.vocabulary
+        check_candidates(file, words, score)
+        for result in ranked(kept.model, words, read_candidates(file), score, 1.0 if weight is None else weight):
+            print(json.dumps(result.as_data(), ensure_ascii=False), flush=True)
+            if result.of.gold is not None:
+                trees.append((result.of, result.best))
+    except ValueError as error:
+        refuse(str(error))
+    if trees:
+        said = ", ".join(f"{f1:.4f} of {name}" for name, f1 in tree_scores(trees).items())
+        print(f"labelled F1 over {len(trees):,} trees: {said}", file=sys.stderr)
 
 
 def settled_record(run: Path) -> Record:

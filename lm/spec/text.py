@@ -1,12 +1,14 @@
-"""How text is drawn from a trained model."""
+"""How text is drawn from a trained model, and by what it ranks candidates."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from lm.spec.part import NonNegative, Part, PositiveInt, Seed
+
+Ranking = Literal["total", "mean", "interpolated"]
 
 
 class Generate(Part):
