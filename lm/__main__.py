@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from lm.codebooks.commands import codebook
-from lm.command_group import CommandGroup, Device, Run, Threads, Version, grant_threads, refuse
+from lm.command_group import CommandGroup, Device, Run, Threads, Version, checked, grant_threads, numbers, refuse
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
 from lm.record import Record, Score, read_record
-from lm.spec import Cache, TrainSpec
+from lm.spec import Cache, Dynamic, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
-from lm.text_commands import generate, rerank
+from lm.text_commands import StageName, generate, rerank, settled_record
 from lm.trial_log import in_a_line
 
 app = typer.Typer(
@@ -81,28 +81,35 @@ def train(
 @app.command()
 def evaluate(
     run: Run,
+    stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,
     window: Annotated[str | None, typer.Option(help="neural cache: sizes to try, as in 500,2000")] = None,
     weight: Annotated[str, typer.Option(help="neural cache: mixing weights to try")] = "0.05,0.1,0.2",
     flatness: Annotated[str, typer.Option(help="neural cache: flatness values to try")] = "0.3,0.7,1.0",
     mode: Annotated[str, typer.Option(help="neural cache: reference or full")] = "reference",
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="also go on learning from the text, step by step")] = False,
+    learning_rate: Annotated[str, typer.Option(help="dynamic: learning rates to try")] = "3e-5,5e-5,1e-4",
+    decay: Annotated[str, typer.Option(help="dynamic: ways back to the trained weights to try")] = "0.001,0.002,0.005",
+    segment: Annotated[int, typer.Option(help="dynamic: tokens between two steps")] = 5,
 ) -> None:
-    """Score the weights kept in RUN once more; with --window also with a neural cache tuned on validation."""
+    """Score the weights kept in RUN once more; with --window also with a neural cache, with --dynamic as they adapt.
+
+    Of several values to try, the best on validation are taken.
+    """
     granted = grant_threads(threads)
+    record = settled_record(run)
+    cache, adaptation = None, None
+    if window is not None:
+        grid = {"weight": numbers("--weight", weight, float), "flatness": numbers("--flatness", flatness, float)}
+        cache = checked(Cache, {"window": numbers("--window", window, int), "mode": mode, **grid})
+    if dynamic:
+        rates, decays = numbers("--learning-rate", learning_rate, float), numbers("--decay", decay, float)
+        adaptation = checked(Dynamic, {"learning_rate": rates, "decay": decays, "segment": segment})
     from lm.rescore import rescore
 
-    spec: Cache | None = None
     try:
-        record = read_record(run)
-        if record is None:
-            refuse(f"{run}: no record.json; only a settled trial can be evaluated")
-        if window is not None:
-            numbers = {"weight": weight, "flatness": flatness}
-            values = {name: tuple(float(part) for part in text.split(",")) for name, text in numbers.items()}
-            sizes = tuple(int(part) for part in window.split(","))
-            spec = Cache.model_validate({"window": sizes, "mode": mode, **values})
-        scores = rescore(record, run, device=device, threads=granted, cache=spec)
+        scores = rescore(record, run, stage=stage, device=device, threads=granted, cache=cache, dynamic=adaptation)
     except (CorpusError, ValueError, KeyError) as error:
         refuse(str(error))
     for name, score in scores.items():

@@ -5,14 +5,21 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from lm import __version__
 from lm.files import cannot_write, in_a_line
+from lm.spec import Part
+from lm.validation import problems_of
+
+Form = TypeVar("Form", bound=Part)
+T = TypeVar("T")
 
 CANNOT_WRITE = 5
 """The exit code of a command for which the disk is full, or that cannot write a folder."""
@@ -35,6 +42,23 @@ Threads = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)]
 """The folder of a settled trial."""
+
+
+def checked(form: type[Form], values: dict[str, Any]) -> Form:
+    """The part of a spec that options make; exit code 2 with a line for each option that is wrong."""
+    try:
+        return form.model_validate(values)
+    except ValidationError as error:
+        problems = problems_of(error, form)
+        refuse("\n".join(f"--{str(one.place[0]).replace('_', '-')}: {one.text}" for one in problems))
+
+
+def numbers(option: str, text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
+    """The numbers of an option, written with commas; exit code 2 for anything else."""
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        refuse(f"{option}: expected numbers with commas, such as 1 or 1,2, got {text!r}")
 
 
 def grant_threads(threads: int | None) -> int:
@@ -64,8 +88,6 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            from pydantic import ValidationError
-
             if isinstance(error.__cause__, ValidationError):
                 got = error.__cause__.errors(include_url=False)[0]["input"]
                 error.message = f"{error.message.replace('Input should', 'should', 1)}, got {got}"

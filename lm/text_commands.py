@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from lm.command_group import Device, Run, Threads, grant_threads, refuse
+from lm.command_group import Device, Run, Threads, checked, grant_threads, refuse
 from lm.record import Record, read_record
 from lm.spec import Generate
 from lm.spec.text import Ranking
-from lm.validation import problems_of
 
 if TYPE_CHECKING:
     from lm.generate import Passage
 
-Stage = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
+StageName = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
 
 
 def generate(
     run: Run,
-    stage: Stage = None,
+    stage: StageName = None,
     prompt: Annotated[list[str] | None, typer.Option(help="words to go on from; may be given again")] = None,
     words: Annotated[int, typer.Option(help="of a sample, <eos> included")] = 60,
     samples: Annotated[int, typer.Option(help="of each prompt; of a beam, how many of its best")] = 1,
@@ -49,7 +47,7 @@ def generate(
         refuse(f"--{min(given).replace('_', '-')}: a beam draws nothing; leave it out, or leave out --beam")
     if width is not None and not beam:
         refuse("--width: is of a beam; add --beam")
-    how = _checked({"words": words, "samples": samples, "ban": tuple(ban or ()), **given})
+    how = checked(Generate, {"words": words, "samples": samples, "ban": tuple(ban or ()), **given})
     from lm.beam import beam_search
     from lm.generate import generate as draw
     from lm.kept_model import open_model
@@ -84,7 +82,7 @@ def rerank(
     file: Annotated[Path, typer.Argument(metavar="CANDIDATES.jsonl", exists=True, dir_okay=False)],
     score: Annotated[Ranking, typer.Option(help="what a candidate is ranked by")] = "total",
     weight: Annotated[float | None, typer.Option(help="of the candidate's own score; 1 if not said")] = None,
-    stage: Stage = None,
+    stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -126,16 +124,6 @@ def settled_record(run: Path) -> Record:
     if record is None:
         refuse(f"{run}: no record.json; expected the folder of a settled trial")
     return record
-
-
-def _checked(values: dict[str, Any]) -> Generate:
-    try:
-        return Generate.model_validate(values)
-    except ValidationError as error:
-        lines = [
-            f"--{str(problem.place[0]).replace('_', '-')}: {problem.text}" for problem in problems_of(error, Generate)
-        ]
-        refuse("\n".join(lines))
 
 
 def _print_passage(passage: Passage, number: int, as_json: bool) -> None:

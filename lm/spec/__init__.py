@@ -18,6 +18,9 @@ from lm.spec.codebooks import (
     class_bits,
     code_bits,
 )
+from lm.spec.dynamic import (
+    Dynamic,
+)
 from lm.spec.fit import (
     differentiated_ends,
     vocabulary_misfits,
@@ -110,6 +113,7 @@ __all__ = [
     "Count",
     "DifferentiatedHead",
     "Dropout",
+    "Dynamic",
     "EcocHead",
     "EmbeddingCode",
     "Embeddings",
