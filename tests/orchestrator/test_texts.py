@@ -119,7 +119,7 @@ def test_text_that_is_drawn_after_an_export_is_added_to_it(place: Path) -> None:
         (Path("runs") / folder).rename(folder.parent)
     export = ("runs", "export", "toy.yaml", "--scale", "paper", "--to", "there")
     assert command(*export)[0] == 0 and kept(Path("there")) == {}
-    assert "No text by full: seed 1 has no weights any more." in text_of(page("--runs", "there"))
+    assert "No text by full: seed 1 has no weights here." in text_of(page("--runs", "there"))
     for folder in folders:
         folder.parent.rename(Path("runs") / folder)
     assert command(*export)[0] == 0 and kept(Path("there")) == drawn

@@ -48,7 +48,7 @@ def text_section(outcomes: Outcomes, records: Records, how: Generate | None) -> 
         if by is None:
             rows.append(TextRow(trial.variant, trial.seed, "", "", 0.0, 0.0, "is not complete"))
         elif samples is None:
-            why = _NOT_YET if by.has_weights else "has no weights any more"
+            why = _NOT_YET if by.has_weights else "has no weights here"
             rows.append(TextRow(trial.variant, trial.seed, by.stage, "", 0.0, 0.0, why))
         else:
             shown = " ".join((how.prompt, as_text(samples.texts[0], EOS))).strip()
