@@ -18,7 +18,9 @@ from lm.samples import as_text
 from lm.spec import Generate
 
 _ROWS = 256
-"""Samples drawn side by side: bounds memory; each has random numbers of its own."""
+"""Samples drawn side by side; each has random numbers of its own."""
+_CELLS = 2**24
+"""The most probabilities of a step: bounds memory where the vocabulary is large."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ def generate(
     log_p_PV, state = read_prompts(model, scorer, [prompt_ids(prompt, vocabulary) for prompt in prompts])
     rows = [(prompt, sample) for prompt in range(len(prompts)) for sample in range(how.samples)]
     passages: list[Passage] = []
-    for first in range(0, len(rows), _ROWS):
-        chunk = rows[first : first + _ROWS]
+    together = max(1, min(_ROWS, _CELLS // len(vocabulary)))
+    for first in range(0, len(rows), together):
+        chunk = rows[first : first + together]
         of_B = torch.tensor([prompt for prompt, _ in chunk], device=banned_V.device)
         uniform_TB = np.stack([_uniform(how, sample) for _, sample in chunk], axis=1)
         drawn = _draw(model, scorer, log_p_PV[of_B], take(state, of_B), torch.from_numpy(uniform_TB), how, banned_V)

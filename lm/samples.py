@@ -60,6 +60,7 @@ def distinct(texts: Iterable[Sequence[str]], n: int) -> float:
     return len(set(grams)) / max(len(grams), 1)
 
 
-def as_text(words: Iterable[str], line_end: str) -> str:
-    """The words with blanks between them, and a new line in place of each `line_end`."""
-    return " ".join("\n" if word == line_end else word for word in words).replace(" \n", "\n").replace("\n ", "\n")
+def as_text(words: Iterable[str], line_end: str, prompt: str = "") -> str:
+    """The prompt and the words with blanks between them, and a new line in place of each `line_end`."""
+    shown = ["\n" if word == line_end else word for word in words]
+    return " ".join([prompt, *shown] if prompt else shown).replace(" \n", "\n").replace("\n ", "\n")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm.command_group import Device, Run, Threads, checked, grant_threads, refuse
+from lm.data import EOS
 from lm.record import Record, read_record
+from lm.samples import as_text
 from lm.spec import Generate
 from lm.spec.text import Ranking
 
@@ -129,8 +131,7 @@ def settled_record(run: Path) -> Record:
 def _print_passage(passage: Passage, number: int, as_json: bool) -> None:
     """A line of JSON; or the text, the prompt before it and an empty line between two."""
     if not as_json:
-        start = f"{passage.prompt} " if passage.prompt else ""
-        print(("\n" if number else "") + (start + passage.text).rstrip("\n"))
+        print(("\n" if number else "") + as_text(passage.words, EOS, passage.prompt).strip("\n"))
         return
     shown = {
         "prompt": passage.prompt,

@@ -12,7 +12,7 @@ from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.trials.records import Records
 from orchestrator.trials.samples import first_trials, writer
 
-_NOT_YET = "has not written any yet: the next run of the sweep has it do so"
+_NOT_YET = "has not written any yet: a run of the sweep has it do so at its end"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def text_section(outcomes: Outcomes, records: Records, how: Generate | None) -> 
             why = _NOT_YET if by.has_weights else "has no weights here"
             rows.append(TextRow(trial.variant, trial.seed, by.stage, "", 0.0, 0.0, why))
         else:
-            shown = " ".join((how.prompt, as_text(samples.texts[0], EOS))).strip()
+            shown = as_text(samples.texts[0], EOS, how.prompt).lstrip()
             share = distinct(samples.texts, 1), distinct(samples.texts, 2)
             rows.append(TextRow(trial.variant, trial.seed, by.stage, shown, *share))
     return TextSection(how, _in_words(how), rows)
