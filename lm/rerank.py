@@ -59,7 +59,7 @@ class Ranked:
 
 
 def rerank(
-    model: LanguageModel,
+    models: Sequence[LanguageModel],
     vocabulary: Sequence[str],
     inputs: Iterable[Candidates],
     rule: Ranking = "total",
@@ -69,12 +69,13 @@ def rerank(
 
     A candidate's log-probability is that of its words and of an `<eos>`, natural logarithm, from a zero state after an
     `<eos>`. `total` ranks by it, `mean` by it divided by its tokens, `interpolated` by it and `weight` times the
-    candidate's own score. Of equal ones the first is best. Raises what `check_candidates` finds, where it is met.
+    candidate's own score. Of equal ones the first is best. Several models of one vocabulary are an ensemble. Raises
+    what `check_candidates` finds, where it is met.
     """
     ids = {word: i for i, word in enumerate(vocabulary)}
     for chunk in _chunks(inputs):
         texts = [token_ids(candidate.text, ids) for of in chunk for candidate in of.candidates]
-        log_ps = iter(log_probabilities(model, texts, ids[EOS]))
+        log_ps = iter(log_probabilities(models, texts, ids[EOS]))
         lengths = iter(len(text) for text in texts)
         for of in chunk:
             log_p = tuple(next(log_ps) for _ in of.candidates)
@@ -84,10 +85,13 @@ def rerank(
 
 
 @torch.inference_mode()
-def log_probabilities(model: LanguageModel, texts: Sequence[Sequence[int]], eos: int) -> list[float]:
-    """The log-probability of each text, its last word included, after an `<eos>`; texts of like length together."""
+def log_probabilities(models: Sequence[LanguageModel], texts: Sequence[Sequence[int]], eos: int) -> list[float]:
+    """The log-probability of each text, its last word included, after an `<eos>`; texts of like length together.
+
+    That of each word is of the mean probability over the M models.
+    """
     found = [0.0] * len(texts)
-    scorer, device = model.head.scorer(), model.embedding_VE.device
+    scorers, device = [model.head.scorer() for model in models], models[0].embedding_VE.device
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     while order:
         longest = len(texts[order[-1]])
@@ -97,8 +101,13 @@ def log_probabilities(model: LanguageModel, texts: Sequence[Sequence[int]], eos:
         for row, place in enumerate(places):
             padded_BT[row, 1 : len(texts[place]) + 1] = torch.tensor(texts[place])
         text_TB = padded_BT.t().to(device)
-        outputs, _ = model(text_TB[:-1], model.initial_state(len(places)))
-        nats_TB = scorer.target_nats(outputs, text_TB[1:]).double()
+        nats_MTB = torch.stack(
+            [
+                scorer.target_nats(model(text_TB[:-1], model.initial_state(len(places)))[0], text_TB[1:]).double()
+                for model, scorer in zip(models, scorers, strict=True)
+            ]
+        )
+        nats_TB = math.log(len(models)) - torch.logsumexp(-nats_MTB, dim=0)
         length_B = torch.tensor([len(texts[place]) for place in places], device=device)
         is_text_TB = torch.arange(longest, device=device)[:, None] < length_B
         total_B = torch.where(is_text_TB, nats_TB, 0.0).sum(dim=0)
@@ -124,9 +133,8 @@ def read_candidates(path: Path) -> Iterator[Candidates]:
             yield Candidates.model_validate_json(line)
         except ValidationError as error:
             problem = problems_of(error, Candidates)[0]
-            raise ValueError(
-                f"{path}:{number}: {dotted(problem.place)}: {problem.text}".replace(": : ", ": ")
-            ) from error
+            place = f"{dotted(problem.place)}: " if problem.place else ""
+            raise ValueError(f"{path}:{number}: {place}{problem.text}") from error
 
 
 def check_candidates(path: Path, vocabulary: Sequence[str], rule: Ranking) -> None:
@@ -150,20 +158,21 @@ def check_candidates(path: Path, vocabulary: Sequence[str], rule: Ranking) -> No
         raise ValueError(f"{path}: has no line of JSON")
 
 
-def tree_scores(results: Iterable[tuple[Candidates, int]]) -> dict[str, float]:
-    """The labelled F1 of what was chosen, of what the first model prefers, and the highest there is, by its name.
+def tree_scores(results: Iterable[tuple[Candidates, int]]) -> tuple[int, dict[str, float]]:
+    """How many inputs there are, and the labelled F1 of what was chosen, of the first model's choice, and the highest.
 
     The first model prefers what has the highest score of its own, the first if there are none. The highest F1 takes
     each input's best candidate on its own. Each input has its true tree.
     """
     pairs: dict[str, list[tuple[str, str]]] = {"the best": [], "the first model's best": [], "the best there is": []}
-    for of, best in results:
+    count = 0
+    for count, (of, best) in enumerate(results, 1):  # noqa: B007
         gold = of.gold or ""
         preferred = max(of.candidates, key=lambda each: -math.inf if each.score is None else each.score)
         highest = max(of.candidates, key=lambda each: labelled_f1([(each.text, gold)]))
         for chosen, kept in zip((of.candidates[best], preferred, highest), pairs.values(), strict=True):
             kept.append((chosen.text, gold))
-    return {name: labelled_f1(kept) for name, kept in pairs.items()}
+    return count, {name: labelled_f1(kept) for name, kept in pairs.items()}
 
 
 def _score(rule: Ranking, weight: float, candidate: Candidate, log_p: float, tokens: int) -> float:

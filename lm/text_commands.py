@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,9 @@ from lm.spec.text import Ranking
 
 if TYPE_CHECKING:
     from lm.generate import Passage
+    from lm.kept_model import KeptModel
 
+_ALSO = "another trial, whose probabilities are averaged with RUN's word by word; may be given again"
 StageName = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
 
 
@@ -84,6 +87,7 @@ def rerank(
     file: Annotated[Path, typer.Argument(metavar="CANDIDATES.jsonl", exists=True, dir_okay=False)],
     score: Annotated[Ranking, typer.Option(help="what a candidate is ranked by")] = "total",
     weight: Annotated[float | None, typer.Option(help="of the candidate's own score; 1 if not said")] = None,
+    also: Annotated[list[Path] | None, typer.Option(exists=True, file_okay=False, help=_ALSO)] = None,
     stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -94,27 +98,37 @@ def rerank(
     trees the true one as "gold": then the labelled F1 is printed at the end, on stderr.
     """
     granted = grant_threads(threads)
-    record = settled_record(run)
+    folders = [run, *(also or ())]
+    records = [settled_record(folder) for folder in folders]
     if weight is not None and score != "interpolated":
         refuse("--weight: is of the candidate's own score; add --score interpolated")
     from lm.kept_model import open_model
     from lm.rerank import Candidates, check_candidates, read_candidates, tree_scores
     from lm.rerank import rerank as ranked
 
-    trees: list[tuple[Candidates, int]] = []
-    try:
-        kept = open_model(record, run, stage=stage, device=device, threads=granted)
-        words = kept.corpus.vocabulary
+    def printed(kept: list[KeptModel]) -> Iterator[tuple[Candidates, int]]:
+        """Print each result; those with a true tree."""
+        words, models = kept[0].corpus.vocabulary, [each.model for each in kept]
         check_candidates(file, words, score)
-        for result in ranked(kept.model, words, read_candidates(file), score, 1.0 if weight is None else weight):
+        for result in ranked(models, words, read_candidates(file), score, 1.0 if weight is None else weight):
             print(json.dumps(result.as_data(), ensure_ascii=False), flush=True)
             if result.of.gold is not None:
-                trees.append((result.of, result.best))
+                yield result.of, result.best
+
+    try:
+        kept = [
+            open_model(record, folder, stage=stage, device=device, threads=granted)
+            for record, folder in zip(records, folders, strict=True)
+        ]
+        for folder, each in zip(folders, kept, strict=True):
+            if each.corpus.vocabulary != kept[0].corpus.vocabulary:
+                refuse(f"--also {folder}: its corpus has other words than that of {run}")
+        trees, scores = tree_scores(printed(kept))
     except ValueError as error:
         refuse(str(error))
     if trees:
-        said = ", ".join(f"{f1:.4f} of {name}" for name, f1 in tree_scores(trees).items())
-        print(f"labelled F1 over {len(trees):,} trees: {said}", file=sys.stderr)
+        said = ", ".join(f"{f1:.4f} of {name}" for name, f1 in scores.items())
+        print(f"labelled F1 over {trees:,} trees: {said}", file=sys.stderr)
 
 
 def settled_record(run: Path) -> Record:

@@ -33,9 +33,21 @@ def test_texts_of_many_lengths_together_as_each_alone(example: Example) -> None:
     noise = torch.Generator().manual_seed(2)
     texts = [[*torch.randint(1, V, (length,), generator=noise).tolist(), 0] for length in (3, 0, 9, 3, 1, 14, 6)]
     expected = [float(teacher_forced(model, [0], torch.tensor([text])).sum()) for text in texts]
-    assert log_probabilities(model, texts, eos=0) == pytest.approx(expected)
+    assert log_probabilities([model], texts, eos=0) == pytest.approx(expected)
     with mock.patch("lm.rerank._BATCH_TOKENS", 20):
-        assert log_probabilities(model, texts, eos=0) == pytest.approx(expected)
+        assert log_probabilities([model], texts, eos=0) == pytest.approx(expected)
+
+
+def test_an_ensemble_averages_probabilities_word_by_word() -> None:
+    """Of copies of one model it is the model; no word is worse than the mean of the models' losses (Jensen)."""
+    one, other, texts = small_writer(6), small_writer(6, "gru"), [[2, 3, 5, 0], [4, 0], [3, 3, 0]]
+    alone = log_probabilities([one], texts, eos=0)
+    assert log_probabilities([one, one, one], texts, eos=0) == pytest.approx(alone)
+    mixed = log_probabilities([one, other], texts, eos=0)
+    for text, log_p in zip(texts, mixed, strict=True):
+        of_models = torch.stack([teacher_forced(model, [0], torch.tensor([text]))[0] for model in (one, other)])
+        mean = of_models.exp().mean(dim=0).log()
+        assert log_p == pytest.approx(float(mean.sum())) and (mean >= of_models.mean(dim=0)).all()
 
 
 def test_each_ranking_is_the_arithmetic_that_it_says() -> None:
@@ -47,15 +59,15 @@ def test_each_ranking_is_the_arithmetic_that_it_says() -> None:
         for text in texts
     ]
     (total,), (mean,), (mixed,) = (
-        list(rerank(model, words, [of], rule, 2.5)) for rule in ("total", "mean", "interpolated")
+        list(rerank([model], words, [of], rule, 2.5)) for rule in ("total", "mean", "interpolated")
     )
     assert total.tokens == (3, 6, 2, 4) and total.scores == total.log_probabilities == pytest.approx(log_p)
     assert mean.scores == pytest.approx([log_p[0] / 3, log_p[1] / 6, log_p[2] / 2, log_p[3] / 4])
     assert mixed.scores == pytest.approx([log_p[0], log_p[1] - 2.5, log_p[2] - 5.0, log_p[3] - 7.5])
     for ranked in (total, mean, mixed):
         assert ranked.best == max(range(4), key=lambda i: ranked.scores[i])
-    assert next(rerank(model, words, [of], "interpolated", 0.0)).scores == total.scores
-    (tie,) = rerank(model, words, inputs(("w2", "w3 w4", "w2")), "total")
+    assert next(rerank([model], words, [of], "interpolated", 0.0)).scores == total.scores
+    (tie,) = rerank([model], words, inputs(("w2", "w3 w4", "w2")), "total")
     assert tie.best != 2, "of equal ones the first"
 
 
@@ -69,16 +81,16 @@ def test_results_come_while_the_input_is_still_read() -> None:
             yield inputs(("w2 w3", "w4"))[0]
 
     with mock.patch("lm.rerank._CHUNK_TEXTS", 6):
-        results = rerank(small_writer(6), vocabulary(6), endless())
+        results = rerank([small_writer(6)], vocabulary(6), endless())
         assert [next(results).best for _ in range(7)].count(0) in (0, 7) and read == 9
 
 
 def test_words_that_the_corpus_lacks_are_unknown_ones() -> None:
     model, words = small_writer(6), vocabulary(6)
-    known, unknown = rerank(model, words, inputs(("w2 <unk>",), ("w2 w77",)))
+    known, unknown = rerank([model], words, inputs(("w2 <unk>",), ("w2 w77",)))
     assert known.scores == unknown.scores
     with pytest.raises(ValueError, match=r"^'w77' is not among the 6 words of the corpus, which has no <unk>$"):
-        list(rerank(model, ("<eos>", "w1", *words[2:]), inputs(("w2 w77",))))
+        list(rerank([model], ("<eos>", "w1", *words[2:]), inputs(("w2 w77",))))
 
 
 def test_labelled_f1() -> None:
@@ -147,11 +159,24 @@ def test_the_model_mends_the_choices_of_a_damaged_grammar(treebank_trial: Path, 
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["id"] for line in lines] == list(range(80))
     assert all(line["text"] == of.candidates[line["best"]].text for line, of in zip(lines, given, strict=True))
-    scores = tree_scores([(of, line["best"]) for line, of in zip(lines, given, strict=True)])
-    assert scores["the best there is"] == 1.0
+    count, scores = tree_scores([(of, line["best"]) for line, of in zip(lines, given, strict=True)])
+    assert count == 80 and scores["the best there is"] == 1.0
     assert 0.8 < scores["the first model's best"] < 0.9 and scores["the best"] > 0.99
     said = ", ".join(f"{f1:.4f} of {name}" for name, f1 in scores.items())
     assert done.stderr == f"labelled F1 over 80 trees: {said}\n"
+
+
+def test_the_command_takes_an_ensemble_of_one_vocabulary(
+    treebank_trial: Path, tmp_path: Path, corpus_folder: Path
+) -> None:
+    path = written(tmp_path, [of.model_dump_json(exclude_none=True) for of in parsed(3, seed=9)])
+    alone, twice = invoke(treebank_trial, path), invoke(treebank_trial, path, "--also", treebank_trial)
+    for line, other in zip(alone.stdout.splitlines(), twice.stdout.splitlines(), strict=True):
+        assert json.loads(line)["scores"] == pytest.approx(json.loads(other)["scores"])
+    run(tiny_spec(corpus_folder, epochs=1), tmp_path / "other")
+    refused = invoke(treebank_trial, path, "--also", tmp_path / "other")
+    assert refused.exit_code == 2 and refused.stdout == ""
+    assert refused.stderr == f"--also {tmp_path / 'other'}: its corpus has other words than that of {treebank_trial}\n"
 
 
 @pytest.mark.parametrize(
