@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from lm.codebooks.commands import codebook
-from lm.command_group import CommandGroup, Version
+from lm.command_group import CommandGroup, Device, Run, Threads, Version, checked, grant_threads, numbers, refuse
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
 from lm.record import Record, Score, read_record
-from lm.spec import Cache, TrainSpec
+from lm.spec import Cache, Dynamic, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
+from lm.text_commands import StageName, generate, rerank, settled_record
 from lm.trial_log import in_a_line
 
 app = typer.Typer(
@@ -27,11 +27,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(corpus_app, name="corpus", help="List, check, fetch and make corpora.")
-
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
-]
 
 
 @app.callback()
@@ -49,7 +44,7 @@ def train(
     test: Annotated[bool, typer.Option(help="score on test; --no-test leaves that for the same command later")] = True,
 ) -> None:
     """Train the trial of SPEC.yaml, or go on with it; of a settled one only say so."""
-    granted = _grant_threads(threads)
+    granted = grant_threads(threads)
     from lm.data import fingerprint_of
     from lm.spec import trial_key
     from lm.train import train as train_trial
@@ -69,11 +64,11 @@ def train(
         for point in points:
             print(in_a_line(point), flush=True)
     except CorpusError as error:
-        _refuse(corpus_message(spec_file, error))
+        refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:
         if cannot_write(error, broadly=True):
             raise
-        _refuse(str(error))
+        refuse(str(error))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
         raise SystemExit(130) from None
@@ -85,31 +80,38 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)],
+    run: Run,
+    stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,
     window: Annotated[str | None, typer.Option(help="neural cache: sizes to try, as in 500,2000")] = None,
     weight: Annotated[str, typer.Option(help="neural cache: mixing weights to try")] = "0.05,0.1,0.2",
     flatness: Annotated[str, typer.Option(help="neural cache: flatness values to try")] = "0.3,0.7,1.0",
     mode: Annotated[str, typer.Option(help="neural cache: reference or full")] = "reference",
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="also go on learning from the text, step by step")] = False,
+    learning_rate: Annotated[str, typer.Option(help="dynamic: learning rates to try")] = "3e-5,5e-5,1e-4",
+    decay: Annotated[str, typer.Option(help="dynamic: ways back to the trained weights to try")] = "0.001,0.002,0.005",
+    segment: Annotated[int, typer.Option(help="dynamic: tokens between two steps")] = 5,
 ) -> None:
-    """Score the weights kept in RUN once more; with --window also with a neural cache tuned on validation."""
-    granted = _grant_threads(threads)
+    """Score the weights kept in RUN once more; with --window also with a neural cache, with --dynamic as they adapt.
+
+    Of several values to try, the best on validation are taken.
+    """
+    granted = grant_threads(threads)
+    record = settled_record(run)
+    cache, adaptation = None, None
+    if window is not None:
+        grid = {"weight": numbers("--weight", weight, float), "flatness": numbers("--flatness", flatness, float)}
+        cache = checked(Cache, {"window": numbers("--window", window, int), "mode": mode, **grid})
+    if dynamic:
+        rates, decays = numbers("--learning-rate", learning_rate, float), numbers("--decay", decay, float)
+        adaptation = checked(Dynamic, {"learning_rate": rates, "decay": decays, "segment": segment})
     from lm.rescore import rescore
 
-    spec: Cache | None = None
     try:
-        record = read_record(run)
-        if record is None:
-            _refuse(f"{run}: no record.json; only a settled trial can be evaluated")
-        if window is not None:
-            numbers = {"weight": weight, "flatness": flatness}
-            values = {name: tuple(float(part) for part in text.split(",")) for name, text in numbers.items()}
-            sizes = tuple(int(part) for part in window.split(","))
-            spec = Cache.model_validate({"window": sizes, "mode": mode, **values})
-        scores = rescore(record, run, device=device, threads=granted, cache=spec)
+        scores = rescore(record, run, stage=stage, device=device, threads=granted, cache=cache, dynamic=adaptation)
     except (CorpusError, ValueError, KeyError) as error:
-        _refuse(str(error))
+        refuse(str(error))
     for name, score in scores.items():
         _print_score(name, score)
 
@@ -123,16 +125,16 @@ def measure(
     as_json: Annotated[bool, typer.Option("--json", help="one line of JSON")] = False,
 ) -> None:
     """Train a few windows of SPEC.yaml and say what they cost; nothing is kept."""
-    granted = _grant_threads(threads)
+    granted = grant_threads(threads)
     from lm.measure import measure as measure_model
 
     spec = _read_spec(spec_file)
     try:
         found = measure_model(spec, device, granted, steps)
     except CorpusError as error:
-        _refuse(corpus_message(spec_file, error))
+        refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:
-        _refuse(str(error))
+        refuse(str(error))
     if as_json:
         print(found.model_dump_json())
         return
@@ -141,13 +143,15 @@ def measure(
 
 
 app.command("codebook")(codebook)
+app.command("generate")(generate)
+app.command("rerank")(rerank)
 
 
 def _read_spec(file: Path) -> TrainSpec:
     try:
         return read_spec_file(file, TrainSpec.model_validate, TrainSpec)
     except (ValueError, OSError) as error:
-        _refuse(str(error))
+        refuse(str(error))
 
 
 def _print_record(record: Record, folder: Path) -> None:
@@ -164,20 +168,6 @@ def _print_score(name: str, score: Score) -> None:
         f"{score.nats_per_token:.5f} nats, {score.predicted_tokens:,} tokens "
         f"in {score.columns} column{'' if score.columns == 1 else 's'}"
     )
-
-
-def _grant_threads(threads: int | None) -> int:
-    """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = threads or (int(said) if said.isdigit() and int(said) else cpus)
-    os.environ["OMP_NUM_THREADS"] = str(granted)
-    return granted
-
-
-def _refuse(message: str) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise SystemExit(2)
 
 
 if __name__ == "__main__":

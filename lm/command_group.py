@@ -1,17 +1,25 @@
-"""A group of commands: how they complain about a value, about a name, and about a disk that is full."""
+"""A group of commands: how they complain about a value, a name or a full disk; the options that many of them have."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from lm import __version__
 from lm.files import cannot_write, in_a_line
+from lm.spec import Part
+from lm.validation import problems_of
+
+Form = TypeVar("Form", bound=Part)
+T = TypeVar("T")
 
 CANNOT_WRITE = 5
 """The exit code of a command for which the disk is full, or that cannot write a folder."""
@@ -28,6 +36,45 @@ Version = Annotated[
 ]
 """An option of a group's callback."""
 
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)]
+"""The folder of a settled trial."""
+
+
+def checked(form: type[Form], values: dict[str, Any]) -> Form:
+    """The part of a spec that options make; exit code 2 with a line for each option that is wrong."""
+    try:
+        return form.model_validate(values)
+    except ValidationError as error:
+        problems = problems_of(error, form)
+        refuse("\n".join(f"--{str(one.place[0]).replace('_', '-')}: {one.text}" for one in problems))
+
+
+def numbers(option: str, text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
+    """The numbers of an option, written with commas; exit code 2 for anything else."""
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        refuse(f"{option}: expected numbers with commas, such as 1 or 1,2, got {text!r}")
+
+
+def grant_threads(threads: int | None) -> int:
+    """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = threads or (int(said) if said.isdigit() and int(said) else cpus)
+    os.environ["OMP_NUM_THREADS"] = str(granted)
+    return granted
+
+
+def refuse(message: str) -> NoReturn:
+    """End with exit code 2 and what is wrong."""
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
+
 
 class CommandGroup(TyperGroup):
     """Typer checks a limit, such as `min=1`, through pydantic, and tells the rule alone."""
@@ -41,8 +88,6 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            from pydantic import ValidationError
-
             if isinstance(error.__cause__, ValidationError):
                 got = error.__cause__.errors(include_url=False)[0]["input"]
                 error.message = f"{error.message.replace('Input should', 'should', 1)}, got {got}"

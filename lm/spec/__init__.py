@@ -18,6 +18,9 @@ from lm.spec.codebooks import (
     class_bits,
     code_bits,
 )
+from lm.spec.dynamic import (
+    Dynamic,
+)
 from lm.spec.fit import (
     differentiated_ends,
     vocabulary_misfits,
@@ -67,6 +70,9 @@ from lm.spec.parameters import (
 from lm.spec.part import (
     Part,
 )
+from lm.spec.text import (
+    Generate,
+)
 from lm.spec.training import (
     Bptt,
     Cache,
@@ -107,12 +113,14 @@ __all__ = [
     "Count",
     "DifferentiatedHead",
     "Dropout",
+    "Dynamic",
     "EcocHead",
     "EmbeddingCode",
     "Embeddings",
     "FileEmbeddings",
     "Finetune",
     "FixedBptt",
+    "Generate",
     "Head",
     "HierarchicalHead",
     "HuffmanTree",

@@ -22,7 +22,8 @@ class Corpus(Part):
 
     name: str = Field(
         min_length=1,
-        description="One of ptb, wikitext-2, wikitext-103, pydoc, or a folder with train.txt, valid.txt and test.txt.",
+        description="One of ptb, wikitext-2, wikitext-103, seinfeld, pydoc, or a folder with train.txt, valid.txt and "
+        "test.txt.",
     )
     train_tokens: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="Tokens of the training text to train on, `<eos>` included; null: all of them."

@@ -47,7 +47,7 @@ scales: # `paper` is the base as written; `laptop` is taken where there is no GP
       model.hidden_size: 100
       epochs: 10
 """)
-_CORPUS = "ptb, wikitext-2, wikitext-103, pydoc, or a folder with train.txt, valid.txt and test.txt"
+_CORPUS = "ptb, wikitext-2, wikitext-103, seinfeld, pydoc, or a folder with train.txt, valid.txt and test.txt"
 
 app = typer.Typer(help="List and copy the sweep files that ship.", no_args_is_help=True, rich_markup_mode=None)
 

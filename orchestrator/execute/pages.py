@@ -30,6 +30,7 @@ from orchestrator.report.files.summary import read_summary
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.samples import first_trials, undrawn, writer
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
 
@@ -139,6 +140,12 @@ class LastMade:
         trials = [(t.variant, t.change, t.seed, t.key, t.parameters, t.reads_from, t.starts_from) for t in state.trials]
         published = {path.name: sha256(path) for path in (self._file.parent / "published").glob("*.yaml")}
         ledgers = [sha256(search.ledger) if search.ledger.exists() else None for search in searches]
+        how, texts = self._sweep.generate, []
+        if how is not None:
+            if undrawn(state.table, how, records):
+                return None
+            writers = [writer(trial, records) for trial in first_trials(state.table)]
+            texts = [None if by is None else (by.has_weights, repr(by.samples(how))) for by in writers]
         try:
             summary = read_summary(self._folder)
             if summary is None:
@@ -147,7 +154,7 @@ class LastMade:
         except (OSError, ValueError):
             return None
         sweep = [self._code, repr(self._sweep), str(self._file), str(self._folder.resolve())]
-        inputs = [*sweep, trials, trained, searched, published, ledgers, files]
+        inputs = [*sweep, trials, trained, searched, published, ledgers, files, *([texts] if texts else [])]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

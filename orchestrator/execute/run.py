@@ -20,6 +20,7 @@ from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import StopOnStorageError, TrialSource, UntilDeadline
 from orchestrator.errors import CannotStartError
+from orchestrator.execute.draw import draw_missing
 from orchestrator.execute.estimate import core_hours
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.machine import Measuring, check_machine, gpus_of, granted, has_gpu
@@ -227,6 +228,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
                 budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt)
             state = expand(sweep, records)
             reported = expand(whole, records) if options.only else state
+            if interrupt.exit_code is None:
+                draw_missing(reported.table, whole.generate, records, whole.resources.threads)
             if report is None:
                 report = write(reported)
         except BaseException:

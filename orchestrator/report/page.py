@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
+from lm.spec import Generate
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
@@ -34,6 +35,7 @@ from orchestrator.report.sections.published import (
     reproduction,
 )
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
+from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
@@ -49,7 +51,7 @@ class ReportInput:
     `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
     whose they are. `looks`: when comparisons were judged. `varies`: what changes with the seed. `margin`: the share of
     perplexity that
-    counts as no effect. `command` is the line that makes the sweep again.
+    counts as no effect. `command` is the line that makes the sweep again. `generate`: how text was drawn, if any was.
     """
 
     name: str
@@ -66,6 +68,7 @@ class ReportInput:
     varies: tuple[str, ...] = ()
     margin: float = MARGIN
     searches: Sequence[SearchState] = ()
+    generate: Generate | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ def write_report(
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
+            texts=text_section(outcomes, report.records, report.generate),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),

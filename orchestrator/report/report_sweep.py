@@ -41,6 +41,7 @@ def report_sweep(
         varies=sweep.varies,
         margin=sweep.margin,
         searches=now.searches,
+        generate=sweep.generate,
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     if written.changes:  # there is an interval to read

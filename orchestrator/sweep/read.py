@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lm.data import FEWEST_ROWS, CorpusError, token_counts_of, vocabulary_size_of
+from lm.data import FEWEST_ROWS, CorpusError, load, token_counts_of, vocabulary_size_of
+from lm.data.lookup import check_words
 from lm.names import closest, nearest
 from lm.spec import Corpus, Part, TrainSpec, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
@@ -45,7 +46,8 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
 
 
 def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> None:
-    """SweepError with each cut or batch that its text is too short for, or each head that misfits its vocabulary.
+    """SweepError with each cut or batch that its text is too short for, each head that misfits its vocabulary, or what
+    of `generate` is not among the words.
 
     Of the base each is said once. CorpusError if a text is missing.
     """
@@ -68,7 +70,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
         if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
-    if problems := problems or list(_texts_too_short(sweep, document)):
+    if problems := problems or [*_texts_too_short(sweep, document), *_unknown_words(sweep)]:
         raise SweepError(messages(problems, document))
 
 
@@ -93,6 +95,23 @@ def _widths(spec: TrainSpec) -> tuple[tuple[str, int], ...]:
         ("scoring.valid_columns", scoring.valid_columns),
         ("scoring.test_columns", scoring.test_columns),
     )
+
+
+def _unknown_words(sweep: ScaledSweep) -> Iterator[Problem]:
+    """A prompt or banned words that a corpus does not have; one that has still to be fetched is not looked at."""
+    how = sweep.generate
+    if how is None or not (how.prompt or how.ban):
+        return
+    for variant in {variant.spec.corpus.name: variant for variant in reversed(sweep.variants)}.values():
+        try:
+            vocabulary = load(variant.spec.corpus, download=False).vocabulary
+        except CorpusError:
+            continue
+        try:
+            check_words(how, vocabulary)
+        except ValueError as error:
+            field, _, text = str(error).partition(": ")
+            yield Problem(("generate", field), f"{text}, {variant.spec.corpus.name!r}")
 
 
 def _written_place(document: Document, variant: Place, scale: str, path: str) -> Place:

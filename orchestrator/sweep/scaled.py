@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from lm.spec import Part, TrainSpec
+from lm.spec import Generate, Part, TrainSpec
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.override import ABSENT, override, value_at
@@ -108,6 +108,7 @@ class ScaledSweep:
     resources: Resources
     scales_without_gpu: tuple[str, ...]
     changed_by: tuple[str, ...] = ()
+    generate: Generate | None = None
 
     @property
     def baseline(self) -> Variant:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.names import nearest
-from lm.spec import Part, TrainSpec
+from lm.spec import Generate, Part, TrainSpec
 from lm.validation import SLUG
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
@@ -132,6 +132,11 @@ class Sweep(Part):
         description="Named replacements, such as smaller models, one of which is chosen on the command line.",
     )
     resources: Resources = Field(default=Resources(), description="What one trial gets; no part of its key.")
+    generate: Generate | None = Field(
+        default=None,
+        description="Text of each variant's first seed on the page, written by its best weights; null: none. No part "
+        "of a key.",
+    )
 
     @model_validator(mode="after")
     def _check_design(self) -> Self:
@@ -222,5 +227,6 @@ class Sweep(Part):
             margin=self.margin,
             searching=self.searching(scale_name),
             resources=resources[scale_name],
+            generate=self.generate,
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
         )

@@ -2,6 +2,7 @@
 
 A copy lacks what only training needs, and is enough to make every page again:
 <folder>/<key>/record.json, curve.parquet, tokens/<stage>.test.parquet   the trial's own bytes
+<folder>/<key>/samples/*.json                                           text that its model wrote
 <folder>/.searches/<key>.jsonl                                          the ledgers of searches
 """
 
@@ -34,6 +35,7 @@ from lm.files import (
 )
 from lm.hashes import CURVE, RECORD, WEIGHTS
 from lm.kept import say_once
+from lm.samples import SAMPLES, read_samples, write_samples
 from orchestrator.trials.locks import trial_is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
@@ -172,6 +174,7 @@ def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path,
                 continue  # no trial, or one that has not settled yet
             if (to / key).exists() and not (replace and _differ(source / key / RECORD, to / key / RECORD)):
                 there += 1
+                _copy_samples(source / key, to / key)
                 continue
             try:
                 _copy_trial(source / key, to)
@@ -210,6 +213,7 @@ def _copy_trial(trial: Path, to: Path) -> None:
             check_trial(copy)
         except DamagedError as error:  # changed since it was looked at
             raise DamagedError(trial / error.path.relative_to(copy), error.problem) from error
+        _copy_samples(trial, copy)
         with writing(place):
             sync(copy)
             if place.exists():
@@ -218,6 +222,18 @@ def _copy_trial(trial: Path, to: Path) -> None:
             sync(to)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
+
+
+def _copy_samples(trial: Path, copy: Path) -> None:
+    """Copy texts that a trial wrote and the copy lacks, but none that is damaged: it can be written again."""
+    for path in sorted((trial / SAMPLES).glob("*.json")):
+        try:
+            samples = read_samples(path)
+        except DamagedError as error:
+            say_once(f"{error.path}: {error.problem}; it is left out")
+            continue
+        if samples is not None and not (copy / SAMPLES / path.name).exists():
+            write_samples(copy / SAMPLES / path.name, samples)
 
 
 @contextmanager

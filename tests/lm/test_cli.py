@@ -17,7 +17,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import lm
-from lm.__main__ import _grant_threads, app
+from lm.__main__ import app
+from lm.command_group import grant_threads
 from lm.data import fingerprint_of
 from lm.record import write_record
 from lm.spec import TrainSpec, trial_key
@@ -40,11 +41,11 @@ def invoke(*arguments: str | Path) -> Result:
 
 def test_threads_are_those_asked_for_else_those_that_the_environment_grants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert _grant_threads(None) == 3
-    assert _grant_threads(2) == 2 and os.environ["OMP_NUM_THREADS"] == "2"
+    assert grant_threads(None) == 3
+    assert grant_threads(2) == 2 and os.environ["OMP_NUM_THREADS"] == "2"
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     with mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3}, create=True):
-        assert _grant_threads(None) == 4
+        assert grant_threads(None) == 4
 
 
 def write_spec(path: Path, spec: TrainSpec) -> Path:
@@ -323,13 +324,19 @@ def test_what_evaluate_refuses(corpus_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     write_record(tmp_path / "elsewhere", other_text.model_copy(update={"corpus": facts}))
     for arguments, said in (
-        ((tmp_path / "empty",), "no record.json; only a settled trial can be evaluated"),
+        ((tmp_path / "empty",), "no record.json; expected the folder of a settled trial"),
         ((tmp_path / "damaged",), "not a record of this version"),
         ((tmp_path / "elsewhere",), "the record's is 0000"),
         ((tmp_path / "none",), "does not exist"),
-        ((tmp_path / "run", "--window", "many"), "many"),
-        ((tmp_path / "run", "--window", "5", "--weight", "1.5"), "weight"),
-        ((tmp_path / "run", "--window", "5", "--mode", "partial"), "mode"),
+        (
+            (tmp_path / "run", "--window", "many"),
+            "--window: expected numbers with commas, such as 1 or 1,2, got",
+        ),
+        ((tmp_path / "run", "--window", "5", "--weight", "1.5"), "--weight: should be less than 1, got 1.5"),
+        ((tmp_path / "run", "--window", "5", "--mode", "partial"), "--mode: should be 'reference' or 'full', got"),
+        ((tmp_path / "run", "--dynamic", "--learning-rate", "-1"), "--learning-rate: should be greater than or equal"),
+        ((tmp_path / "run", "--dynamic", "--segment", "0"), "--segment: should be greater than or equal to 1, got 0"),
+        ((tmp_path / "run", "--stage", "finetune"), "no stage 'finetune' with weights of its own (valid here: train)"),
     ):
         result = invoke("evaluate", *arguments)
         assert result.exit_code == 2 and said in result.stderr, (arguments, result.output)

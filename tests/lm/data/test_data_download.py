@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lm.data import PUBLISHED, CorpusError, fetch, load
-from lm.data.corpora import Archive
+from lm.data.corpora import Archive, Files
 from lm.files import WriteError
 from lm.spec import Corpus
 from tests.lm.data.toy_corpus import TOY, publish, write_texts
@@ -118,13 +118,9 @@ def test_a_download_folder_that_cannot_be_made_is_a_write_error_that_says_the_sa
 
 
 def test_the_real_addresses_are_https() -> None:
-    addresses = [
-        address
-        for published in PUBLISHED.values()
-        for address in (
-            [published.source.address] if isinstance(published.source, Archive) else published.source.addresses.values()
-        )
-    ]
+    sources = [published.source for published in PUBLISHED.values()]
+    addresses = [source.address for source in sources if isinstance(source, Archive)]
+    addresses += [address for source in sources if isinstance(source, Files) for address in source.addresses.values()]
     assert len(set(addresses)) == 7 and all(address.startswith("https://") for address in addresses)
 
 

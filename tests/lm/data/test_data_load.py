@@ -50,7 +50,7 @@ def test_one_changed_byte_of_ptb_is_refused_with_what_differs(
 
 def test_planning_needs_no_files(places: Path) -> None:
     sizes = {name: vocabulary_size_of(Corpus(name=name)) for name in PUBLISHED}
-    assert sizes == {"ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735}
+    assert sizes == {"ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735, "seinfeld": 6_595}
     assert len({fingerprint_of(Corpus(name=name)) for name in ("ptb", "wikitext-2")}) == 2
     assert fingerprint_of(Corpus(name="ptb", train_tokens=1000)) == fingerprint_of(Corpus(name="ptb"))
     assert not (places / "cache").exists()
