@@ -22,6 +22,7 @@ from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report.sections import ablation, answer, stages
 from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
+from orchestrator.report.sections.ensembles import ensemble_table
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
@@ -125,6 +126,7 @@ def write_report(
             published=published_section(rows, report.published_scale),
             caches=stages.cache_table(outcomes),
             stages=stages.stage_table(outcomes),
+            ensembles=ensemble_table(outcomes, report.records),
             interactions=interactions,
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),

@@ -1,0 +1,1 @@
+"""What settled trials say beyond their perplexity: one module a kind of analysis."""

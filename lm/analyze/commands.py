@@ -1,0 +1,47 @@
+"""`python -m lm analyze`: what settled trials say beyond their perplexity, one subcommand a kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from lm.command_group import CommandGroup
+from lm.record import Split
+
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, file_okay=False, help="folders of trials")]
+OnSplit = Annotated[Split, typer.Option(help="test or valid")]
+Stage = Annotated[str | None, typer.Option(help="the stage whose losses are read; each run's last if not said")]
+
+
+@app.callback()
+def _main() -> None:
+    """What settled trials say beyond their perplexity."""
+
+
+@app.command()
+def ensemble(runs: Runs, split: OnSplit = "test", stage: Stage = None) -> None:
+    """Perplexity of the mean of several models' probabilities, from the losses that they left."""
+    from lm.analyze.ensemble import ensemble as ensemble_of
+    from lm.analyze.losses import check_same_text, read_run
+
+    if len(runs) < 2 or len(set(runs)) < len(runs):
+        _refuse(f"RUN: should be two runs or more, each once, got {' '.join(map(str, runs))}")
+    try:
+        members = [read_run(run, split, stage) for run in runs]
+        check_same_text(members)
+    except (ValueError, OSError) as error:
+        _refuse(str(error))
+    found = ensemble_of([member.losses.nats for member in members])
+    for member, perplexity in zip(members, found.members, strict=True):
+        typer.echo(f"{member.folder} ({member.stage}): {split} perplexity {perplexity:.3f}")
+    typer.echo(f"mean of {len(members)}: {found.mean:.3f}")
+    typer.echo(f"ensemble: {found.perplexity:.3f} ({found.change:+.2%})")
+
+
+def _refuse(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(2)
