@@ -42,6 +42,40 @@ def ensemble(runs: Runs, split: OnSplit = "test", stage: Stage = None) -> None:
     typer.echo(f"ensemble: {found.perplexity:.3f} ({found.change:+.2%})")
 
 
+@app.command()
+def words(
+    runs: Runs,
+    split: OnSplit = "test",
+    stage: Stage = None,
+    most: Annotated[int, typer.Option(min=1, help="words to list on either side")] = 20,
+) -> None:
+    """Words that the second run gains and loses over the first; of one run, what its neural cache gains and loses.
+
+    Nats saved: the first run's loss less the second's, summed over all occurrences of the word.
+    """
+    from lm.analyze.losses import check_same_text, read_cache_run, read_run
+    from lm.analyze.words import vocabulary_of, word_savings
+
+    if len(runs) > 2:
+        _refuse(f"RUN: should be one run with a neural cache, or two, got {' '.join(map(str, runs))}")
+    try:
+        if len(runs) == 1:
+            run, plain_N = read_cache_run(runs[0], split)
+            token_N, saved_N = run.losses.token, plain_N - run.losses.nats
+        else:
+            first, run = (read_run(path, split, stage) for path in runs)
+            check_same_text([first, run])
+            token_N, saved_N = run.losses.token, first.losses.nats - run.losses.nats
+        found = word_savings(token_N, [saved_N], vocabulary_of(run.record))
+    except (ValueError, OSError) as error:
+        _refuse(str(error))
+    typer.echo(f"{token_N.size:,} tokens of {split}, {found.total:,.2f} nats saved")
+    for title, listed in (("gained", found.most(most, helped=True)), ("lost", found.most(most, helped=False))):
+        typer.echo(f"{title:<24}{'count':>10}{'nats saved':>14}")
+        for word in listed:
+            typer.echo(f"{word.text:<24}{word.count:>10,}{word.nats:>14,.2f}")
+
+
 def _refuse(message: str) -> NoReturn:
     typer.echo(message, err=True)
     raise typer.Exit(2)

@@ -17,11 +17,13 @@ from lm.names import nearest
 from lm.record import Record, Split, read_record, token_nats_path
 
 Array = NDArray[np.float64]
+NATS_WITHOUT_CACHE, CACHE_USED = "nats_without_cache", "cache_used"
+"""The further columns of a neural cache's losses by token: those of the same pass without it; 1 where it was used."""
 
 
 @dataclass(frozen=True)
 class Losses:
-    """The loss of every predicted token of a text, nats, in the order of the text.
+    """The loss of every predicted token of a text, nats, in the order of the text; arrays (N,).
 
     `position` counts from the text's first token, `token` is the predicted token's id.
     """
@@ -51,6 +53,20 @@ def read_losses(path: Path) -> Losses:
     return Losses(found["position"], found["token"], found["nats"].astype(np.float64))
 
 
+def read_cache(path: Path) -> tuple[Losses, Array] | None:
+    """The losses with a neural cache where it was used, and those of the same pass without it, nats.
+
+    None if the file has no losses without a cache. Errors as those of `read_losses`.
+    """
+    try:
+        found = read_columns(path, ("position", "token", "nats", NATS_WITHOUT_CACHE, CACHE_USED))
+    except KeyError:
+        return None
+    position, token, nats, plain, used = found.values()
+    at = used.astype(bool)
+    return Losses(position[at], token[at], nats[at].astype(np.float64)), plain[at].astype(np.float64)
+
+
 def read_columns(path: Path, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
     """Columns of numbers, read-only; errors as those of `read_losses`, and KeyError for a column it has not."""
     try:
@@ -70,6 +86,20 @@ def read_run(folder: Path, split: Split, stage: str | None = None) -> Run:
     ValueError says in one line what is wrong: no record, no such stage, a split that was not opened, files that are
     gone; DamagedError, which is one, if a file is not what the trial wrote.
     """
+    record, name, path = _scored(folder, split, stage)
+    return Run(folder, record, name, read_losses(path))
+
+
+def read_cache_run(folder: Path, split: Split) -> tuple[Run, Array]:
+    """A trial's losses with its neural cache where that was used, and those without it; errors as of `read_run`."""
+    record, name, path = _scored(folder, split, "cache")
+    if (found := read_cache(path)) is None:
+        raise ValueError(f"{path}: from before losses without the cache were kept")
+    return Run(folder, record, name, found[0]), found[1]
+
+
+def _scored(folder: Path, split: Split, stage: str | None) -> tuple[Record, str, Path]:
+    """The record of a trial, the stage, and the file of its losses."""
     record = read_record(folder)
     if record is None:
         raise ValueError(f"{folder}: no record.json; only a settled trial has losses to read")
@@ -81,10 +111,9 @@ def read_run(folder: Path, split: Split, stage: str | None = None) -> Run:
         raise ValueError(f"{folder}: no stage {name!r} was scored on {split}{nearest(name, stages)}")
     check_hashes(folder, record.hashes, (TOKENS,))
     path = token_nats_path(folder, name, split)
-    try:
-        return Run(folder, record, name, read_losses(path))
-    except FileNotFoundError as error:
-        raise ValueError(f"{path}: is gone") from error
+    if not path.exists():
+        raise ValueError(f"{path}: is gone")
+    return record, name, path
 
 
 def check_same_text(runs: Sequence[Run]) -> None:
