@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from lm.analyze.losses import CACHE_USED, NATS_WITHOUT_CACHE
+from lm.by_token.losses import CACHE_USED, NATS_WITHOUT_CACHE
 from lm.cache import CacheValues, active_positions, score_with_cache
 from lm.checkpoint import load_weights
 from lm.data.batches import columns

@@ -1,1 +1,1 @@
-"""What settled trials say beyond their perplexity: one module a kind of analysis."""
+"""`python -m lm analyze`: what settled trials say beyond their perplexity."""

@@ -25,8 +25,8 @@ def _main() -> None:
 @app.command()
 def ensemble(runs: Runs, split: OnSplit = "test", stage: Stage = None) -> None:
     """Perplexity of the mean of several models' probabilities, from the losses that they left."""
-    from lm.analyze.ensemble import ensemble as ensemble_of
-    from lm.analyze.losses import check_same_text, read_run
+    from lm.by_token.ensemble import ensemble as ensemble_of
+    from lm.by_token.losses import check_same_text, read_run
 
     if len(runs) < 2 or len(set(runs)) < len(runs):
         _refuse(f"RUN: should be two runs or more, each once, got {' '.join(map(str, runs))}")
@@ -53,8 +53,8 @@ def words(
 
     Nats saved: the first run's loss less the second's, summed over all occurrences of the word.
     """
-    from lm.analyze.losses import check_same_text, read_cache_run, read_run
-    from lm.analyze.words import vocabulary_of, word_savings
+    from lm.by_token.losses import check_same_text, read_cache_run, read_run
+    from lm.by_token.words import vocabulary_of, word_savings
 
     if len(runs) > 2:
         _refuse(f"RUN: should be one run with a neural cache, or two, got {' '.join(map(str, runs))}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.analyze.losses import read_columns
+from lm.by_token.losses import read_columns
 from orchestrator.analysis.noise import BLOCKS, Array
 
 _EDGES = (1, 10, 100, 1_000, 10_000)

@@ -34,11 +34,12 @@ from orchestrator.report.sections.published import (
     published_section,
     reproduction,
 )
+from orchestrator.report.sections.published_measures import published_measure_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
-from orchestrator.sweep.published import Published
+from orchestrator.sweep.published import Measure, Published
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 
@@ -67,6 +68,7 @@ class ReportInput:
     varies: tuple[str, ...] = ()
     margin: float = MARGIN
     searches: Sequence[SearchState] = ()
+    published_measures: Sequence[Measure] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def write_report(
                 outcomes, comparison, rows, report.looks, report.varies, searched=_searched_once(report)
             ),
             published=published_section(rows, report.published_scale),
+            measured=published_measure_table(outcomes, report.published_measures),
             caches=stages.cache_table(outcomes),
             stages=stages.stage_table(outcomes),
             ensembles=ensemble_table(outcomes, report.records),

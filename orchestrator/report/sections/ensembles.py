@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lm.analyze.ensemble import Ensemble, ensemble
-from lm.analyze.losses import read_losses
+from lm.by_token.ensemble import Ensemble, ensemble
+from lm.by_token.losses import read_losses
 from orchestrator.analysis.outcomes import Outcomes, is_adaptive
 from orchestrator.trials.records import Records
 

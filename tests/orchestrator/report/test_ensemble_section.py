@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm.analyze.losses import read_losses
+from lm.by_token.losses import read_losses
 from lm.record import token_nats_path
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.sections.ensembles import ensemble_table

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lm.__main__ import app
-from lm.analyze.ensemble import ensemble, ensemble_nats
-from lm.analyze.losses import read_losses, read_run
+from lm.by_token.ensemble import ensemble, ensemble_nats
+from lm.by_token.losses import read_losses, read_run
 from lm.record import read_record, token_nats_path
 from lm.train import train
 from tests.support.tiny import tiny_spec, write_corpus

@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner, Result
 
 from lm.__main__ import app
-from lm.analyze.losses import read_cache, read_cache_run, read_run
-from lm.analyze.words import Word, vocabulary_of, word_savings
+from lm.by_token.losses import read_cache, read_cache_run, read_run
+from lm.by_token.words import Word, vocabulary_of, word_savings
 from lm.cache import active_positions
 from lm.data import EncodedCorpus
 from lm.record import opened, read_record, token_nats_path

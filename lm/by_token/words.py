@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.analyze.losses import Array
+from lm.by_token.losses import Array
 from lm.data import fingerprint_of, load
 from lm.record import Record
 from lm.spec import Corpus

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm.analyze.losses import Array
+from lm.by_token.losses import Array
 from lm.record import perplexity
 
 
