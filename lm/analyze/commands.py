@@ -66,7 +66,7 @@ def words(
             first, run = (read_run(path, split, stage) for path in runs)
             check_same_text([first, run])
             token_N, saved_N = run.losses.token, first.losses.nats - run.losses.nats
-        found = word_savings(token_N, [saved_N], vocabulary_of(run.record))
+        found = word_savings([(token_N, saved_N)], vocabulary_of(run.record))
     except (ValueError, OSError) as error:
         _refuse(str(error))
     typer.echo(f"{token_N.size:,} tokens of {split}, {found.total:,.2f} nats saved")

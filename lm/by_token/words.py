@@ -61,10 +61,14 @@ class WordSavings:
         return Word(self.vocabulary[k], int(self.count_V[k]), float(nats), agree)
 
 
-def word_savings(token_N: NDArray[np.int32], saved_KN: Sequence[Array], vocabulary: tuple[str, ...]) -> WordSavings:
-    """The savings by word from those by token, nats: a baseline's loss less another's, an array (N,) a pair."""
-    sums = [np.bincount(token_N, weights=saved_N, minlength=len(vocabulary)) for saved_N in saved_KN]
-    return WordSavings(vocabulary, np.bincount(token_N, minlength=len(vocabulary)), np.array(sums))
+def word_savings(pairs: Sequence[tuple[NDArray[np.int32], Array]], vocabulary: tuple[str, ...]) -> WordSavings:
+    """The savings by word from those by token: of each pair of models the tokens' ids and the nats saved, (N,) both.
+
+    Words are counted in the first pair: caches of several seeds may begin at other tokens.
+    """
+    size = len(vocabulary)
+    sums = [np.bincount(token_N, weights=saved_N, minlength=size) for token_N, saved_N in pairs]
+    return WordSavings(vocabulary, np.bincount(pairs[0][0], minlength=size), np.array(sums))
 
 
 def vocabulary_of(record: Record) -> tuple[str, ...]:

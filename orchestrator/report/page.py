@@ -37,6 +37,7 @@ from orchestrator.report.sections.published import (
 from orchestrator.report.sections.published_measures import published_measure_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
+from orchestrator.report.sections.words import word_section
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Measure, Published
@@ -133,6 +134,7 @@ def write_report(
             interactions=interactions,
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
+            words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
             search=search_section(searches),
             costs=cost_table(outcomes),
             devices=devices(outcomes),

@@ -26,7 +26,7 @@ TOKENS = np.array([2, 0, 2, 1, 2], dtype=np.int32)
 
 def test_savings_are_summed_by_word_and_averaged_over_pairs() -> None:
     one, two = np.array([1.0, -3.0, 0.5, 0.25, 2.0]), np.array([-2.0, -1.0, 0.5, 0.25, 0.5])
-    found = word_savings(TOKENS, [one, two], ("a", "b", "c", "never"))
+    found = word_savings([(TOKENS, one), (TOKENS, two)], ("a", "b", "c", "never"))
     assert found.most(9, helped=True) == [Word("c", 3, 1.25, 1), Word("b", 1, 0.25, 2)]
     assert found.most(9, helped=False) == [Word("a", 1, -2.0, 2)]
     assert found.most(1, helped=True) == [Word("c", 3, 1.25, 1)]
@@ -41,7 +41,7 @@ def test_all_forty_words_of_table_3_are_counted_where_the_cache_is_used(wikitext
     assert len(printed) == 40
     targets = wikitext2.valid[1:]
     used_N = active_positions(len(targets), 3785, "reference", 5000, torch.device("cpu")).numpy()
-    found = word_savings(targets[used_N], [np.ones(used_N.sum())], wikitext2.vocabulary)
+    found = word_savings([(targets[used_N], np.ones(used_N.sum()))], wikitext2.vocabulary)
     words = {text: found.of(text) for text in printed}
     assert {text: word.count for text, word in words.items() if word} == printed
     assert found.total == 213_816
