@@ -20,7 +20,10 @@ from lm.yaml_text import read_yaml_file
 
 
 class Row(BaseModel):
-    """One published number, or an entry without one, as the file has it; fields that nobody shows are ignored."""
+    """One published number, or an entry without one, as the file has it; fields that nobody shows are ignored.
+
+    `sweep` names the sweep file that draws a figure without numbers.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -34,6 +37,7 @@ class Row(BaseModel):
     perplexity: float | None = Field(default=None)
     std: float | None = Field(default=None)
     certainty: str
+    sweep: str | None = Field(default=None)
     note: str | None = Field(default=None)
 
     @property
@@ -108,11 +112,16 @@ def published_table(reference: str, folder: Path) -> list[Row]:
     if file not in files:
         raise ValueError(f"no file {file!r} in {folder.name}/{nearest(file, files)}")
     path = folder / f"{file}.yaml"
-    every = _rows(path, path.stat().st_mtime_ns)
+    every = published_rows(path)
     if not (rows := [row for row in every if row.reference == table]):
         names = sorted({row.reference for row in every})
         raise ValueError(f"{folder.name}/{file}.yaml has no {table!r}{nearest(table, names)}")
     return rows
+
+
+def published_rows(path: Path) -> list[Row]:
+    """All rows of a file of published numbers; ValueError names one that is something else."""
+    return _rows(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)  # a sweep file names several tables of one file, and reading one takes a tenth of a second

@@ -19,6 +19,8 @@ from orchestrator.words import Markdown, published, significant
 DECODER = "decoder_parameters_M"
 _NAMES = {"coefficient_of_variation": ("gate_variation_code", "gate_variation_paper")}
 """Measures that a published metric may be; all others have the metric's own name (`lm.heads.mixture` says which)."""
+SHOWN = (DECODER, *_NAMES)
+"""Published metrics that trials leave a measure of."""
 _LONGEST_NOTE = 120
 
 
