@@ -41,8 +41,12 @@ def test_every_variant_with_two_seeds_and_their_losses_has_an_ensemble(tmp_path:
     text = write(tmp_path, trials + diverged)
     section = text.partition("### Ensembles of the seeds\n")[2].partition("\n#")[0]
     row = table[0].ensemble
-    assert f"| full | 3 | {row.mean:.2f} | {row.perplexity:.2f} | −{-100 * row.change:.1f}% |" in section
-    assert "cached: adaptive" in section and "one seed" not in section and "no losses" not in section
+    assert f"| full | 3 | {row.mean:.2f} | {row.perplexity:.2f} | −{-100 * row.change:.2f}% |" in section
+    assert (
+        "see the text that they are scored on: cached." in section
+        and "one seed" not in section
+        and "no losses" not in section
+    )
 
 
 def test_without_losses_by_token_there_is_no_section(tmp_path: Path) -> None:

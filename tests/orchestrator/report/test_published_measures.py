@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from lm.spec import MixtureHead
 from orchestrator.analysis.outcomes import read_outcomes
@@ -13,6 +14,7 @@ from orchestrator.report.sections.published_measures import published_measure_ta
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.published import Measure, published_measures
 from orchestrator.trials.records import Records
+from tests.lm.heads.test_mixture_gate import mixture
 from tests.support.factories import make_trial, settle
 from tests.support.pages import write
 from tests.support.sweep_texts import SWEEPS
@@ -82,11 +84,17 @@ def test_every_published_measure_stands_beside_the_measures_that_may_be_it(tmp_p
     }
     text = write(tmp_path, trials, published_measures=measures)
     section = text.partition("### Published beside perplexity\n")[2].partition("\n#")[0]
-    gate = (
-        "| gated | coefficient_of_variation | 0.276† | gate_variation_paper | 0.1100 | valid | 2 | low \\| confidence |"
-    )
-    assert gate in section and "**Another scale**" in section and "† from memory" in section
+    gate = "| gated | coefficient_of_variation | 0.276† | gate_variation_paper | 0.1100 | validation | 2 |"
+    assert f"{gate} low \\| confidence |" in section
+    assert "**Another scale**" in section and "† from memory" in section
     assert "which of the two forms" in section
+
+
+def test_a_mixture_leaves_the_measures_that_a_coefficient_of_variation_may_be() -> None:
+    gate_BJ = torch.tensor([[3.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
+    measured = mixture([0, 0, 2]).measures({"gate_BJ": gate_BJ}, 8)
+    assert measured["gate_variation_paper"] == pytest.approx(0.25)  # the experts' sums are 5 and 3: 1 / 4
+    assert measured["gate_variation_code"] == pytest.approx(np.std([3, 1, 2, 2], ddof=1) / 2)
 
 
 def test_without_measures_of_its_own_a_page_has_no_such_section(tmp_path: Path) -> None:
