@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lm.analyze.commands import app as analyze_app
 from lm.codebooks.commands import codebook
 from lm.command_group import CommandGroup, Device, Run, Threads, Version, checked, grant_threads, numbers, refuse
 from lm.data import CorpusError
@@ -27,6 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(corpus_app, name="corpus", help="List, check, fetch and make corpora.")
+app.add_typer(analyze_app, name="analyze", help="What settled trials say beyond their perplexity.")
 
 
 @app.callback()

@@ -8,18 +8,32 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import torch
 from torch import Tensor
 
-from lm.cache import CacheValues, score_with_cache
+from lm.by_token.losses import CACHE_USED, NATS_WITHOUT_CACHE
+from lm.cache import CacheValues, active_positions, score_with_cache
 from lm.checkpoint import load_weights
 from lm.data.batches import columns
 from lm.evaluate import TokenNats, fit_head, token_nats
-from lm.record import CacheResult, Divergence, Score, Split, StageResult, token_nats_path, weights_path
+from lm.record import (
+    CacheResult,
+    Divergence,
+    Split,
+    StageResult,
+    token_nats_path,
+    weights_path,
+)
 from lm.resume import TrialState
 from lm.stage import DivergedError, Stage
 from lm.tables import write_table
 
-ENCODINGS = {"position": "DELTA_BINARY_PACKED", "nats": "BYTE_STREAM_SPLIT"}
+ENCODINGS = {
+    "position": "DELTA_BINARY_PACKED",
+    "nats": "BYTE_STREAM_SPLIT",
+    NATS_WITHOUT_CACHE: "BYTE_STREAM_SPLIT",
+}
 """Of losses by token in Parquet: less than half the bytes that dictionaries of these columns take."""
 
 
@@ -58,7 +72,7 @@ def keep_cache_stage(trial: TrialState) -> None:
     assert spec is not None
     window = trial.spec.scoring.window
     values, plain, mixed = score_with_cache(trial.model, {"valid": trial.corpus.valid}, spec, window, trial.device)
-    _keep_losses(trial, "cache", "valid", mixed["valid"])
+    _keep_losses(trial, "cache", "valid", mixed["valid"], plain=plain["valid"], window=values.window)
     chosen = CacheResult(
         window=values.window,
         weight=values.weight,
@@ -105,26 +119,38 @@ def load_chosen(trial: TrialState, result: StageResult) -> None:
     trial.model.head.use_fitted(result.fitted)
 
 
-def _keep_losses(trial: TrialState, stage: str, split: Split, losses: TokenNats) -> None:
-    write_table(token_nats_path(trial.out, stage, split), losses.table(trial.words.counts_V), ENCODINGS)
+def _keep_losses(
+    trial: TrialState, stage: str, split: Split, losses: TokenNats, *, plain: TokenNats | None = None, window: int = 0
+) -> None:
+    """Keep the losses; a cache's beside those of the same pass without it, and where one of this window was used."""
+    table = losses.table(trial.words.counts_V)
+    if plain is not None:
+        spec = trial.spec.cache
+        assert spec is not None, "losses without a cache are those of a pass with one"
+        used_N = active_positions(plain.nats.size, window, spec.mode, spec.chunk, torch.device("cpu"))
+        table = table.append_column(NATS_WITHOUT_CACHE, pa.array(plain.nats))
+        table = table.append_column(CACHE_USED, pa.array(used_N.numpy().astype(np.uint8)))
+    write_table(token_nats_path(trial.out, stage, split), table, ENCODINGS)
 
 
 def _tested(trial: TrialState, index: int) -> StageResult:
     begun = time.perf_counter()
     result, scoring = trial.done[index], trial.spec.scoring
     update: dict[str, Any] = {}
+    plain, window = None, 0
     if result.cache is None:
         test_RB = columns(trial.corpus.test, scoring.test_columns, trial.device)
         test, measures = token_nats(trial.model, test_RB, scoring.window)
         update["measures"] = {**result.measures, "test": measures}
     else:
         test, plain = _cached_test(trial, result.cache)
-        update["cache"] = result.cache.model_copy(update={"plain_test": plain})
+        update["cache"] = result.cache.model_copy(update={"plain_test": plain.score()})
+        window = result.cache.window
     update["test"] = test.score()
     if not math.isfinite(update["test"].perplexity):
         del trial.done[index:]
         raise _diverged(trial, result.name)
-    _keep_losses(trial, result.name, "test", test)
+    _keep_losses(trial, result.name, "test", test, plain=plain, window=window)
     update["evaluation_seconds"] = result.evaluation_seconds + time.perf_counter() - begun
     return result.model_copy(update=update)
 
@@ -136,10 +162,10 @@ def _diverged(trial: TrialState, stage: str) -> DivergedError:
     )
 
 
-def _cached_test(trial: TrialState, chosen: CacheResult) -> tuple[TokenNats, Score]:
+def _cached_test(trial: TrialState, chosen: CacheResult) -> tuple[TokenNats, TokenNats]:
     spec = trial.spec.cache
     assert spec is not None
     values = CacheValues(chosen.window, chosen.weight, chosen.flatness)
     texts: dict[Split, npt.NDArray[np.int32]] = {"test": trial.corpus.test}
     _, plain, mixed = score_with_cache(trial.model, texts, spec, trial.spec.scoring.window, trial.device, values)
-    return mixed["test"], plain["test"].score()
+    return mixed["test"], plain["test"]

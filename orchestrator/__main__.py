@@ -9,6 +9,7 @@ import typer
 
 from lm.command_group import CommandGroup, Version
 from orchestrator.commands import files, runs
+from orchestrator.commands.coverage import coverage
 from orchestrator.commands.files import init
 from orchestrator.commands.plan import export, plan, schema, status
 from orchestrator.commands.sweep import report, sweep
@@ -32,7 +33,7 @@ def _main(version: Version = False) -> None:
     interrupted (everything can be resumed)."""
 
 
-for command in (init, plan, sweep, status, report, why, reproduce, export, schema):
+for command in (init, plan, sweep, status, report, why, reproduce, export, schema, coverage):
     app.command()(command)
 app.add_typer(runs.app, name="runs")
 app.add_typer(files.app, name="sweeps")

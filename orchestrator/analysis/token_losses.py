@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from orchestrator.analysis.curve import numbers_of
+from lm.by_token.losses import read_columns
 from orchestrator.analysis.noise import BLOCKS, Array
 
 _EDGES = (1, 10, 100, 1_000, 10_000)
@@ -42,9 +41,10 @@ class TokenLossReader:
         ValueError names a file that cannot be read.
         """
         try:
-            losses = self._column(path, "nats").astype(np.float64)
+            losses = read_columns(path, ["nats"])["nats"].astype(np.float64)
             if text not in self._classes:
-                self._classes[text] = np.searchsorted(_EDGES, self._column(path, "training_count"), side="right")
+                counts = read_columns(path, ["training_count"])["training_count"]
+                self._classes[text] = np.searchsorted(_EDGES, counts, side="right")
         except (FileNotFoundError, KeyError):
             return None
         if losses.size < BLOCKS:
@@ -56,13 +56,3 @@ class TokenLossReader:
         totals = np.bincount(self._classes[text], weights=losses, minlength=len(CLASSES))
         means = np.divide(totals, sizes, out=np.full(len(CLASSES), np.nan), where=sizes > 0)
         return TokenLosses(np.add.reduceat(losses, edges[:-1]) / np.diff(edges), means, sizes / losses.size)
-
-    @staticmethod
-    def _column(path: Path, name: str) -> NDArray[np.float64]:
-        try:
-            with pq.ParquetFile(path) as file:
-                return numbers_of(file.read(columns=[name], use_threads=False), name)
-        except FileNotFoundError:
-            raise
-        except (ValueError, OSError, TypeError) as error:
-            raise ValueError(f"{path}: not losses by token: {error}") from error

@@ -23,6 +23,7 @@ from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report.sections import ablation, answer, stages
 from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
+from orchestrator.report.sections.ensembles import ensemble_table
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
@@ -34,12 +35,14 @@ from orchestrator.report.sections.published import (
     published_section,
     reproduction,
 )
+from orchestrator.report.sections.published_measures import published_measure_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
+from orchestrator.report.sections.words import word_section
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
-from orchestrator.sweep.published import Published
+from orchestrator.sweep.published import Measure, Published
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 
@@ -69,6 +72,7 @@ class ReportInput:
     margin: float = MARGIN
     searches: Sequence[SearchState] = ()
     generate: Generate | None = None
+    published_measures: Sequence[Measure] = ()
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,14 @@ def write_report(
                 outcomes, comparison, rows, report.looks, report.varies, searched=_searched_once(report)
             ),
             published=published_section(rows, report.published_scale),
+            measured=published_measure_table(outcomes, report.published_measures),
             caches=stages.cache_table(outcomes),
             stages=stages.stage_table(outcomes),
+            ensembles=ensemble_table(outcomes, report.records),
             interactions=interactions,
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
+            words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
             search=search_section(searches),
             texts=text_section(outcomes, report.records, report.generate),
             costs=cost_table(outcomes),

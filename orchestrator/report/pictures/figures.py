@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -148,4 +148,21 @@ class Heads:
     baseline: str
 
 
-Picture = Forest | Overview | Panels | Frequency | Position | Heads
+@dataclass(frozen=True)
+class WordBar:
+    """A word, what is saved on it, nats, summed over its occurrences, and whether all seeds agree on the sign."""
+
+    text: str
+    nats: float
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words on which most is saved and lost, a panel for each title, the largest gain first."""
+
+    FILE: ClassVar[str] = "words.svg"
+    panels: Mapping[str, Sequence[WordBar]]
+
+
+Picture = Words | Forest | Overview | Panels | Frequency | Position | Heads

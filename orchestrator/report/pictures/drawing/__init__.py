@@ -13,7 +13,8 @@ from orchestrator.report.pictures.drawing.differences import forest_figure, freq
 from orchestrator.report.pictures.drawing.heads import heads_figure
 from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
 from orchestrator.report.pictures.drawing.style import report_style
-from orchestrator.report.pictures.figures import Forest, Frequency, Heads, Overview, Panels, Picture, Position
+from orchestrator.report.pictures.drawing.words import words_figure
+from orchestrator.report.pictures.figures import Forest, Frequency, Heads, Overview, Panels, Picture, Position, Words
 
 _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Forest: forest_figure,
@@ -22,6 +23,7 @@ _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Frequency: frequency_figure,
     Position: position_figure,
     Heads: heads_figure,
+    Words: words_figure,
 }
 
 

@@ -1,0 +1,1 @@
+"""`python -m lm analyze`: what settled trials say beyond their perplexity."""

@@ -1,0 +1,147 @@
+"""What of the papers a sweep reaches, and what was run: `docs/coverage.md`, from `sweeps/` and `reports/` alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os.path import relpath
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from orchestrator.report.files.summary import read_summary
+from orchestrator.report.sections.published_measures import SHOWN
+from orchestrator.report.sections.words import CACHE_METRIC
+from orchestrator.sweep import ScaledSweep, read_sweep
+from orchestrator.sweep.published import Number, Row, published_rows
+from orchestrator.words import NOTHING, escape, listed
+
+State = Literal["run", "run in part", "run smaller", "not run", "no sweep", "settings"]
+MEANING: Mapping[State, str] = {
+    "run": "a page of the published size is there",
+    "run in part": "such a page, of which trials are missing",
+    "run smaller": "a page of a smaller scale is there; its numbers are not the paper's",
+    "not run": "a sweep has the paper's values; no page is there",
+    "no sweep": "no sweep reaches it",
+    "settings": "sizes of texts and values of settings, which are no results",
+}
+_SETTINGS = ("hyperparameter:", "tokens", "vocabulary")
+"""How metrics begin that are no results."""
+_ON_PAGES = ("perplexity", CACHE_METRIC, *SHOWN)
+"""Metrics that a page can have; of others no trial leaves a measure."""
+_INTRODUCTION = """# What of the papers is covered
+
+Each table and figure of the papers that ship in `sweeps/published/`, a row for each corpus. A sweep reaches a number if
+its file names the table and one of its variants has the number's name, corpus and cell; a figure names its sweep.
+
+This page is made from the sweep files and the reports: `python -m orchestrator coverage > docs/coverage.md`.
+
+"""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A sweep at a scale that has some of a table's numbers, by their place in it; the states of its page, if any."""
+
+    sweep: str
+    scale: str
+    published_scale: bool
+    numbers: frozenset[int]
+    page: Path | None
+    is_whole: bool
+
+
+@dataclass
+class CoverageRow:
+    """A table or figure on one corpus, as sweep files name it: its rows, and the sweeps that reach some of them."""
+
+    reference: str
+    paper: str
+    table: str
+    dataset: str | None
+    rows: list[Row] = field(default_factory=list)
+    reached: list[Reach] = field(default_factory=list)
+
+    @property
+    def state(self) -> State:
+        """The furthest that any sweep has come."""
+        of_paper = [reach for reach in self.reached if reach.published_scale]
+        if any(reach.page and reach.is_whole for reach in of_paper):
+            return "run"
+        if any(reach.page for reach in of_paper):
+            return "run in part"
+        if any(reach.page for reach in self.reached):
+            return "run smaller"
+        if of_paper:
+            return "not run"
+        return "settings" if all(row.metric.startswith(_SETTINGS) for row in self.rows) else "no sweep"
+
+
+def coverage(sweeps: Path, reports: Path) -> list[CoverageRow]:
+    """A row for each table and corpus of `sweeps/published/`. ValueError for a file that is wrong."""
+    table: dict[tuple[str, str, str | None], CoverageRow] = {}
+    for path in sorted((sweeps / "published").glob("*.yaml")):
+        for row in published_rows(path):
+            new = CoverageRow(f"{path.stem}.{row.reference}", row.paper, row.table, row.dataset)
+            table.setdefault((row.paper, row.table, row.dataset), new).rows.append(row)
+    if not table:
+        raise ValueError(f"{sweeps}: no published numbers: there is no {sweeps / 'published'}/*.yaml")
+    for path in sorted(sweeps.glob("*.yaml")):
+        sweep = read_sweep(path)
+        for scaled in map(sweep.at, sweep.scale_names):
+            corpus = scaled.baseline.spec.corpus.name if scaled.published_scale else scaled.published_corpus
+            for entry in table.values():
+                places = (place for place, row in enumerate(entry.rows) if _reaches(scaled, entry.reference, row))
+                if entry.dataset in (corpus, None) and (numbers := frozenset(places)):
+                    entry.reached.append(_reach(scaled, numbers, reports))
+    return sorted(table.values(), key=lambda row: (row.paper, not row.table[:1].isdigit()))
+
+
+def coverage_text(rows: Sequence[CoverageRow], page: Path) -> str:
+    """The table in Markdown, as it stands at `page`, which its links start from."""
+    states = Counter(row.state for row in rows)
+    lines = ["| state | rows | what it says |", "| :-- | --: | :-- |"]
+    lines += [f"| {state} | {states[state]} | {meaning} |" for state, meaning in MEANING.items() if states[state]]
+    lines += ["", "| paper | table or figure | corpus | numbers | sweep: scales | state | pages |"]
+    lines += ["| :-- | :-- | :-- | :-- | :-- | :-- | :-- |"]
+    lines += [f"| {' | '.join(_cells(row, page))} |" for row in rows]
+    return _INTRODUCTION + "\n".join(lines) + "\n"
+
+
+def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
+    """Whether a sweep's page has the row, or draws it if it is a figure; words need a variant with a neural cache."""
+    if row.sweep is not None or reference not in scaled.published or row.metric not in _ON_PAGES:
+        return row.sweep == scaled.name
+    if row.metric == CACHE_METRIC:
+        return any(variant.spec.cache is not None for variant in scaled.variants)
+    cells = {variant.name: variant.spec.model.cell for variant in scaled.variants}
+    return row.variant in cells and row.cell in (None, cells[row.variant])
+
+
+def _reach(scaled: ScaledSweep, numbers: frozenset[int], reports: Path) -> Reach:
+    folder = reports / scaled.name / scaled.scale
+    summary = read_summary(folder)
+    page = None if summary is None else folder / "report.md"
+    whole = summary is not None and summary.complete == summary.planned
+    return Reach(scaled.name, scaled.scale, scaled.published_scale, numbers, page, whole)
+
+
+def _cells(row: CoverageRow, page: Path) -> Iterator[str]:
+    metrics = listed(list(dict.fromkeys(each.metric.partition(":")[0].replace("_", " ") for each in row.rows)))
+    reached = len(frozenset[int]().union(*(reach.numbers for reach in row.reached)))
+    scales: dict[str, list[str]] = {}
+    for reach in row.reached:
+        if reach.published_scale or reach.page:
+            scales.setdefault(reach.sweep, []).append(reach.scale)
+    pages = {f"{reach.sweep}/{reach.scale}": reach.page for reach in row.reached if reach.page}
+    yield escape(row.paper)
+    yield escape(row.table)
+    yield escape(row.dataset or NOTHING)
+    without_digits = sum(each.metric == "perplexity" and not isinstance(each, Number) for each in row.rows)
+    counts = f"{reached} of {len(row.rows)} reached" if reached else f"{len(row.rows)}"
+    yield f"{metrics}: {counts}" + (f"; the digits of {without_digits} are lost" if without_digits else "")
+    yield "; ".join(f"`{sweep}`: {', '.join(names)}" for sweep, names in scales.items()) or NOTHING
+    yield row.state
+    links = (f"[{escape(name)}]({quote(relpath(file, page.parent))})" for name, file in pages.items() if file)
+    yield ", ".join(links) or NOTHING
