@@ -198,15 +198,30 @@ class Record(Part):
         """Whether every finished stage has its score on test."""
         return all(stage.test is not None for stage in self.stages)
 
+    @property
+    def best_epochs(self) -> dict[str, int]:
+        """The best epoch of the trial after each finished stage."""
+        return {stage.name: stage.best_epoch for stage in self.stages}
+
+    @property
+    def inner_keys(self) -> list[str]:
+        """The keys of the complete trials that end within this one, at a stage or where fine-tuning gained no more."""
+        done = {stage.name: stage.key for stage in self.stages}  # keys of the numerics version that made them
+        return [
+            done.get(name) or trial_key(prefix, self.corpus.fingerprint)
+            for name, prefix in self.spec.stages().items()
+            if name in done or not prefix.stages_left(self.best_epochs)
+        ]
+
     def through(self, key: str) -> Record:
         """The record of the trial with this key, which ends at one of this trial's stages; KeyError if none does."""
-        done = {stage.name: stage.key for stage in self.stages}  # keys of the numerics version that made them
-        for count, (name, prefix) in enumerate(self.spec.stages().items(), 1):
+        done = {stage.name: stage.key for stage in self.stages}
+        for name, prefix in self.spec.stages().items():
             if key != (done.get(name) or trial_key(prefix, self.corpus.fingerprint)):
                 continue
-            kept = self.stages[:count]
+            kept = tuple(stage for stage in self.stages if stage.name in prefix.stages())
             update: dict[str, Any] = {"key": key, "spec": prefix, "stages": kept, "hashes": {}}
-            if name in done:
+            if not prefix.stages_left(self.best_epochs):
                 update |= {"status": "complete", "reason": None, "divergence": None}
                 update |= {"seconds": sum(s.train_seconds + s.evaluation_seconds for s in kept)}
             return self.model_copy(update=update)

@@ -102,10 +102,8 @@ def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: 
         stage = resume(trial)
         if stage is None and resume_from is not None:
             take_over(trial, resume_from)
-        finished = {result.name for result in trial.done}
-        for name in trial.spec.stages():
-            if name in finished:
-                continue
+        while left := trial.spec.stages_left({result.name: result.best_epoch for result in trial.done}):
+            name = left[0]
             with holding(trial, name):
                 if not adopt(trial, name):
                     if name == "cache":
@@ -160,7 +158,8 @@ def load_model(record: Record, folder: Path, words: Words, device: torch.device)
     """
     spec = record.spec
     model = build_model(spec, words, device)
-    trained = [name for name in spec.stages() if name != "cache"]
+    names = [*record.best_epochs, *spec.stages_left(record.best_epochs)]
+    trained = [name for name in names if name != "cache"]
     path = weights_path(folder, trained[-1])
     if not path.exists():
         raise ValueError(f"{path}: not there; the trial did not end this stage, or its weights were removed")

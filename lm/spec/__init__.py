@@ -78,6 +78,7 @@ from lm.spec.training import (
     Model,
     Penalties,
     Precision,
+    Repeats,
     Scoring,
     VariableBptt,
 )
@@ -130,6 +131,7 @@ __all__ = [
     "PpmiSvdEmbeddings",
     "Precision",
     "RandomCode",
+    "Repeats",
     "SampledHead",
     "SampledSoftmaxLoss",
     "Scoring",

@@ -179,8 +179,9 @@ class Records:
 
     def test_losses(self, trial: Trial) -> Path:
         """The file with the test loss of every token of a settled trial, its last stage's, whether it exists or not."""
-        folder = self.folder(self._held(trial)[0] or trial.key)
-        return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
+        folder, record = self.folder(self._held(trial)[0] or trial.key), self.find(trial)
+        stages = [*record.best_epochs] if record is not None else []
+        return token_nats_path(folder, (stages or list(trial.spec.stages()))[-1], "test")
 
     def holder(self, trial: Trial) -> str:
         """The key of the folder that holds the stages of a settled trial; its own, if it has no record yet."""
@@ -267,8 +268,8 @@ class Records:
         holders: dict[str, list[str]] = {}
         for record in () if self._own_only else self._readable():
             if record.status != "failed":
-                for stage in record.stages:
-                    holders.setdefault(stage.key, []).append(record.key)
+                for key in record.inner_keys:
+                    holders.setdefault(key, []).append(record.key)
         return holders
 
     def _readable(self) -> Iterator[Record]:

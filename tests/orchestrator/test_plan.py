@@ -328,3 +328,14 @@ def test_bfloat16_that_this_cpu_is_slower_with_is_said(
     records = Records(tmp_path / "runs")
     print_plan(sweep, expand(sweep, records), records)
     assert ("this CPU has no instructions for it" in capsys.readouterr().out) is warned
+
+
+def test_repeats_until_no_gain_share_their_first_passes(tmp_path: Path) -> None:
+    text = edited("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", "{finetune.repeats: {most: 4, until: no_gain}}")
+    text = text.replace("seeds: [1, 2]\n", "  two: {finetune.repeats: 2}\n  three: {finetune.repeats: "
+                        "{most: 3, until: no_gain}}\nseeds: [1, 2]\n")  # fmt: skip
+    trials = planned(tmp_path, text)
+    shared = sharing(trials)
+    assert (shared["neural cache"], shared["three"]) == ((None, "full"), ("neural cache", None))
+    assert shared["two"] == (None, "full")  # its second pass is trained whatever the first has gained
+    assert by_variant(trials)["neural cache"].change == "with finetune.repeats (most 4, until no_gain)"
