@@ -117,6 +117,9 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
     """Score on validation, keep the best weights, let the optimizer's rule act, and begin the next epoch."""
     at = stage.at
     begun = time.perf_counter()
+    raw: float | None = None
+    if stage.average is not None and stage.spec.scoring.raw_iterate:  # first: the head stays fitted to the average
+        raw = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
     with _evaluated_weights(stage):
         valid = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
         nats_sum, norm_sum, *term_sums = stage.sums.tolist()
@@ -152,6 +155,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         terms={
             name: total / at.epoch_steps for name, total in zip(stage.model.head.term_names, term_sums, strict=True)
         },
+        raw_valid_nats_per_token=raw,
     )
     _apply_rule(stage, valid)
     at.row = at.epoch_steps = at.epoch_tokens = 0

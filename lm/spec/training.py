@@ -226,3 +226,8 @@ class Scoring(Part):
     window: PositiveInt = Field(
         default=70, description="Tokens of a column that are scored at once; no number changes."
     )
+    raw_iterate: bool = Field(
+        default=False,
+        description="Whether, once averaging has begun, the curve also has the validation loss of the last iterate "
+        "beside its average's: one more pass over the text each epoch; no other number changes.",
+    )

@@ -163,10 +163,11 @@ class Records:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
         return evaluations(self.curve_table(trial))
 
-    def curve_table(self, trial: Trial, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
+    def curve_table(self, trial: Trial, columns: Sequence[str] | None = None) -> pa.Table:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`): all, or those asked for, `stage` among them."""
         holder, record = self._held(trial)
-        key, nothing = holder or trial.reads_from or trial.key, pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
+        key = holder or trial.reads_from or trial.key
+        nothing = pa.Table.from_batches([], CURVE_SCHEMA).select(columns or CURVE_SCHEMA.names)
         if record is None and self.is_damaged(key):
             return nothing
         try:

@@ -196,6 +196,7 @@ FULL = SMALL | {
         {"optimizer": {"kind": "nt_asgd", "learning_rate": 30.0}},
         {"corpus": {"name": "ptb", "train_tokens": 1000}},
         {"scoring": {"valid_columns": 5}},
+        {"scoring": {"raw_iterate": True}},
     ],
     ids=lambda change: next(iter(change)),
 )
