@@ -47,6 +47,11 @@ class TrainSpec(Part):
     batch_size: PositiveInt = Field(
         default=20, description="Columns that the training text is cut into and that are trained side by side, B."
     )
+    small_batch: PositiveInt | None = Field(
+        default=None,
+        description="Columns of the batch that are computed at once; the gradients of the parts are summed. It needs "
+        "less memory, and masks are drawn for each part; null: all.",
+    )
     precision: Precision = Field(
         default="float32",
         description="Of the factors of training's large matrix products on a CPU; weights and scores stay in float32.",
@@ -70,6 +75,12 @@ class TrainSpec(Part):
     def _head_fits(self) -> Self:
         for problem in misfits(self.head, self.model):
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _small_batch_is_small(self) -> Self:
+        if self.small_batch is not None and self.small_batch > self.batch_size:
+            raise ValueError(f"small_batch {self.small_batch} is more than the {self.batch_size} columns of batch_size")
         return self
 
     @model_validator(mode="after")

@@ -197,6 +197,7 @@ FULL = SMALL | {
         {"corpus": {"name": "ptb", "train_tokens": 1000}},
         {"scoring": {"valid_columns": 5}},
         {"scoring": {"raw_iterate": True}},
+        {"small_batch": 5},
     ],
     ids=lambda change: next(iter(change)),
 )
