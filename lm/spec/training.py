@@ -17,7 +17,7 @@ class Corpus(Part):
     """Which text, and how much of its training part.
 
     Validation and test stay whole, and the vocabulary stays that of the whole training text, so that perplexities keep
-    their meaning.
+    their meaning. With a cap on the vocabulary they have another: the text is another one, by its fingerprint too.
     """
 
     name: str = Field(
@@ -29,6 +29,11 @@ class Corpus(Part):
     )
     train_start: Annotated[int, Field(ge=0, strict=True)] = Field(
         default=0, description="The first training token that is used, counted from 0."
+    )
+    vocabulary_cap: Annotated[int, Field(ge=3, le=100_000_000, strict=True)] | None = Field(
+        default=None,
+        description="The most words, `<eos>` and `<unk>` among them: those most frequent in the whole training text; "
+        "every other word, in validation and test too, is `<unk>`. null: all words.",
     )
 
 

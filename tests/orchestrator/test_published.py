@@ -135,6 +135,15 @@ def test_every_variant_has_the_numbers_of_its_size_text_and_cell(name: str, scal
     assert " ".join(shown) == (TYING | ECOC)[name, scale]
 
 
+@pytest.mark.parametrize("scale", ["wikitext-103", "wikitext-103-gru"])
+def test_wikitext_103_has_its_numbers_and_the_cap_that_they_may_have(scale: str) -> None:
+    sweep, numbers = beside("ecoc_heads", scale)
+    assert numbers.keys() == {variant.name for variant in sweep.variants}
+    assert all(each.valid and each.test for each in numbers.values())
+    corpora = {variant.spec.corpus for variant in sweep.variants}
+    assert [(corpus.name, corpus.vocabulary_cap) for corpus in corpora] == [("wikitext-103", 50_000)]
+
+
 def test_that_perplexity_is_not_defined_is_noted_of_every_number_of_the_codes_paper() -> None:
     for scale in ("paper", "wikitext-2", "gru"):
         for numbers in beside("ecoc_heads", scale)[1].values():
