@@ -17,6 +17,7 @@ from lm.losses import activation, temporal_activation
 from lm.optimizers import RunningAverage, decayed_rate, triggered
 from lm.precision import products_in
 from lm.record import Divergence, Evaluation, perplexity
+from lm.recurrent import State
 from lm.spec import Adam, NtAsgd, Sgd, SgdDecay, SgdHalving, SgdPlateau
 from lm.stage import DivergedError, Stage
 
@@ -78,20 +79,45 @@ def train_step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate
 
 
 def _backward(stage: Stage, input_TB: Tensor, targets_TB: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The gradients of a window's loss; its mean and that of each term are returned, without gradient."""
-    model, spec, penalties = stage.model, stage.spec, stage.spec.penalties
-    outputs, hidden = model(input_TB, stage.hidden, stage.noise)
+    """The gradients of a window's loss; its mean and that of each term are returned, without gradient.
+
+    Gradients of parts of the batch add up to the whole batch's, each weighted by its share of the columns; not where
+    a term is more than a mean over columns, such as the penalty on an uneven gate.
+    """
+    stage.optimizer.zero_grad()
+    size = stage.spec.small_batch or input_TB.shape[1]
+    carried: list[list[State]] = []
+    means: list[Tensor] = []
+    for first in range(0, input_TB.shape[1], size):
+        part = slice(first, first + size)
+        state = [tuple(each[:, part] for each in layer) for layer in stage.hidden]
+        share = input_TB[:, part].shape[1] / input_TB.shape[1]
+        hidden, losses = _backward_of(stage, input_TB[:, part], targets_TB[:, part], state, share)
+        carried.append(hidden)
+        means.append(share * losses)
     # Copies: a state that is a view would keep, and write into checkpoints, every step of its window.
-    stage.hidden = [tuple(part.detach().clone() for part in layer) for layer in hidden]
+    stage.hidden = [
+        tuple(torch.cat(each, dim=1) for each in zip(*layer, strict=True)) for layer in zip(*carried, strict=True)
+    ]
+    nats, *terms = torch.stack(means).sum(dim=0)
+    return nats, terms
+
+
+def _backward_of(
+    stage: Stage, input_TB: Tensor, targets_TB: Tensor, state: list[State], share: float
+) -> tuple[list[State], Tensor]:
+    """Add this share of the gradients of some columns; the state after them, and the means of nats and each term."""
+    model, spec, penalties = stage.model, stage.spec, stage.spec.penalties
+    outputs, hidden = model(input_TB, state, stage.noise)
     trained = model.head.training_loss(outputs, targets_TB, stage.noise)
     terms = [trained.terms[name] for name in model.head.term_names]
     loss = sum((_reduced(term, spec.loss_reduction) for term in terms), _reduced(trained.nats_TB, spec.loss_reduction))
     if penalties is not None:
         loss = loss + penalties.activation * activation(outputs.dropped[-1])
         loss = loss + penalties.temporal_activation * temporal_activation(outputs.raw[-1])
-    stage.optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    return trained.nats_TB.detach().mean(), [term.detach().mean() for term in terms]
+    (share * loss).backward()  # type: ignore[no-untyped-call]
+    means = torch.stack([trained.nats_TB.detach().mean(), *(term.detach().mean() for term in terms)])
+    return [tuple(each.detach() for each in layer) for layer in hidden], means
 
 
 def _reduced(loss: Tensor, reduction: Literal["mean", "sum_over_time"]) -> Tensor:
@@ -117,6 +143,9 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
     """Score on validation, keep the best weights, let the optimizer's rule act, and begin the next epoch."""
     at = stage.at
     begun = time.perf_counter()
+    raw: float | None = None
+    if stage.average is not None and stage.spec.scoring.raw_iterate:  # first: the head stays fitted to the average
+        raw = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
     with _evaluated_weights(stage):
         valid = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
         nats_sum, norm_sum, *term_sums = stage.sums.tolist()
@@ -152,6 +181,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         terms={
             name: total / at.epoch_steps for name, total in zip(stage.model.head.term_names, term_sums, strict=True)
         },
+        raw_valid_nats_per_token=raw,
     )
     _apply_rule(stage, valid)
     at.row = at.epoch_steps = at.epoch_tokens = 0

@@ -43,6 +43,8 @@ class Evaluation:
     `averaging` is true. `train_nats_per_token` is what the head trains on: the exact loss, under dropout, of most
     heads, else its own estimate as it is scaled, which compares with no other head's. `gradient_norm` is the epoch's
     mean, before clipping; `terms` are the epoch's means of what the head adds to its loss, by name.
+    `raw_valid_nats_per_token` is the last iterate's loss beside its average's, None where `averaging` is false or
+    `scoring.raw_iterate` did not ask for it.
     """
 
     stage: str
@@ -58,6 +60,7 @@ class Evaluation:
     averaging: bool
     best: bool
     terms: dict[str, float] = dataclasses.field(default_factory=dict)
+    raw_valid_nats_per_token: float | None = None
 
     @property
     def valid_perplexity(self) -> float:
@@ -65,8 +68,8 @@ class Evaluation:
         return perplexity(self.valid_nats_per_token)
 
     def as_metrics(self) -> dict[str, float | int | str | bool]:
-        """All fields and the validation perplexity, flat; a term is called `term.<name>`."""
-        fields = dataclasses.asdict(self)
+        """All fields that have a value, and the validation perplexity, flat; a term is called `term.<name>`."""
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
         terms = {f"term.{name}": value for name, value in fields.pop("terms").items()}
         return fields | terms | {"valid_perplexity": self.valid_perplexity}
 
@@ -198,15 +201,30 @@ class Record(Part):
         """Whether every finished stage has its score on test."""
         return all(stage.test is not None for stage in self.stages)
 
+    @property
+    def best_epochs(self) -> dict[str, int]:
+        """The best epoch of the trial after each finished stage."""
+        return {stage.name: stage.best_epoch for stage in self.stages}
+
+    @property
+    def inner_keys(self) -> list[str]:
+        """The keys of the complete trials that end within this one, at a stage or where fine-tuning gained no more."""
+        done = {stage.name: stage.key for stage in self.stages}  # keys of the numerics version that made them
+        return [
+            done.get(name) or trial_key(prefix, self.corpus.fingerprint)
+            for name, prefix in self.spec.stages().items()
+            if name in done or not prefix.stages_left(self.best_epochs)
+        ]
+
     def through(self, key: str) -> Record:
         """The record of the trial with this key, which ends at one of this trial's stages; KeyError if none does."""
-        done = {stage.name: stage.key for stage in self.stages}  # keys of the numerics version that made them
-        for count, (name, prefix) in enumerate(self.spec.stages().items(), 1):
+        done = {stage.name: stage.key for stage in self.stages}
+        for name, prefix in self.spec.stages().items():
             if key != (done.get(name) or trial_key(prefix, self.corpus.fingerprint)):
                 continue
-            kept = self.stages[:count]
+            kept = tuple(stage for stage in self.stages if stage.name in prefix.stages())
             update: dict[str, Any] = {"key": key, "spec": prefix, "stages": kept, "hashes": {}}
-            if name in done:
+            if not prefix.stages_left(self.best_epochs):
                 update |= {"status": "complete", "reason": None, "divergence": None}
                 update |= {"seconds": sum(s.train_seconds + s.evaluation_seconds for s in kept)}
             return self.model_copy(update=update)
@@ -220,7 +238,10 @@ _ARROW = {
     "bool": pa.bool_(),
     "dict[str, float]": pa.map_(pa.string(), pa.float64()),
 }
-CURVE_SCHEMA = pa.schema([(field.name, _ARROW[str(field.type)]) for field in dataclasses.fields(Evaluation)])
+_FIELDS = [(field.name, str(field.type)) for field in dataclasses.fields(Evaluation)]
+CURVE_SCHEMA = pa.schema([(name, _ARROW[form]) for name, form in _FIELDS if form in _ARROW])
+RAW_NATS = pa.field("raw_valid_nats_per_token", pa.float64())
+"""A column that only curves have whose spec asks for it, null before averaging begins."""
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -263,8 +284,10 @@ def write_curve(folder: Path, curve: Iterable[Evaluation]) -> None:
 
 
 def curve_table(curve: Iterable[Evaluation]) -> pa.Table:
-    """A learning curve as a table, a row an evaluation."""
-    return pa.Table.from_pylist([dataclasses.asdict(point) for point in curve], schema=CURVE_SCHEMA)
+    """A learning curve as a table, a row an evaluation; with `RAW_NATS` if one has it."""
+    rows = [dataclasses.asdict(point) for point in curve]
+    has_raw = any(row[RAW_NATS.name] is not None for row in rows)
+    return pa.Table.from_pylist(rows, schema=CURVE_SCHEMA.append(RAW_NATS) if has_raw else CURVE_SCHEMA)
 
 
 def read_curve(folder: Path) -> list[Evaluation]:
@@ -275,16 +298,18 @@ def read_curve(folder: Path) -> list[Evaluation]:
 def evaluations(table: pa.Table) -> list[Evaluation]:
     """The rows of a learning curve."""
     *columns, terms = (table[name].to_pylist() for name in CURVE_SCHEMA.names)
-    return [Evaluation(*row) for row in zip(*columns, map(dict, terms), strict=True)]
+    raw = table[RAW_NATS.name].to_pylist() if RAW_NATS.name in table.column_names else [None] * len(table)
+    return [Evaluation(*row) for row in zip(*columns, map(dict, terms), raw, strict=True)]
 
 
-def read_curve_table(folder: Path, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
+def read_curve_table(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """As `read_curve`, by column, all or some of them: nothing is made for each evaluation."""
-    path, schema = folder / CURVE, pa.schema([CURVE_SCHEMA.field(name) for name in columns])
+    path, schema = folder / CURVE, pa.schema([CURVE_SCHEMA.field(name) for name in columns or CURVE_SCHEMA.names])
     if not path.exists():
         return pa.Table.from_batches([], schema)  # Arrow imports pandas to make an empty array
     try:
-        return read_table(path, schema, later="terms")  # heads had no terms of their own at first
+        # Heads had no terms of their own at first.
+        return read_table(path, schema, later="terms", optional=RAW_NATS if columns is None else None)
     except (ValueError, KeyError, OSError) as error:  # no Parquet, other columns, pages that end too soon
         raise DamagedError(path, f"not a curve of this version: {' '.join(str(error).split())}") from error
 

@@ -21,19 +21,22 @@ def write_table(path: Path, table: pa.Table, encodings: Mapping[str, str] | None
         pq.write_table(table, temporary, compression="zstd", use_dictionary=others, column_encoding=encodings)
 
 
-def read_table(path: Path, schema: pa.Schema, *, later: str) -> pa.Table:
+def read_table(path: Path, schema: pa.Schema, *, later: str, optional: pa.Field | None = None) -> pa.Table:
     """These columns of a table; `later` names one of maps that a file of an earlier version may not have.
 
-    OSError if it is no regular file or ends too soon, ValueError or KeyError if it has other columns, or nulls.
+    The `optional` one comes last, with its nulls, if the file has it. OSError if it is no regular file or ends too
+    soon, ValueError or KeyError if it has other columns, or nulls.
     """
     check_regular(path)
     with pq.ParquetFile(path) as file:
+        if optional is not None and optional.name in file.schema_arrow.names:
+            schema = schema.append(optional)
         table = file.read(columns=schema.names, use_threads=False)
     if later in schema.names and later not in table.column_names:
         field = schema.field(later)
         table = table.append_column(field, pa.array([[]] * len(table), field.type))
     table = table.select(schema.names)
     for field, column in zip(schema, table.columns, strict=True):
-        if column.type != field.type or column.null_count:
+        if column.type != field.type or (column.null_count and field != optional):
             raise ValueError(f"{field.name} is {column.type} with {column.null_count} nulls, not {field.type}")
     return table

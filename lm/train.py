@@ -103,10 +103,8 @@ def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: 
         stage = resume(trial)
         if stage is None and resume_from is not None:
             take_over(trial, resume_from)
-        finished = {result.name for result in trial.done}
-        for name in trial.spec.stages():
-            if name in finished:
-                continue
+        while left := trial.spec.stages_left({result.name: result.best_epoch for result in trial.done}):
+            name = left[0]
             with holding(trial, name):
                 if not adopt(trial, name):
                     if name == "cache":
@@ -163,7 +161,8 @@ def load_model(
     gone.
     """
     spec = record.spec
-    trained = [name for name in spec.stages() if name != "cache"]
+    names = [*record.best_epochs, *spec.stages_left(record.best_epochs)]
+    trained = [name for name in names if name != "cache"]
     stage = stage or trained[-1]
     if stage not in trained:
         raise ValueError(f"{folder}: no stage {stage!r} with weights of its own{nearest(stage, trained)}")

@@ -89,6 +89,30 @@ def encode(lines: Mapping[str, Iterable[str]]) -> Encoding:
     return Encoding(tuple(ids), train, valid, test, rule + (rest if unseen else ""))
 
 
+def capped(encoding: Encoding, most: int) -> Encoding:
+    """The text with at most this many words: `<eos>`, `<unk>`, and those that training has most often.
+
+    Of words that are equally frequent the first to appear stay; all keep their order. If no word has to go, nothing
+    changes, and a text without `<unk>` gets none.
+    """
+    words = encoding.vocabulary
+    if len(words) <= most:
+        return encoding
+    counts_V = np.bincount(encoding.train, minlength=len(words))
+    counts_V[[place for place, word in enumerate(words) if word in (EOS, UNKNOWN)]] = len(encoding.train) + 1
+    kept = np.sort(np.argsort(-counts_V, kind="stable")[: most if UNKNOWN in words else most - 1])
+    vocabulary = [words[place] for place in kept]
+    if UNKNOWN not in words:
+        vocabulary.append(UNKNOWN)
+    ids_V = np.full(len(words), vocabulary.index(UNKNOWN), dtype=np.int32)
+    ids_V[kept] = np.arange(len(kept), dtype=np.int32)
+    splits = [ids_V[ids] for ids in (encoding.train, encoding.valid, encoding.test)]
+    for ids in splits:
+        ids.setflags(write=False)
+    rule = f"{encoding.rule}; of these the {most:,} most frequent in training, all others are {UNKNOWN}"
+    return Encoding(tuple(vocabulary), splits[0], splits[1], splits[2], rule)
+
+
 def cut(encoding: Encoding, fingerprint: str, corpus: Corpus) -> EncodedCorpus:
     """The corpus with its training text cut as asked; all else, the vocabulary too, stays whole.
 

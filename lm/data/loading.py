@@ -10,9 +10,9 @@ from pathlib import Path
 from lm.data import pydoc
 from lm.data.corpora import PUBLISHED, PYDOC, check_bytes, check_counts, find, places, user_folder
 from lm.data.download import by_hand, fetch
-from lm.data.encode import EncodedCorpus, Encoding, check_cut, cut, encode
+from lm.data.encode import EncodedCorpus, Encoding, capped, check_cut, cut, encode
 from lm.data.store import stored
-from lm.data.text import SPLITS, UNKNOWN, CorpusError, file_hashes, file_in, fingerprint_from, lines_of
+from lm.data.text import SPLITS, UNKNOWN, CorpusError, file_hashes, file_in, fingerprint_from, lines_of, with_cap
 from lm.spec import Corpus
 
 
@@ -24,7 +24,7 @@ def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     CorpusError says what is missing or differs.
     """
     if corpus.name == PYDOC:
-        return cut(_encode_pydoc(), fingerprint_from(pydoc.hashes()), corpus)
+        return _prepared(_encode_pydoc(), fingerprint_from(pydoc.hashes()), corpus)
     folder = locate(corpus.name, download=download)
     hashes = file_hashes(folder)
     published = corpus.name in PUBLISHED
@@ -39,15 +39,27 @@ def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     if published:
         counts = {"train": len(encoding.train), "valid": len(encoding.valid), "test": len(encoding.test)}
         check_counts(corpus.name, folder, counts, len(encoding.vocabulary))
+    return _prepared(encoding, fingerprint, corpus)
+
+
+def _prepared(encoding: Encoding, fingerprint: str, corpus: Corpus) -> EncodedCorpus:
+    """With the vocabulary and the training text cut as asked."""
+    if (most := corpus.vocabulary_cap) is not None:
+        fingerprint = with_cap(fingerprint, most)
+        encoding = stored(fingerprint, lambda: capped(encoding, most))
     return cut(encoding, fingerprint, corpus)
 
 
 def fingerprint_of(corpus: Corpus) -> str:
-    """The SHA-256 that names a corpus's whole text; it does not depend on `train_tokens`.
+    """The SHA-256 that names a corpus's whole text and the cap on its words; it does not depend on `train_tokens`.
 
     Of published files whose hashes are known it needs no files, of `pydoc` only this Python; else the files are
     read and never downloaded. CorpusError where they are not there.
     """
+    return with_cap(_fingerprint_of_text(corpus), corpus.vocabulary_cap)
+
+
+def _fingerprint_of_text(corpus: Corpus) -> str:
     if corpus.name == PYDOC:
         return fingerprint_from(pydoc.hashes())
     if (published := PUBLISHED.get(corpus.name)) is not None:
@@ -64,7 +76,7 @@ def vocabulary_size_of(corpus: Corpus) -> int:
     """
     if (published := PUBLISHED.get(corpus.name)) is not None:
         check_cut(corpus, published.tokens["train"])
-        return published.vocabulary_size
+        return min(published.vocabulary_size, corpus.vocabulary_cap or published.vocabulary_size)  # all have <unk>
     return len(load(corpus, download=False).vocabulary)
 
 

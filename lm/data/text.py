@@ -69,6 +69,13 @@ def file_hashes(folder: Path) -> dict[str, str]:
     return hashes
 
 
+def with_cap(fingerprint: str, vocabulary_cap: int | None) -> str:
+    """The fingerprint of a text whose vocabulary has a cap: another text's; without a cap the same."""
+    if vocabulary_cap is None:
+        return fingerprint
+    return hashlib.sha256(f"{fingerprint}\nvocabulary_cap {vocabulary_cap}".encode()).hexdigest()
+
+
 def fingerprint_from(hashes: Mapping[str, str]) -> str:
     """The SHA-256 over the splits' own, train, valid, test: it names the text, not the corpus's name or place."""
     return hashlib.sha256("\n".join(hashes[split] for split in SPLITS).encode()).hexdigest()

@@ -84,6 +84,7 @@ from lm.spec.training import (
     Model,
     Penalties,
     Precision,
+    Repeats,
     Scoring,
     VariableBptt,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "PpmiSvdEmbeddings",
     "Precision",
     "RandomCode",
+    "Repeats",
     "SampledHead",
     "SampledSoftmaxLoss",
     "Scoring",

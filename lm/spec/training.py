@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from lm.spec.optimizers import NonmonotoneInterval, Optimizer, Trigger
 from lm.spec.part import Length, NonNegative, Part, Positive, PositiveInt, Probability, Size
@@ -17,7 +17,7 @@ class Corpus(Part):
     """Which text, and how much of its training part.
 
     Validation and test stay whole, and the vocabulary stays that of the whole training text, so that perplexities keep
-    their meaning.
+    their meaning. With a cap on the vocabulary they have another: the text is another one, by its fingerprint too.
     """
 
     name: str = Field(
@@ -30,6 +30,11 @@ class Corpus(Part):
     )
     train_start: Annotated[int, Field(ge=0, strict=True)] = Field(
         default=0, description="The first training token that is used, counted from 0."
+    )
+    vocabulary_cap: Annotated[int, Field(ge=3, le=100_000_000, strict=True)] | None = Field(
+        default=None,
+        description="The most words, `<eos>` and `<unk>` among them: those most frequent in the whole training text; "
+        "every other word, in validation and test too, is `<unk>`. null: all words.",
     )
 
 
@@ -134,6 +139,15 @@ class FixedBptt(Part):
 Bptt = Annotated[VariableBptt | FixedBptt, Field(discriminator="kind")]
 
 
+class Repeats(Part):
+    """Fine-tuning until it no longer helps, as of the models "(fin)" of Takase et al. 2018, tables 7 and 8."""
+
+    most: Annotated[int, Field(ge=2, le=1000, strict=True)] = Field(description="The most passes.")
+    until: Literal["no_gain"] = Field(
+        description="The last pass is the first that does not lower the best validation loss."
+    )
+
+
 class Finetune(Part):
     """Averaged SGD from the best weights on, stopped by the non-monotone rule (Merity et al. 2017, section 5)."""
 
@@ -148,9 +162,24 @@ class Finetune(Part):
     learning_rate: Positive | None = Field(
         default=None, description="Step size; null: the optimizer's own, which must not be Adam's."
     )
-    repeats: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
-        default=1, description="How many times, each from the best weights of the one before."
+    repeats: Annotated[
+        Annotated[int, Field(ge=1, le=1000, strict=True), Tag("number")] | Annotated[Repeats, Tag("until")],
+        Discriminator(lambda value: "until" if isinstance(value, Repeats | dict) else "number"),
+    ] = Field(
+        default=1,
+        description="How many times, each from the best weights of the one before: a number, or until validation "
+        "shows no gain.",
     )
+
+    @property
+    def most_passes(self) -> int:
+        """How many times at most."""
+        return self.repeats if isinstance(self.repeats, int) else self.repeats.most
+
+    def first(self, passes: int) -> Finetune:
+        """The same with this many passes at most; one pass is one, whatever would end them."""
+        fixed = isinstance(self.repeats, int) or passes == 1
+        return self.model_copy(update={"repeats": passes if fixed else Repeats(most=passes, until="no_gain")})
 
 
 class Leg(Part):
@@ -202,4 +231,9 @@ class Scoring(Part):
     )
     window: PositiveInt = Field(
         default=70, description="Tokens of a column that are scored at once; no number changes."
+    )
+    raw_iterate: bool = Field(
+        default=False,
+        description="Whether, once averaging has begun, the curve also has the validation loss of the last iterate "
+        "beside its average's: one more pass over the text each epoch; no other number changes.",
     )

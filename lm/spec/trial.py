@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -45,6 +47,11 @@ class TrainSpec(Part):
     batch_size: PositiveInt = Field(
         default=20, description="Columns that the training text is cut into and that are trained side by side, B."
     )
+    small_batch: PositiveInt | None = Field(
+        default=None,
+        description="Columns of the batch that are computed at once; the gradients of the parts are summed. It needs "
+        "less memory, and masks are drawn for each part; null: all.",
+    )
     precision: Precision = Field(
         default="float32",
         description="Of the factors of training's large matrix products on a CPU; weights and scores stay in float32.",
@@ -68,6 +75,12 @@ class TrainSpec(Part):
     def _head_fits(self) -> Self:
         for problem in misfits(self.head, self.model):
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _small_batch_is_small(self) -> Self:
+        if self.small_batch is not None and self.small_batch > self.batch_size:
+            raise ValueError(f"small_batch {self.small_batch} is more than the {self.batch_size} columns of batch_size")
         return self
 
     @model_validator(mode="after")
@@ -102,18 +115,28 @@ class TrainSpec(Part):
         for k in range(1, len(self.legs) + 1):
             stages[f"train-{k + 1}"] = bare.model_copy(update={"legs": self.legs[:k]})
         if self.finetune is not None:
-            for k in range(1, self.finetune.repeats + 1):
-                stages[f"finetune-{k}"] = bare.model_copy(
-                    update={"finetune": self.finetune.model_copy(update={"repeats": k})}
-                )
+            for k in range(1, self.finetune.most_passes + 1):
+                stages[f"finetune-{k}"] = bare.model_copy(update={"finetune": self.finetune.first(k)})
         if self.cache is not None:
             stages["cache"] = self
         return stages
 
+    def stages_left(self, best_epochs: Mapping[str, int]) -> list[str]:
+        """The stages still to come after those named, in order, each with the trial's best epoch at its end.
+
+        If fine-tuning is repeated until there is no gain, a pass that left the best epoch where it was is the last.
+        """
+        left = [name for name in self.stages() if name not in best_epochs]
+        gains = [after > before for before, after in pairwise(best_epochs.values())]
+        passes = [gain for name, gain in zip(list(best_epochs)[1:], gains, strict=True) if name.startswith("finetune")]
+        if self.finetune is None or isinstance(self.finetune.repeats, int) or all(passes):
+            return left
+        return [name for name in left if not name.startswith("finetune")]
+
     @property
     def most_epochs(self) -> int:
         """The most epochs over all stages."""
-        tuned = 0 if self.finetune is None else self.finetune.repeats * self.finetune.epochs
+        tuned = 0 if self.finetune is None else self.finetune.most_passes * self.finetune.epochs
         return self.epochs + sum(leg.epochs for leg in self.legs) + tuned
 
     def during(self, stage: str) -> TrainSpec:

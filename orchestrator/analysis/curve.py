@@ -14,13 +14,17 @@ if TYPE_CHECKING:  # who draws curves needs no Arrow
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Evaluations in the order of their epochs, a place each; fields and units of `lm.record.Evaluation`."""
+    """Evaluations in the order of their epochs, a place each; fields and units of `lm.record.Evaluation`.
+
+    The raw iterate's loss is nan before averaging begins, and None where no evaluation has it.
+    """
 
     epoch: NDArray[np.int64]
     seconds: NDArray[np.float64]
     valid_nats_per_token: NDArray[np.float64]
     averaging: NDArray[np.bool_]
     stage: NDArray[np.str_]
+    raw_valid_nats_per_token: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.epoch)
@@ -33,17 +37,20 @@ class Curve:
             self.valid_nats_per_token[places],
             self.averaging[places],
             self.stage[places],
+            None if self.raw_valid_nats_per_token is None else self.raw_valid_nats_per_token[places],
         )
 
 
 def curve_of(table: pa.Table) -> Curve:
     """The arrays of `lm.record.read_curve_table`'s columns."""
+    raw = "raw_valid_nats_per_token"
     return Curve(
         numbers_of(table, "epoch"),
         numbers_of(table, "seconds"),
         numbers_of(table, "valid_nats_per_token"),
         np.array(table["averaging"].to_pylist(), dtype=bool),
         np.array(table["stage"].to_pylist(), dtype=str),
+        np.array(table[raw].to_pylist(), dtype=float) if raw in table.column_names else None,
     )
 
 

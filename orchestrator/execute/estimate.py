@@ -43,8 +43,9 @@ class Job:
         facts, measured = self.facts, self.measured
         epoch = facts.train_tokens / measured.train_tokens_per_second
         valid = facts.valid_tokens / measured.valid_tokens_per_second
+        scored = valid * (1 + self.trial.spec.scoring.raw_iterate)
         test = facts.test_tokens / measured.test_tokens_per_second
-        return measured.start_seconds + self.epochs * (epoch + valid) + self.stages * (valid + test)
+        return measured.start_seconds + self.epochs * (epoch + scored) + self.stages * (valid + test)
 
     @property
     def disk_bytes(self) -> int:

@@ -187,6 +187,7 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
         "finetune": None,
         "cache": None,
         "loss_reduction": "mean",
+        "scoring": spec.scoring.model_copy(update={"raw_iterate": False}),
         "seed": 1,
     }
     # An average costs its memory even if only fine-tuning keeps one.

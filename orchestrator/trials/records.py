@@ -163,10 +163,11 @@ class Records:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
         return evaluations(self.curve_table(trial))
 
-    def curve_table(self, trial: Trial, columns: Sequence[str] = CURVE_SCHEMA.names) -> pa.Table:
+    def curve_table(self, trial: Trial, columns: Sequence[str] | None = None) -> pa.Table:
         """As `curve`, by column (`lm.record.CURVE_SCHEMA`): all, or those asked for, `stage` among them."""
         holder, record = self._held(trial)
-        key, nothing = holder or trial.reads_from or trial.key, pa.Table.from_batches([], CURVE_SCHEMA).select(columns)
+        key = holder or trial.reads_from or trial.key
+        nothing = pa.Table.from_batches([], CURVE_SCHEMA).select(columns or CURVE_SCHEMA.names)
         if record is None and self.is_damaged(key):
             return nothing
         try:
@@ -179,8 +180,9 @@ class Records:
 
     def test_losses(self, trial: Trial) -> Path:
         """The file with the test loss of every token of a settled trial, its last stage's, whether it exists or not."""
-        folder = self.folder(self._held(trial)[0] or trial.key)
-        return token_nats_path(folder, list(trial.spec.stages())[-1], "test")
+        folder, record = self.folder(self._held(trial)[0] or trial.key), self.find(trial)
+        stages = [*record.best_epochs] if record is not None else []
+        return token_nats_path(folder, (stages or list(trial.spec.stages()))[-1], "test")
 
     def holder(self, trial: Trial) -> str:
         """The key of the folder that holds the stages of a settled trial; its own, if it has no record yet."""
@@ -267,8 +269,8 @@ class Records:
         holders: dict[str, list[str]] = {}
         for record in () if self._own_only else self._readable():
             if record.status != "failed":
-                for stage in record.stages:
-                    holders.setdefault(stage.key, []).append(record.key)
+                for key in record.inner_keys:
+                    holders.setdefault(key, []).append(record.key)
         return holders
 
     def _readable(self) -> Iterator[Record]:

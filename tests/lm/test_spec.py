@@ -195,7 +195,10 @@ FULL = SMALL | {
         {"optimizer": SGD | {"clip": 0.25}},
         {"optimizer": {"kind": "nt_asgd", "learning_rate": 30.0}},
         {"corpus": {"name": "ptb", "train_tokens": 1000}},
+        {"corpus": {"name": "ptb", "vocabulary_cap": 1000}},
         {"scoring": {"valid_columns": 5}},
+        {"scoring": {"raw_iterate": True}},
+        {"small_batch": 5},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,6 +32,7 @@ from tests.support.tiny import AVERAGING, even, tiny_spec
 
 CPU = torch.device("cpu")
 SGD = {"kind": "sgd", "learning_rate": 4.0}
+CLOCKS = {"seconds": 0.0, "tokens_per_second": 0.0}
 WILD = {"learning_rate": 1e6, "weight_decay": 1.0}
 """Each step multiplies every weight by a million."""
 
@@ -191,6 +193,50 @@ def test_averaged_weights_are_scored_and_kept_once_averaging_has_begun(
         assert equal(load_weights(weights_path(tmp_path, stage_result.name), CPU), candidates[best][1])
     assert averaging[record.stages[0].best_epoch - 1] is True  # averaging won
     assert [stage.averaging_from_epoch for stage in record.stages] == [averaging.index(True) + 1, 9]
+
+
+def test_the_iterate_is_scored_beside_its_average_and_nothing_else_changes(
+    corpus_folder: Path, tmp_path: Path, stages: list[Stage]
+) -> None:
+    parts: dict[str, Any] = {"optimizer": AVERAGING, "epochs": 6, "finetune": {"epochs": 2}}
+    scoring = {"valid_columns": 3, "window": 20}
+    plain = run(tiny_spec(corpus_folder, **parts, scoring=scoring), tmp_path / "plain")
+    spec = tiny_spec(corpus_folder, **parts, scoring=scoring | {"raw_iterate": True})
+    valid_RB = columns(load(spec.corpus).valid, 3, CPU)
+    other = build_model(spec, even(24), CPU)
+    raw = []
+    for point in train(spec, out=tmp_path / "raw", device="cpu"):
+        other.load_weights(stages[-1].model.weights())
+        raw.append(point.raw_valid_nats_per_token)
+        assert raw[-1] == (validation_nats(other, valid_RB, 20) if point.averaging else None)
+        assert (raw[-1] is not None) == ("raw_valid_nats_per_token" in point.as_metrics())
+    assert None in raw[:6] and None not in raw[6:]
+    curves = [read_curve(tmp_path / name) for name in ("plain", "raw")]
+    assert [point.raw_valid_nats_per_token for point in curves[1]] == raw
+    assert [replace(p, **CLOCKS) for p in plain] == [
+        replace(p, raw_valid_nats_per_token=None, **CLOCKS) for p in curves[1]
+    ]
+    names = [pq.read_schema(tmp_path / name / "curve.parquet").names for name in ("plain", "raw")]
+    assert names[1] == [*names[0], "raw_valid_nats_per_token"]
+    weights = [weights_path(tmp_path / name, "finetune-1").read_bytes() for name in ("plain", "raw")]
+    assert weights[0] == weights[1]
+
+
+def test_a_head_stays_fitted_to_the_average(corpus_folder: Path, tmp_path: Path) -> None:
+    """A code's temperature is fitted before each score; the iterate's would be wrong for what is kept."""
+    codebook = {"kind": "random", "bits": 12}
+    parts: dict[str, Any] = {
+        "model": {"layers": 1, "embedding_size": 6, "hidden_size": 8, "tied": False},
+        "head": {"kind": "ecoc", "codebook": codebook},
+        "finetune": {"epochs": 1},
+    }
+    found = []
+    for raw_iterate in (False, True):
+        scoring = {"valid_columns": 3, "window": 20, "raw_iterate": raw_iterate}
+        run(tiny_spec(corpus_folder, **parts, scoring=scoring), tmp_path / str(raw_iterate))
+        record = settled(tmp_path / str(raw_iterate))
+        found.append([(stage.fitted, stage.valid, stage.test) for stage in record.stages])
+    assert found[0] == found[1] and found[0][-1][0]
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lm.data import PUBLISHED
+from lm.data import PUBLISHED, CorpusError, find
 from lm.record import CorpusFacts, Record, Score, StageResult, write_record
 from lm.spec import NUMERICS_VERSION, BinaryCode, EcocHead, IdentityCode, TrainSpec, code_bits, stage_keys, trial_key
 from orchestrator.agenda.expand import expand
@@ -128,10 +128,21 @@ def test_a_change_is_told_in_words_and_with_it_a_change_of_size(tmp_path: Path, 
 
 def test_sizes_are_those_of_the_paper() -> None:
     sweep = read_sweep(SWEEPS / "awd_ablation.yaml")
-    for scale, sizes in (("paper", (24_221_600, 43_277_600)), ("wikitext-2", (33_556_078, 70_070_578))):
+    published = {"": (24_221_600, 43_277_600), "wikitext-2": (33_556_078, 70_070_578)}
+    for scale in ("paper", "release", "wikitext-2", "wikitext-2-release"):
+        sizes = published["wikitext-2" if "wikitext" in scale else ""]
         trials = by_variant(plan(sweep.at(scale)))
         assert (trials["full"].parameters, trials["no small embedding"].parameters) == sizes
     assert trials["no small embedding"].change == "model.embedding_size 400 -> 1150; parameters 33.6M -> 70.1M"
+
+
+def test_mixtures_on_wikitext_2_have_the_sizes_of_the_paper() -> None:
+    """37M and 35M: exact counts by section 5.2's formula."""
+    trials = by_variant(plan(read_sweep(SWEEPS / "doc_reruns.yaml").at("wikitext-2")))
+    assert (trials["AWD-LSTM-DOC"].parameters, trials["AWD-LSTM-MoS"].parameters) == (36_639_278, 34_909_528)
+    final = by_variant(plan(read_sweep(SWEEPS / "doc_final.yaml").at("wikitext-2")))
+    assert final["AWD-LSTM-DOC"].key == trials["AWD-LSTM-DOC"].key
+    assert final["AWD-LSTM-DOC (fin)"].key == trials["AWD-LSTM-DOC (fin)"].key
 
 
 def test_written_specs_are_those_of_the_trials_that_train(tmp_path: Path) -> None:
@@ -191,6 +202,10 @@ def test_every_sweep_plans_at_every_scale(path: Path) -> None:
     for scale in sweep.scale_names:
         scaled = sweep.at(scale)
         check_vocabularies(scaled, path)
+        if scaled.baseline.spec.corpus.name == "wikitext-103" and find("wikitext-103") is None:
+            with pytest.raises(CorpusError, match="corpus fetch wikitext-103"):  # no key without the text's hash
+                plan(scaled)
+            continue
         trials = plan(scaled)
         assert len(trials) == sum(len(scaled.seeds_of(variant)) for variant in scaled.variants)
         if scale in ("laptop", "mini"):
@@ -218,8 +233,8 @@ def test_the_networks_have_their_published_size(name: str, scale: str, variant: 
 
 def test_the_interactions_share_the_base_and_every_removal_with_other_sweeps() -> None:
     interactions, regularizers, ablation = (
-        {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at("paper")) if trial.seed == 1}
-        for name in ("interactions", "regularizers", "awd_ablation")
+        {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at(scale)) if trial.seed == 1}
+        for name, scale in (("interactions", "paper"), ("regularizers", "paper"), ("awd_ablation", "release"))
     )
     shared = interactions.keys() & (regularizers.keys() | ablation.keys())
     removals = {"weight-dropping", "locked dropout", "embedding dropout", "AR/TAR", "weight decay"}
@@ -231,8 +246,8 @@ def test_the_interactions_share_the_base_and_every_removal_with_other_sweeps() -
 
 def test_the_factorial_shares_its_single_removals_with_the_ablation() -> None:
     factorial, ablation = (
-        {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at("paper")) if trial.seed == 1}
-        for name in ("regularizers", "awd_ablation")
+        {trial.key: trial.variant for trial in plan(read_sweep(SWEEPS / f"{name}.yaml").at(scale)) if trial.seed == 1}
+        for name, scale in (("regularizers", "paper"), ("awd_ablation", "release"))
     )
     shared = {"full", "no weight-dropping", "no embedding dropout", "no AR/TAR"}
     assert {factorial[key] for key in factorial.keys() & ablation.keys()} == shared
@@ -328,3 +343,14 @@ def test_bfloat16_that_this_cpu_is_slower_with_is_said(
     records = Records(tmp_path / "runs")
     print_plan(sweep, expand(sweep, records), records)
     assert ("this CPU has no instructions for it" in capsys.readouterr().out) is warned
+
+
+def test_repeats_until_no_gain_share_their_first_passes(tmp_path: Path) -> None:
+    text = edited("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", "{finetune.repeats: {most: 4, until: no_gain}}")
+    text = text.replace("seeds: [1, 2]\n", "  two: {finetune.repeats: 2}\n  three: {finetune.repeats: "
+                        "{most: 3, until: no_gain}}\nseeds: [1, 2]\n")  # fmt: skip
+    trials = planned(tmp_path, text)
+    shared = sharing(trials)
+    assert (shared["neural cache"], shared["three"]) == ((None, "full"), ("neural cache", None))
+    assert shared["two"] == (None, "full")  # its second pass is trained whatever the first has gained
+    assert by_variant(trials)["neural cache"].change == "with finetune.repeats (most 4, until no_gain)"

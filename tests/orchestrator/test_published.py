@@ -85,6 +85,43 @@ ECOC = {
 }
 
 
+# The code's release of October 2017, by its read-me.
+RELEASE = {
+    "release": {"full": (58.8, 56.5), "no fine-tuning": (61.2, 58.8), "neural cache": (53.2, 52.5)},
+    "wikitext-2-release": {"full": (67.4, 64.7), "no fine-tuning": (68.7, 65.6), "neural cache": (52.2, 50.6)},
+}
+
+
+@pytest.mark.parametrize("scale", RELEASE)
+def test_the_release_stands_beside_its_own_values(scale: str) -> None:
+    sweep, numbers = beside("awd_ablation", scale)
+    assert sweep.published_scale
+    shown = {name: (each.valid, each.test) for name, each in numbers.items()}
+    assert {name: tuple(n and n.perplexity for n in each) for name, each in shown.items()} == RELEASE[scale]
+
+
+def test_paper_and_release_differ_as_the_authors_say() -> None:
+    """Batch, dropout between layers, epochs, cache; of WikiText-2 the dropout alone."""
+    at = {name: beside("awd_ablation", name)[0] for name in ("paper", "release", "wikitext-2", "wikitext-2-release")}
+    caches = {name: sweep.variants[-3].spec.cache for name, sweep in at.items()}
+    found = {
+        name: (
+            (spec := sweep.baseline.spec).batch_size,
+            spec.dropout.between,
+            spec.epochs,
+            spec.finetune and spec.finetune.epochs,
+            (cache := caches[name]) and cache.window,
+        )
+        for name, sweep in at.items()
+    }
+    assert found == {
+        "paper": (40, 0.3, 750, 750, 2000),
+        "release": (20, 0.25, 500, 500, 500),
+        "wikitext-2": (80, 0.3, 750, 750, 3785),
+        "wikitext-2-release": (80, 0.2, 750, 750, 3785),
+    }
+
+
 @pytest.mark.parametrize(("name", "scale"), [*TYING, *ECOC])
 def test_every_variant_has_the_numbers_of_its_size_text_and_cell(name: str, scale: str) -> None:
     sweep, numbers = beside(name, scale)
@@ -98,12 +135,34 @@ def test_every_variant_has_the_numbers_of_its_size_text_and_cell(name: str, scal
     assert " ".join(shown) == (TYING | ECOC)[name, scale]
 
 
+@pytest.mark.parametrize("scale", ["wikitext-103", "wikitext-103-gru"])
+def test_wikitext_103_has_its_numbers_and_the_cap_that_they_may_have(scale: str) -> None:
+    sweep, numbers = beside("ecoc_heads", scale)
+    assert numbers.keys() == {variant.name for variant in sweep.variants}
+    assert all(each.valid and each.test for each in numbers.values())
+    corpora = {variant.spec.corpus for variant in sweep.variants}
+    assert [(corpus.name, corpus.vocabulary_cap) for corpus in corpora] == [("wikitext-103", 50_000)]
+
+
 def test_that_perplexity_is_not_defined_is_noted_of_every_number_of_the_codes_paper() -> None:
     for scale in ("paper", "wikitext-2", "gru"):
         for numbers in beside("ecoc_heads", scale)[1].values():
             for number in (numbers.valid, numbers.test):
                 assert number is not None and number.note is not None
                 assert number.note.startswith("the paper does not say which definition of perplexity is meant")
+
+
+def test_docs_final_tables_stand_beside_its_variants() -> None:
+    final, reruns = (beside(name, "wikitext-2")[1] for name in ("doc_final", "doc_reruns"))
+    for numbers, expected in (
+        (beside("doc_final", "paper")[1], {"AWD-LSTM-DOC": 52.87, "AWD-LSTM-DOC (fin)": 52.38}),
+        (final, {"AWD-LSTM-DOC": 58.55, "AWD-LSTM-DOC (fin)": 58.03}),
+        (
+            reruns,
+            {"AWD-LSTM-DOC": 58.55, "AWD-LSTM-DOC (fin)": 58.03, "AWD-LSTM-MoS": 61.45, "AWD-LSTM": 65.8},
+        ),
+    ):
+        assert {name: each.test and each.test.perplexity for name, each in numbers.items()} == expected
 
 
 def test_a_small_scale_has_the_numbers_of_its_cell() -> None:

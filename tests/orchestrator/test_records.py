@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lm.record import write_record
-from lm.spec import Cache
+from lm.record import token_nats_path, write_record
+from lm.spec import Cache, Finetune, Repeats
 from lm.spec import trial as lm_spec
 from orchestrator.agenda.expand import unsettled
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.trials.plan import state_of
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
-from tests.support.factories import make_trial, settle
+from tests.support.factories import make_record, make_trial, settle
 
 CACHE = Cache(window=500, weight=0.1, flatness=1.0)
 
@@ -29,6 +29,24 @@ def test_a_trial_is_found_inside_a_longer_one(tmp_path: Path) -> None:
     assert (record.key, record.spec, [stage.name for stage in record.stages]) == (bare.key, bare.spec, ["train"])
     assert {point.stage for point in Records(tmp_path).curve(bare)} == {"train"}
     assert Records(tmp_path).find(make_trial(seed=2)) is None
+
+
+def test_repeated_fine_tuning_is_read_where_it_ended(tmp_path: Path) -> None:
+    """At most five passes, of which the first gained nothing; trials of at most three, and of one, lie in it."""
+    five, three = (
+        make_trial(str(most), finetune=Finetune(epochs=4, repeats=Repeats(most=most, until="no_gain")))
+        for most in (5, 3)
+    )
+    whole = make_record(five, 80.0)
+    write_record(tmp_path / five.key, whole.model_copy(update={"stages": whole.stages[:2]}))
+    records = Records(tmp_path)
+    for trial in (five, three, make_trial("once"), make_trial("none", finetune=None)):
+        record = records.find(trial)
+        assert record is not None and (record.key, record.status) == (trial.key, "complete")
+        assert list(record.best_epochs) == (["train"] if trial.variant == "none" else ["train", "finetune-1"])
+        assert state_of(trial, records) == "done"
+        assert records.test_losses(trial) == token_nats_path(tmp_path / five.key, list(record.best_epochs)[-1], "test")
+    assert records.find(make_trial("two", finetune=Finetune(epochs=4, repeats=2))) is None
 
 
 def test_a_diverged_stage_is_shared_like_a_finished_one(tmp_path: Path) -> None:

@@ -142,6 +142,6 @@ def test_a_sweep_that_asks_for_no_gpu_says_nothing_of_one(place: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(SWEEPS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_published_scale_of_every_sweep_takes_the_gpu_there_is_or_half_of_one_or_is_for_cpus(path: Path) -> None:
-    for_cpus, large = ("precision",), ("heads", "doc_lambda", "doc_layers", "doc_reruns")
+    for_cpus, large = ("precision",), ("heads", "doc_dropout", "doc_final", "doc_lambda", "doc_layers", "doc_reruns")
     expected = 0.0 if path.stem in for_cpus else 0.5 if path.stem in large else "auto"
     assert load_sweep(path, "paper").resources.gpus == expected

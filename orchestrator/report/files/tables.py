@@ -78,7 +78,7 @@ def write_tables(
         if text is not None:
             write_text(folder / name, text)
     if curves := [_curve(outcome) for outcome in trials if outcome.curve]:
-        write_table(folder / "curves.parquet", pa.concat_tables(curves))
+        write_table(folder / "curves.parquet", pa.concat_tables(curves, promote_options="default"))
 
 
 def _block_lines(outcome: Outcome) -> Iterator[dict[str, object]]:

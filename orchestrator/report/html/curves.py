@@ -97,6 +97,9 @@ def _draw(plot: figure, variants: Sequence[VariantCurves], styles: Mapping[str, 
         mean = curves.band(variant.seeds)
         label = f"mean of {len(seed_lines)} seeds" if len(seed_lines) > 1 else seed_lines.pop()[0]
         seed_lines.append((label, mean.epoch, mean.mean, 2.2))
+        for number, seed in zip(variant.seed_numbers, variant.seeds, strict=True):
+            for raw in curves.of_iterates([seed]):
+                seed_lines.append((f"seed {number}, last iterate", raw.epoch, curves.perplexities(raw), 0.4))
         name, first = " ".join(variant.name.split()), len(lines)
         lines += [(name, label, x.astype("int32"), y, width, colour, dash) for label, x, y, width in seed_lines]
         border = "dashed" if dash == "dashdot" else dash

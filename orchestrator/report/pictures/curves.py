@@ -88,6 +88,16 @@ def without_nan(variants: Sequence[VariantCurves]) -> list[VariantCurves]:
     return kept
 
 
+def of_iterates(seeds: Sequence[Curve]) -> list[Curve]:
+    """The curves of the last iterates beside their averages, of the seeds that have them."""
+    iterates = [
+        dataclasses.replace(seed, valid_nats_per_token=raw).at(~np.isnan(raw))
+        for seed in seeds
+        if (raw := seed.raw_valid_nats_per_token) is not None
+    ]
+    return [curve for curve in iterates if len(curve)]
+
+
 def perplexities(seed: Curve) -> NDArray[np.float64]:
     """The validation perplexity of every evaluation; one that overflows is as high as can be drawn."""
     return np.exp(np.minimum(seed.valid_nats_per_token, _MOST_NATS))

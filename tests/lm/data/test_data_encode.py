@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lm.data import load
-from lm.data.encode import encode
+from lm.data.encode import Encoding, capped, encode
 from lm.data.text import lines_of
 from lm.kept import say_once
 from lm.spec import Corpus
@@ -114,3 +115,28 @@ def test_eight_processes_at_once_get_the_same_corpus(places: Path) -> None:
     said = {process.communicate(timeout=60)[0] for process in started}
     assert len(said) == 1 and all(process.returncode == 0 for process in started), said
     assert not list((places / "cache" / "encoded").glob(".*.tmp"))
+
+
+@given(train=LINES, valid=LINES, test=LINES, most=st.integers(3, 12))
+def test_a_cap_keeps_the_most_frequent_words(train: list[str], valid: list[str], test: list[str], most: int) -> None:
+    """Against sorting by count and place; a text with no more words than the cap is what it was."""
+    whole = encode({"train": train, "valid": valid, "test": test})
+    found = capped(whole, most)
+    if len(whole.vocabulary) <= most:
+        assert found is whole
+        return
+    assert len(found.vocabulary) == len(set(found.vocabulary)) == most
+    count, first = Counter(plain_tokens(train)), whole.vocabulary.index
+    ordinary = [word for word in whole.vocabulary if word not in ("<eos>", "<unk>")]
+    kept = {*sorted(ordinary, key=lambda word: (-count[word], first(word)))[: most - 2], "<eos>", "<unk>"}
+    assert set(found.vocabulary) == kept
+    in_order = [word for word in found.vocabulary if word in whole.vocabulary]
+    assert in_order == sorted(in_order, key=first)
+
+    def words(encoding: Encoding, split: str) -> list[str]:
+        return [encoding.vocabulary[i] for i in getattr(encoding, split)]
+
+    for split in ("train", "valid", "test"):
+        assert words(found, split) == [word if word in kept else "<unk>" for word in words(whole, split)]
+        assert getattr(found, split).dtype == np.int32 and not getattr(found, split).flags.writeable
+    assert f"of these the {most} most frequent in training, all others are <unk>" in found.rule

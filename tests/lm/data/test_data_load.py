@@ -111,6 +111,34 @@ def test_unknown_names_and_bad_folders_say_what_is_wrong(places: Path) -> None:
         load(Corpus(name=str(folder)))
 
 
+def test_a_cap_on_the_vocabulary_makes_another_corpus(toy: str, places: Path) -> None:
+    """`the` and `sat`, the most frequent, stay beside `<eos>` and `<unk>`; the fingerprint says so."""
+    write_texts(places / "lm_data" / toy, TOY)
+    whole, few = load(Corpus(name=toy)), load(Corpus(name=toy, vocabulary_cap=4))
+    assert few.vocabulary == ("the", "sat", "<eos>", "<unk>")
+    assert " ".join(few.vocabulary[i] for i in few.test) == "<unk> <unk> sat <unk> the <unk> <eos> <eos>"
+    assert "of these the 4 most frequent" in few.facts.vocabulary_rule and few.facts.vocabulary_size == 4
+    assert few.fingerprint == fingerprint_of(Corpus(name=toy, vocabulary_cap=4))
+    other = fingerprint_of(Corpus(name=toy, vocabulary_cap=5))
+    assert len({whole.fingerprint, few.fingerprint, other}) == 3
+    again = load(Corpus(name=toy, vocabulary_cap=4, train_tokens=5))  # from the store, then cut
+    assert again.fingerprint == few.fingerprint and np.array_equal(again.train, few.train[:5])
+    for cap, size in ((4, 4), (7, 7), (90, 7)):
+        assert vocabulary_size_of(Corpus(name=toy, vocabulary_cap=cap)) == size
+        assert len(load(Corpus(name=toy, vocabulary_cap=cap)).vocabulary) == size
+    folder = write_texts(places / "mine", {split: text.replace("<unk>", "dog") for split, text in TOY.items()})
+    assert vocabulary_size_of(Corpus(name=str(folder), vocabulary_cap=4)) == 4  # it gets an `<unk>`
+    assert load(Corpus(name=str(folder), vocabulary_cap=4)).vocabulary == ("the", "sat", "<eos>", "<unk>")
+
+
+def test_planning_a_large_corpus_with_a_cap_says_that_it_is_not_there(places: Path) -> None:
+    corpus = Corpus(name="wikitext-103", vocabulary_cap=50_000)
+    assert vocabulary_size_of(corpus) == 50_000
+    for ask in (fingerprint_of, lambda c: load(c, download=False)):
+        with pytest.raises(CorpusError, match="corpus fetch wikitext-103"):
+            ask(corpus)
+
+
 def test_a_cut_takes_training_tokens_only(toy: str, places: Path) -> None:
     write_texts(places / "lm_data" / toy, TOY)
     whole, cut = load(Corpus(name=toy)), load(Corpus(name=toy, train_tokens=5))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -290,3 +291,18 @@ def test_neither_pyplot_nor_a_report_without_pictures_is_imported() -> None:
         "assert not {'torch', 'ray', 'mlflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("form", [lambda variants: Overview(variants, None), Panels], ids=["overview", "panels"])
+def test_iterates_are_drawn_where_curves_have_them(form: Any) -> None:
+    seed = flat(50.0)
+    raw = np.where(seed.epoch > 5, math.log(60.0), np.nan)
+    both = [dataclasses.replace(seed, raw_valid_nats_per_token=raw), seed]
+    variants = [VariantCurves("full", True, True, tuple(both), (1, 2)), VariantCurves("b", False, True, (seed,), (1,))]
+    figure = figure_of(form(variants))[0]
+    drawn = [line for axes in figure.axes for line in axes.lines if len(line.get_xdata()) == 3]
+    assert drawn and all(line.get_ydata() == pytest.approx([60.0] * 3) for line in drawn)
+    assert "last iterate, not averaged" in {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    without = figure_of(form(variants[1:]))[0]
+    assert all(len(line.get_xdata()) != 3 for axes in without.axes for line in axes.lines)
+    assert "iterate" not in "".join(text.get_text() for legend in without.legends for text in legend.get_texts())

@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -221,6 +221,14 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
     )
     assert mean == pytest.approx(np.sqrt(one * two)), "of losses, as in the pictures"
     assert curves.note == "Hover, or tap, for variant, seed, epoch and perplexity."
+
+
+def test_iterates_can_be_hovered_where_curves_have_them() -> None:
+    trial = make_trial("full", 1)
+    points = [replace(p, raw_valid_nats_per_token=4.5 if p.averaging else None) for p in make_curve(trial.spec, 60.0)]
+    curves = hover_curves(Outcomes({"full": (Outcome(trial, "unfinished", "", None, curve_table(points)),)}, "full"))
+    assert curves is not None
+    assert drawn(curves)["seed"] == ["seed 1", "seed 1, last iterate"]
 
 
 def test_a_variant_looks_as_in_the_static_pictures() -> None:

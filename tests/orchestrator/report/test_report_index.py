@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import re
@@ -11,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lm.record import Evaluation, read_curve
+from lm.record import CURVE_SCHEMA, Evaluation, read_curve
 from lm.spec import TrainSpec
 from orchestrator.report.files.summary import write_index
 from tests.support.factories import CACHE, begin, make_trial, settle
@@ -110,7 +109,7 @@ def test_a_readme_of_ones_own_is_left_alone(tmp_path: Path, caplog: pytest.LogCa
 def test_curves_hold_every_evaluation_of_every_trial(tmp_path: Path) -> None:
     folder = report(tmp_path, "s/laptop")
     table = pq.read_table(folder / "curves.parquet")
-    assert table.column_names == ["variant", "seed", "key", *(one.name for one in dataclasses.fields(Evaluation))]
+    assert table.column_names == ["variant", "seed", "key", *CURVE_SCHEMA.names]
     assert table.num_rows == 4 * 16
     trial = make_trial("b", 2, batch_size=21)
     own = [row for row in table.to_pylist() if (row["variant"], row["seed"], row["key"]) == ("b", 2, trial.key)]

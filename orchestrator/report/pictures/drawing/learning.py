@@ -20,6 +20,7 @@ from orchestrator.words import counted, listed, number, significant
 MOST_COLOURED = 8
 """The number of variants in colour, besides the baseline; of more, those with the lowest perplexity."""
 _PALE: style.Style = {"color": "#c4c4c4", "linewidth": 0.8, "zorder": 2}
+_ITERATE: style.Style = {"linestyle": (0, (1, 1)), "linewidth": 0.9}
 _BASELINE: style.Style = {"color": GREY, "linewidth": 3.0, "alpha": 0.45}
 
 
@@ -44,6 +45,9 @@ def overview_figure(overview: Overview) -> tuple[Figure, str | None]:
         marks = [(epoch, shape, mean.at(epoch)) for epoch, shape in _events(variant) if line_style is not _PALE]
         for axes, x in ((left, mean.epoch), (right, mean.seconds / size)):
             axes.plot(x, mean.mean, marker="." if len(x) == 1 else "", **line_style)
+            if line_style is not _PALE and (iterates := curves.of_iterates(variant.seeds)):
+                raw = curves.band(iterates)
+                axes.plot(raw.epoch if axes is left else raw.seconds / size, raw.mean, **line_style | _ITERATE)
             if len(variant.seeds) > 1 and line_style is not _PALE:
                 axes.fill_between(x, mean.low, mean.high, color=line_style["color"], alpha=0.16, linewidth=0)
             for epoch, shape, place in marks:
@@ -92,6 +96,8 @@ def panels_figure(panels: Panels) -> tuple[Figure, str | None]:
         for seed_number, seed in zip(variant.seed_numbers, variant.seeds, strict=True):
             y = curves.perplexities(seed)
             axes.plot(seed.epoch, y, marker="." if len(seed) == 1 else "", **styles[seed_number])
+            for raw in curves.of_iterates([seed]):
+                axes.plot(raw.epoch, curves.perplexities(raw), **styles[seed_number] | _ITERATE)
             for place, shape in curves.events(seed, variant.turns):
                 _draw_event(axes, seed.epoch[place], y[place], shape, styles[seed_number]["color"])
         if curves.is_above(variant, limits[1]):
@@ -147,7 +153,10 @@ def _event_keys(variants: Sequence[VariantCurves]) -> list[Artist]:
     shapes = {shape for variant in variants for _, shape in _events(variant)}
     labels = {"o": "averaging begins", "P": "other values begin", "D": "fine-tuning begins"}
     keys = {shape: style.marker(shape, 4.5, "white", GREY, 1.0) for shape in labels if shape in shapes}
-    return [Line2D([], [], label=labels[shape], **key) for shape, key in keys.items()]
+    lines: list[Artist] = [Line2D([], [], label=labels[shape], **key) for shape, key in keys.items()]
+    if any(curves.of_iterates(variant.seeds) for variant in variants):
+        lines.append(Line2D([], [], color=GREY, label="last iterate, not averaged", **_ITERATE))
+    return lines
 
 
 def _line_key(variant: VariantCurves, styles: Mapping[str, style.Style]) -> Line2D:
