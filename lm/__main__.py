@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from lm.analyze.commands import app as analyze_app
 from lm.codebooks.commands import codebook
-from lm.command_group import CommandGroup, Version
+from lm.command_group import CommandGroup, Device, Run, Threads, Version, grant_threads, refuse
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
@@ -27,11 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(corpus_app, name="corpus", help="List, check, fetch and make corpora.")
-
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
-]
+app.add_typer(analyze_app, name="analyze", help="Ask trained weights what they say beyond perplexity.")
 
 
 @app.callback()
@@ -49,7 +45,7 @@ def train(
     test: Annotated[bool, typer.Option(help="score on test; --no-test leaves that for the same command later")] = True,
 ) -> None:
     """Train the trial of SPEC.yaml, or go on with it; of a settled one only say so."""
-    granted = _grant_threads(threads)
+    granted = grant_threads(threads)
     from lm.data import fingerprint_of
     from lm.spec import trial_key
     from lm.train import train as train_trial
@@ -69,11 +65,11 @@ def train(
         for point in points:
             print(in_a_line(point), flush=True)
     except CorpusError as error:
-        _refuse(corpus_message(spec_file, error))
+        refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:
         if cannot_write(error, broadly=True):
             raise
-        _refuse(str(error))
+        refuse(str(error))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
         raise SystemExit(130) from None
@@ -85,7 +81,7 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)],
+    run: Run,
     device: Device = "auto",
     threads: Threads = None,
     window: Annotated[str | None, typer.Option(help="neural cache: sizes to try, as in 500,2000")] = None,
@@ -94,14 +90,14 @@ def evaluate(
     mode: Annotated[str, typer.Option(help="neural cache: reference or full")] = "reference",
 ) -> None:
     """Score the weights kept in RUN once more; with --window also with a neural cache tuned on validation."""
-    granted = _grant_threads(threads)
+    granted = grant_threads(threads)
     from lm.rescore import rescore
 
     spec: Cache | None = None
     try:
         record = read_record(run)
         if record is None:
-            _refuse(f"{run}: no record.json; only a settled trial can be evaluated")
+            refuse(f"{run}: no record.json; only a settled trial can be evaluated")
         if window is not None:
             numbers = {"weight": weight, "flatness": flatness}
             values = {name: tuple(float(part) for part in text.split(",")) for name, text in numbers.items()}
@@ -109,7 +105,7 @@ def evaluate(
             spec = Cache.model_validate({"window": sizes, "mode": mode, **values})
         scores = rescore(record, run, device=device, threads=granted, cache=spec)
     except (CorpusError, ValueError, KeyError) as error:
-        _refuse(str(error))
+        refuse(str(error))
     for name, score in scores.items():
         _print_score(name, score)
 
@@ -123,16 +119,16 @@ def measure(
     as_json: Annotated[bool, typer.Option("--json", help="one line of JSON")] = False,
 ) -> None:
     """Train a few windows of SPEC.yaml and say what they cost; nothing is kept."""
-    granted = _grant_threads(threads)
+    granted = grant_threads(threads)
     from lm.measure import measure as measure_model
 
     spec = _read_spec(spec_file)
     try:
         found = measure_model(spec, device, granted, steps)
     except CorpusError as error:
-        _refuse(corpus_message(spec_file, error))
+        refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:
-        _refuse(str(error))
+        refuse(str(error))
     if as_json:
         print(found.model_dump_json())
         return
@@ -147,7 +143,7 @@ def _read_spec(file: Path) -> TrainSpec:
     try:
         return read_spec_file(file, TrainSpec.model_validate, TrainSpec)
     except (ValueError, OSError) as error:
-        _refuse(str(error))
+        refuse(str(error))
 
 
 def _print_record(record: Record, folder: Path) -> None:
@@ -164,20 +160,6 @@ def _print_score(name: str, score: Score) -> None:
         f"{score.nats_per_token:.5f} nats, {score.predicted_tokens:,} tokens "
         f"in {score.columns} column{'' if score.columns == 1 else 's'}"
     )
-
-
-def _grant_threads(threads: int | None) -> int:
-    """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = threads or (int(said) if said.isdigit() and int(said) else cpus)
-    os.environ["OMP_NUM_THREADS"] = str(granted)
-    return granted
-
-
-def _refuse(message: str) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise SystemExit(2)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""A group of commands: how they complain about a value, about a name, and about a disk that is full."""
+"""A group of commands: how they complain about a value, a name or a full disk; the options that many of them have."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -27,6 +28,28 @@ Version = Annotated[
     bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version, and do no more")
 ]
 """An option of a group's callback."""
+
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)]
+"""The folder of a settled trial."""
+
+
+def grant_threads(threads: int | None) -> int:
+    """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = threads or (int(said) if said.isdigit() and int(said) else cpus)
+    os.environ["OMP_NUM_THREADS"] = str(granted)
+    return granted
+
+
+def refuse(message: str) -> NoReturn:
+    """End with exit code 2 and what is wrong."""
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
 
 
 class CommandGroup(TyperGroup):

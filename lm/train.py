@@ -20,6 +20,7 @@ from lm.files import atomic, make_folder, remove_temporaries
 from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
+from lm.names import nearest
 from lm.record import Divergence, Evaluation, Record, codebook_path, read_record, weights_path, write_curve
 from lm.resume import TrialState, resume, save, take_over
 from lm.scoring import keep_cache_stage, keep_stage, open_test
@@ -153,21 +154,27 @@ def build_model(spec: TrainSpec, words: Words, device: torch.device) -> Language
     return LanguageModel(spec.model, spec.head, spec.dropout, words, init).to(device)
 
 
-def load_model(record: Record, folder: Path, words: Words, device: torch.device) -> LanguageModel:
-    """The model with the weights that its last trained stage chose, its head as validation fitted it.
+def load_model(
+    record: Record, folder: Path, words: Words, device: torch.device, stage: str | None = None
+) -> LanguageModel:
+    """The model with the weights that a stage chose, its head as validation fitted it; not said: the last that trained.
 
-    `words` are those of `words_for` this folder.
+    `words` are those of `words_for` this folder. ValueError for a stage without weights of its own, or if they are
+    gone.
     """
     spec = record.spec
-    model = build_model(spec, words, device)
     trained = [name for name in spec.stages() if name != "cache"]
-    path = weights_path(folder, trained[-1])
+    stage = stage or trained[-1]
+    if stage not in trained:
+        raise ValueError(f"{folder}: no stage {stage!r} with weights of its own{nearest(stage, trained)}")
+    path = weights_path(folder, stage)
     if not path.exists():
         raise ValueError(f"{path}: not there; the trial did not end this stage, or its weights were removed")
+    model = build_model(spec, words, device)
     model.load_weights(load_weights(path, device))
-    for stage in record.stages:
-        if stage.name == trained[-1]:
-            model.head.use_fitted(stage.fitted)
+    for result in record.stages:
+        if result.name == stage:
+            model.head.use_fitted(result.fitted)
     return model
 
 

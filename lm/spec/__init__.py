@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from lm.spec.analyses import (
+    Analysis,
+    AskedAnalysis,
+    RankAnalysis,
+    SubspaceAnalysis,
+    unanswerable,
+)
 from lm.spec.codebooks import (
     BinaryCode,
     CheckpointEmbeddings,
@@ -93,6 +100,8 @@ __all__ = [
     "Adam",
     "AdaptiveHead",
     "AddedAugmentedLoss",
+    "Analysis",
+    "AskedAnalysis",
     "AugmentedLoss",
     "BallDropLoss",
     "BceLoss",
@@ -130,6 +139,7 @@ __all__ = [
     "PpmiSvdEmbeddings",
     "Precision",
     "RandomCode",
+    "RankAnalysis",
     "SampledHead",
     "SampledSoftmaxLoss",
     "Scoring",
@@ -142,6 +152,7 @@ __all__ = [
     "SpanMaxLoss",
     "SpanProbability",
     "SpanSumLoss",
+    "SubspaceAnalysis",
     "TrainSpec",
     "Trigger",
     "TwoLevelTree",
@@ -154,6 +165,7 @@ __all__ = [
     "parameter_count",
     "stage_keys",
     "trial_key",
+    "unanswerable",
     "vocabulary_misfits",
     "words_of",
 ]

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
+from lm.spec import Analysis
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
@@ -20,8 +21,10 @@ from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report.sections import ablation, answer, stages
+from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
+from orchestrator.report.sections.doses import dose_sections
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
@@ -38,6 +41,7 @@ from orchestrator.report.sections.verdicts import level_in_words, verdict_in_wor
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Published
+from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 
@@ -48,8 +52,8 @@ class ReportInput:
 
     `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
     whose they are. `looks`: when comparisons were judged. `varies`: what changes with the seed. `margin`: the share of
-    perplexity that
-    counts as no effect. `command` is the line that makes the sweep again.
+    perplexity that counts as no effect. `command` is the line that makes the sweep again. `analyses`: what trained
+    weights were asked; `doses`: the numbers that have a picture; `published_values` by metric and variant.
     """
 
     name: str
@@ -66,6 +70,9 @@ class ReportInput:
     varies: tuple[str, ...] = ()
     margin: float = MARGIN
     searches: Sequence[SearchState] = ()
+    analyses: Sequence[Analysis] = ()
+    doses: Sequence[Dose] = ()
+    published_values: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,8 @@ def write_report(
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
+            doses=dose_sections(outcomes, report.doses, report.published_values, pictures),
+            analyses=analysis_sections(outcomes, report.records, report.analyses, pictures),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),

@@ -14,7 +14,7 @@ from orchestrator.report.files.place import IfFuller
 from orchestrator.report.files.summary import write_index
 from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.published import Published, published_numbers
+from orchestrator.sweep.published import Published, published_numbers, published_values
 from orchestrator.trials.records import Records
 
 _log = logging.getLogger(__name__)
@@ -41,6 +41,9 @@ def report_sweep(
         varies=sweep.varies,
         margin=sweep.margin,
         searches=now.searches,
+        analyses=sweep.analyses,
+        doses=sweep.doses,
+        published_values=published_values(sweep.published, sweep.baseline.spec.corpus.name, file.parent / "published"),
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     if written.changes:  # there is an interval to read

@@ -31,6 +31,7 @@ class Row(BaseModel):
     split: str | None = Field(default=None)
     metric: str
     perplexity: float | None = Field(default=None)
+    value: float | str | None = Field(default=None)
     std: float | None = Field(default=None)
     certainty: str
     note: str | None = Field(default=None)
@@ -74,6 +75,12 @@ def published_numbers(
             earlier = published.get(variant, Published())
             published[variant] = Published(earlier.valid or only.get("valid"), earlier.test or only.get("test"))
     return {variant: numbers for variant, numbers in published.items() if numbers != Published()}
+
+
+def published_values(references: Iterable[str], dataset: str, folder: Path) -> dict[tuple[str, str], float]:
+    """The published values of other metrics than perplexity on a data set, by metric and variant."""
+    rows = [row for reference in references for row in published_table(reference, folder) if row.dataset == dataset]
+    return {(row.metric, row.variant): row.value for row in rows if row.variant and isinstance(row.value, float)}
 
 
 def published_table(reference: str, folder: Path) -> list[Row]:

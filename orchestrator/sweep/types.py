@@ -8,13 +8,14 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.names import nearest
-from lm.spec import Part, TrainSpec
+from lm.spec import AskedAnalysis, Part, TrainSpec
 from lm.validation import SLUG
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
 from orchestrator.sweep.override import override
 from orchestrator.sweep.scaled import (
     TRAIN_START,
+    Dose,
     Resources,
     ScaledSweep,
     Variant,
@@ -40,6 +41,11 @@ _Names = tuple[str, ...]
 References = Annotated[
     _Names, BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=str | _Names)
 ]
+
+
+def _one_of_each_kind(analyses: tuple[AskedAnalysis, ...]) -> tuple[AskedAnalysis, ...]:
+    distinct(tuple(analysis.kind for analysis in analyses))
+    return analyses
 
 
 def _check_varied(path: str) -> str:
@@ -116,6 +122,14 @@ class Sweep(Part):
         default=(),
         description="What changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
         "corpus.train_start, by which each seed trains on a stretch of its own.",
+    )
+    analyses: Annotated[tuple[AskedAnalysis, ...], AfterValidator(_one_of_each_kind)] = Field(
+        default=(),
+        description="What the page also says of the trained weights: kinds such as rank, or with settings "
+        "{kind: rank, positions: 5000}; no part of a trial's key.",
+    )
+    doses: tuple[Dose, ...] = Field(
+        default=(), description="Numbers whose effect the page shows in a picture with the number on its axis."
     )
     equal_budget: bool = Field(
         default=False,
@@ -220,6 +234,8 @@ class Sweep(Part):
             looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(planned_seeds(seeds)),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
             margin=self.margin,
+            analyses=self.analyses,
+            doses=self.doses,
             searching=self.searching(scale_name),
             resources=resources[scale_name],
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),

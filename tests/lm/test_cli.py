@@ -17,7 +17,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import lm
-from lm.__main__ import _grant_threads, app
+from lm.__main__ import app
+from lm.command_group import grant_threads
 from lm.data import fingerprint_of
 from lm.record import write_record
 from lm.spec import TrainSpec, trial_key
@@ -40,11 +41,11 @@ def invoke(*arguments: str | Path) -> Result:
 
 def test_threads_are_those_asked_for_else_those_that_the_environment_grants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert _grant_threads(None) == 3
-    assert _grant_threads(2) == 2 and os.environ["OMP_NUM_THREADS"] == "2"
+    assert grant_threads(None) == 3
+    assert grant_threads(2) == 2 and os.environ["OMP_NUM_THREADS"] == "2"
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     with mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3}, create=True):
-        assert _grant_threads(None) == 4
+        assert grant_threads(None) == 4
 
 
 def write_spec(path: Path, spec: TrainSpec) -> Path:

@@ -1,0 +1,1 @@
+"""What trained weights say beyond perplexity: a file for each kind of analysis."""
