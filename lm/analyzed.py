@@ -79,7 +79,75 @@ class SubspaceFound(Part):
         }
 
 
-Found = Annotated[RankFound | SubspaceFound, Field(discriminator="kind")]
+class ContextFound(Part):
+    """A context, the word that follows it in the text at `position`, and the most probable ones, likeliest first."""
+
+    context: str
+    position: int
+    next: str
+    words: tuple[tuple[str, float], ...]
+
+
+class NextWordsFound(Part):
+    """Next words in contexts, and over all predictions of a text what some of its words get.
+
+    `probability` has the mean probability of a frequent word where it is not what follows; `neighbours` the mean
+    probability of the ten words that are nearest to the one that follows, without it, by cosine in the model's own
+    embedding; `neighbours_by_text` by the co-occurrences of the training text, the same for every model.
+    """
+
+    kind: Literal["next_words"]
+    predictions: int
+    contexts: tuple[ContextFound, ...]
+    left_out: tuple[str, ...]
+    probability: dict[str, float]
+    neighbours: float
+    neighbours_by_text: float
+
+    def numbers(self) -> dict[str, float]:
+        """What tables show, by name."""
+        words = {f"probability of {word}": value for word, value in self.probability.items()}
+        return words | {
+            "of the next word's neighbours": self.neighbours,
+            "of its neighbours by the text": self.neighbours_by_text,
+        }
+
+
+class CodeErrorsFound(Part):
+    """The bits of a code over all predictions of a text; a bit is 1 where its logit is above 0.
+
+    `wrong_by_bit` is each bit's error rate, the first `class_bits` those of the word's span; `wrong_bits` counts the
+    predictions with 0, 1, 2, ... wrong bits. The word errors: `uncorrected` where any bit is wrong, `owner` where the
+    class bits lie in another word's span (None without spans), `corrected` where the nearest codeword is another
+    word's, `most_probable` where the most probable word by all logits is another.
+    """
+
+    kind: Literal["code_errors"]
+    predictions: int
+    bits: int
+    class_bits: int | None
+    wrong_by_bit: tuple[float, ...]
+    wrong_bits: tuple[int, ...]
+    uncorrected: float
+    owner: float | None
+    corrected: float
+    most_probable: float
+
+    def numbers(self) -> dict[str, float]:
+        """What tables show, by name."""
+        mean = sum(count * wrong for wrong, count in enumerate(self.wrong_bits)) / self.predictions
+        owner = {} if self.owner is None else {"word error by span": self.owner}
+        return {
+            "wrong bits": mean,
+            "of": self.bits,
+            "word error uncorrected": self.uncorrected,
+            **owner,
+            "corrected": self.corrected,
+            "by probability": self.most_probable,
+        }
+
+
+Found = Annotated[RankFound | SubspaceFound | NextWordsFound | CodeErrorsFound, Field(discriminator="kind")]
 
 
 class KeptAnalysis(Part):

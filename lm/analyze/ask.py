@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_never
 
+from lm.analyze.code_errors import code_errors
+from lm.analyze.next_words import next_words
 from lm.analyze.rank import rank
 from lm.analyze.subspace import subspace
 from lm.analyzed import Found, analysis
 from lm.kept_model import KeptModel, open_model
 from lm.record import Record
-from lm.spec import Analysis, RankAnalysis, SubspaceAnalysis, unanswerable
+from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis, unanswerable
 
 
 def analyze(
@@ -39,5 +41,9 @@ def find(settings: Analysis, kept: KeptModel) -> Found:
             return rank(settings, kept)
         case SubspaceAnalysis():
             return subspace(kept.model)
+        case NextWordsAnalysis():
+            return next_words(settings, kept)
+        case CodeErrorsAnalysis():
+            return code_errors(settings, kept)
         case _:
             assert_never(settings)

@@ -32,10 +32,32 @@ class SubspaceAnalysis(Part):
     kind: Literal["subspace"]
 
 
-Analysis = Annotated[RankAnalysis | SubspaceAnalysis, Field(discriminator="kind")]
+class NextWordsAnalysis(_OfText):
+    """The most probable next words in given contexts, and what a text's words get (Inan et al. 2016, Table 4)."""
+
+    kind: Literal["next_words"]
+    contexts: tuple[Annotated[str, Field(pattern=r"\S")], ...] = Field(
+        default=(),
+        description="Words of the text, split at blanks; the whole text up to their first place is read. Those that "
+        "the text does not have are left out. Empty, or if it has none of them: four places, spread over the text.",
+    )
+    words: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
+        default=10, description="How many next words are listed of each context."
+    )
+
+
+class CodeErrorsAnalysis(_OfText):
+    """Which bits of an ECOC head fail, how many at a time, and what correction mends (O'Neill & Bollegala 2019)."""
+
+    kind: Literal["code_errors"]
+
+
+Analysis = Annotated[
+    RankAnalysis | SubspaceAnalysis | NextWordsAnalysis | CodeErrorsAnalysis, Field(discriminator="kind")
+]
 """Every kind; `lm.analyze.ask.find` answers each."""
 
-_Kind = Literal["rank", "subspace"]
+_Kind = Literal["rank", "subspace", "next_words", "code_errors"]
 AskedAnalysis = Annotated[
     Analysis,
     BeforeValidator(lambda x: {"kind": x} if isinstance(x, str) else x, json_schema_input_type=_Kind | Analysis),
@@ -46,8 +68,10 @@ AskedAnalysis = Annotated[
 def unanswerable(analysis: Analysis, spec: TrainSpec) -> str | None:
     """Why the models of a spec cannot be asked this; None if they can."""
     match analysis:
-        case RankAnalysis():
+        case RankAnalysis() | NextWordsAnalysis():
             return None
+        case CodeErrorsAnalysis():
+            return None if spec.head.kind == "ecoc" else f"bits are those of a head of kind ecoc, got {spec.head.kind}"
         case SubspaceAnalysis():
             return subspace_misfit(spec.head, spec.model)
         case _:

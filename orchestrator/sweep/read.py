@@ -163,10 +163,12 @@ def _analysis_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     """Analyses that no variant's model can be asked, with what is said of the base; doses that no two variants take."""
     base, wrong = override(sweep.base, sweep.scale(scale_name).base)
     specs = [base, *(override(base, change.overrides)[0] for change in sweep.changes(scale_name))]
-    for i, analysis in enumerate(() if wrong else sweep.analyses):
+    asked = sweep.scale(scale_name).analyses
+    place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
+    for i, analysis in enumerate(() if wrong else sweep.analyses if asked is None else asked):
         reasons = [unanswerable(analysis, spec) for spec in specs]
         if None not in reasons:
-            yield Problem(("analyses", i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
+            yield Problem((*place, i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
     for i, dose in enumerate(() if wrong else sweep.doses):
         values = {value for spec in specs if isinstance(value := value_at(spec, dose.of), int | float)}
         if len(values) < 2:

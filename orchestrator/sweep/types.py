@@ -48,6 +48,9 @@ def _one_of_each_kind(analyses: tuple[AskedAnalysis, ...]) -> tuple[AskedAnalysi
     return analyses
 
 
+Analyses = Annotated[tuple[AskedAnalysis, ...], AfterValidator(_one_of_each_kind)]
+
+
 def _check_varied(path: str) -> str:
     if path != TRAIN_START and not path.endswith(".seed"):
         raise ValueError(f"{TRAIN_START}, or a path that ends in .seed, such as head.codebook.seed, got {path!r}")
@@ -81,6 +84,9 @@ class Scale(Part):
     )
     tune: dict[str, Any] = Field(
         default={}, description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions."
+    )
+    analyses: Analyses | None = Field(
+        default=None, description="Replace the file's analyses; null: they hold here too."
     )
     resources: Resources | None = Field(
         default=None, description="Replace the file's resources, whole; null: they hold here too."
@@ -123,7 +129,7 @@ class Sweep(Part):
         description="What changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
         "corpus.train_start, by which each seed trains on a stretch of its own.",
     )
-    analyses: Annotated[tuple[AskedAnalysis, ...], AfterValidator(_one_of_each_kind)] = Field(
+    analyses: Analyses = Field(
         default=(),
         description="What the page also says of the trained weights: kinds such as rank, or with settings "
         "{kind: rank, positions: 5000}; no part of a trial's key.",
@@ -234,7 +240,7 @@ class Sweep(Part):
             looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(planned_seeds(seeds)),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
             margin=self.margin,
-            analyses=self.analyses,
+            analyses=self.analyses if scale.analyses is None else scale.analyses,
             doses=self.doses,
             searching=self.searching(scale_name),
             resources=resources[scale_name],

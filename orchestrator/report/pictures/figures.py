@@ -167,7 +167,10 @@ class Line:
 
 @dataclass(frozen=True)
 class LinePanel:
-    """Lines over a number; `levels` are horizontal lines with their labels, `low` is the lower end of y if fixed."""
+    """Lines over a number; `levels` are horizontal lines with their labels, `low` is the lower end of y if fixed.
+
+    `ticks`, if there are any, name the places 0, 1, ... of x.
+    """
 
     title: str
     x_label: str
@@ -177,6 +180,7 @@ class LinePanel:
     log_y: bool = False
     low: float | None = None
     levels: Sequence[tuple[float, str]] = ()
+    ticks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

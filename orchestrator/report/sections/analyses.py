@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import assert_never
 
-from lm.analyzed import Found, RankFound, trained_stage
+from lm.analyzed import CodeErrorsFound, Found, NextWordsFound, RankFound, trained_stage
 from lm.record import weights_path
-from lm.spec import Analysis, RankAnalysis, SubspaceAnalysis, unanswerable
+from lm.spec import (
+    Analysis,
+    CodeErrorsAnalysis,
+    NextWordsAnalysis,
+    RankAnalysis,
+    SubspaceAnalysis,
+    unanswerable,
+)
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Pictures
@@ -33,7 +40,10 @@ class AnalysisRow:
 
 @dataclass(frozen=True)
 class AnalysisSection:
-    """A section; `file` is its picture, None without one, `missing` which trials were not asked and why, if any."""
+    """A section; `file` is its picture, None without one, `missing` which trials were not asked and why, if any.
+
+    `contexts` are of next words: a context with what follows, a variant, its first seed's most probable words.
+    """
 
     title: str
     introduction: Markdown
@@ -43,6 +53,7 @@ class AnalysisSection:
     columns: Sequence[str]
     rows: Sequence[AnalysisRow]
     missing: Markdown
+    contexts: Sequence[tuple[str, str, str]]
 
 
 def analysis_sections(
@@ -82,6 +93,7 @@ def _section(asked: Analysis, outcomes: Outcomes, records: Records, pictures: Pi
         columns=columns,
         rows=rows,
         missing=_missing(asked.kind, gone, unasked),
+        contexts=_contexts(answers),
     )
 
 
@@ -119,6 +131,20 @@ def _words(asked: Analysis) -> tuple[str, str]:
                 "exceeds a share of the largest: full rank by the first alone may be rounding. One softmax cannot pass "
                 "its bound; a mixture can (Takase et al. 2018, Table 5)."
             )
+        case NextWordsAnalysis():
+            return "Next words", (
+                f"Of every prediction of {_text(asked.split)}: the mean probability of some frequent words where they "
+                "do not follow, and of the ten words most like the one that follows, by the model's own embedding and "
+                "by the co-occurrences of the training text (Inan et al. 2016, Table 4: an embedding that is reused "
+                "should bring less of the first and more of the second)."
+            )
+        case CodeErrorsAnalysis():
+            return "Errors of the codes", (
+                f"Of every prediction of {_text(asked.split)}: how many bits are wrong, and how often the word. "
+                "Uncorrected, one wrong bit is a wrong word; corrected, the nearest codeword is taken; by probability, "
+                "the word that all logits make most probable. A span, of codes that have them, is read off the class "
+                "bits alone."
+            )
         case SubspaceAnalysis():
             return "Distance of the output matrix from the embedding", (
                 "Between the spaces that their columns span: 0 the same space, 1 orthogonal (Inan et al. 2016, "
@@ -136,6 +162,10 @@ def _picture(asked: Analysis, answers: Answers, baseline: str) -> Lines | None:
     match asked:
         case RankAnalysis():
             return _spectra(answers, baseline)
+        case CodeErrorsAnalysis():
+            return _bits(answers, baseline)
+        case NextWordsAnalysis():
+            return _frequent(answers, baseline)
         case SubspaceAnalysis():
             return None
         case _:
@@ -151,3 +181,42 @@ def _spectra(answers: Answers, baseline: str) -> Lines:
     panel = LinePanel("", "place", "singular value, share of the largest", lines, log_x=True, log_y=True, low=1e-16)
     caption = "Singular values of the centred matrix, largest first: the mean, lowest and highest of the seeds."
     return Lines("rank.svg", [panel], baseline, caption)
+
+
+def _frequent(answers: Answers, baseline: str) -> Lines | None:
+    """What each frequent word gets where it does not follow; None if the vocabulary has none of them."""
+    lines, words = [], list[str]()
+    for variant, found in answers.items():
+        seeds = [one.probability for one in found if isinstance(one, NextWordsFound)]
+        words = list(seeds[0])
+        lines.append(Line.over_seeds(variant, range(len(words)), [[seed[word] for word in words] for seed in seeds]))
+    panel = LinePanel("", "word", "mean probability where it does not follow", lines, low=0.0, ticks=words)
+    caption = "A point is the mean of the seeds, the bar reaches from the lowest to the highest."
+    return Lines("next_words.svg", [panel], baseline, caption) if words else None
+
+
+def _bits(answers: Answers, baseline: str) -> Lines:
+    """Error rate by bit, and how many bits fail at a time."""
+    rates, counts = [], []
+    for variant, found in answers.items():
+        seeds = [one for one in found if isinstance(one, CodeErrorsFound)]
+        places = range(1, seeds[0].bits + 1)
+        rates.append(Line.over_seeds(variant, places, [seed.wrong_by_bit for seed in seeds]))
+        most = max(len(seed.wrong_bits) for seed in seeds)
+        shares = [[*(count / seed.predictions for count in seed.wrong_bits), *[0.0] * most] for seed in seeds]
+        counts.append(Line.over_seeds(variant, range(most), [share[:most] for share in shares]))
+    panels = [
+        LinePanel("Error rate by bit", "bit, class bits first", "share of predictions", rates, low=0.0),
+        LinePanel("Wrong bits at a time", "wrong bits", "share of predictions", counts, low=0.0),
+    ]
+    return Lines("code_errors.svg", panels, baseline, "The mean of the seeds, and their range.")
+
+
+def _contexts(answers: Answers) -> list[tuple[str, str, str]]:
+    """Every context under every variant, side by side."""
+    rows: dict[int, list[tuple[str, str, str]]] = {}
+    for variant, (first, *_) in answers.items():
+        for each in first.contexts if isinstance(first, NextWordsFound) else ():
+            words = ", ".join(f"{word} {probability:.2f}" for word, probability in each.words)
+            rows.setdefault(each.position, []).append((f"… {each.context} → {each.next}", variant, words))
+    return [row for group in rows.values() for row in group]

@@ -46,6 +46,8 @@ def lines_figure(lines: Lines) -> tuple[Figure, str | None]:
         axes.set_yscale("log" if panel.log_y else "linear")
         if panel.low is not None:
             axes.set_ylim(bottom=panel.low)
+        if panel.ticks:
+            axes.set_xticks(range(len(panel.ticks)), panel.ticks)
         axes.grid(**style.GRID)
     if len(keys) > 1:
         figure.legend(handles=list(keys.values()), loc="outside upper center", ncols=3)
