@@ -11,6 +11,7 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
+from lm.analyze.subspace import subspace_measures
 from lm.data.batches import window_sampler
 from lm.evaluate import validation_nats
 from lm.losses import activation, temporal_activation
@@ -148,6 +149,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         raw = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
     with _evaluated_weights(stage):
         valid = validation_nats(stage.model, valid_RB, stage.spec.scoring.window)
+        measured = subspace_measures(stage.model) if "subspace" in stage.spec.epoch_measures else {}
         nats_sum, norm_sum, *term_sums = stage.sums.tolist()
         norm_mean = norm_sum / at.epoch_steps
         at.epoch += 1
@@ -178,9 +180,8 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         gradient_norm=norm_mean,
         averaging=stage.average is not None,
         best=best,
-        terms={
-            name: total / at.epoch_steps for name, total in zip(stage.model.head.term_names, term_sums, strict=True)
-        },
+        terms={name: total / at.epoch_steps for name, total in zip(stage.model.head.term_names, term_sums, strict=True)}
+        | measured,
         raw_valid_nats_per_token=raw,
     )
     _apply_rule(stage, valid)

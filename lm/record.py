@@ -42,7 +42,8 @@ class Evaluation:
     natural logarithms per predicted token; `valid_nats_per_token` belongs to the averaged weights once
     `averaging` is true. `train_nats_per_token` is what the head trains on: the exact loss, under dropout, of most
     heads, else its own estimate as it is scaled, which compares with no other head's. `gradient_norm` is the epoch's
-    mean, before clipping; `terms` are the epoch's means of what the head adds to its loss, by name.
+    mean, before clipping; `terms` are by name the epoch's means of what the head adds to its loss, and what the spec's
+    `epoch_measures` say of the weights that were scored.
     `raw_valid_nats_per_token` is the last iterate's loss beside its average's, None where `averaging` is false or
     `scoring.raw_iterate` did not ask for it.
     """

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from lm.spec.analyses import (
+    Analysis,
+    AskedAnalysis,
+    CodeErrorsAnalysis,
+    NextWordsAnalysis,
+    RankAnalysis,
+    SubspaceAnalysis,
+    unanswerable,
+)
 from lm.spec.codebooks import (
     BinaryCode,
     CheckpointEmbeddings,
@@ -100,6 +109,8 @@ __all__ = [
     "Adam",
     "AdaptiveHead",
     "AddedAugmentedLoss",
+    "Analysis",
+    "AskedAnalysis",
     "AugmentedLoss",
     "BallDropLoss",
     "BceLoss",
@@ -108,6 +119,7 @@ __all__ = [
     "Bptt",
     "Cache",
     "CheckpointEmbeddings",
+    "CodeErrorsAnalysis",
     "CodebookSpec",
     "CodewordProbability",
     "Corpus",
@@ -131,6 +143,7 @@ __all__ = [
     "MixtureHead",
     "Model",
     "NceLoss",
+    "NextWordsAnalysis",
     "NormalizedLoss",
     "NtAsgd",
     "Optimizer",
@@ -139,6 +152,7 @@ __all__ = [
     "PpmiSvdEmbeddings",
     "Precision",
     "RandomCode",
+    "RankAnalysis",
     "Repeats",
     "SampledHead",
     "SampledSoftmaxLoss",
@@ -152,6 +166,7 @@ __all__ = [
     "SpanMaxLoss",
     "SpanProbability",
     "SpanSumLoss",
+    "SubspaceAnalysis",
     "TrainSpec",
     "Trigger",
     "TwoLevelTree",
@@ -164,6 +179,7 @@ __all__ = [
     "parameter_count",
     "stage_keys",
     "trial_key",
+    "unanswerable",
     "vocabulary_misfits",
     "words_of",
 ]

@@ -56,6 +56,16 @@ def misfits(head: Head, model: Model) -> Iterator[str]:
             pass
 
 
+def subspace_misfit(head: Head, model: Model) -> str | None:
+    """Why a model has no distance between its embedding and its output matrix, which needs both as (V, E)."""
+    if not isinstance(head, SoftmaxHead):
+        return f"the distance of subspaces is that of one softmax's output matrix, got a head of kind {head.kind}"
+    if model.hidden_sizes[-1] != model.embedding_size:
+        sizes = f"last layer {model.hidden_sizes[-1]}, embedding_size {model.embedding_size}"
+        return f"subspaces of one size are compared, got {sizes}"
+    return None
+
+
 def vocabulary_misfits(head: Head, vocabulary_size: int) -> Iterator[str]:
     """What is wrong between a head and a vocabulary of this many words."""
     match head:

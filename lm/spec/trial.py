@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from lm.spec.fit import misfits
+from lm.spec.fit import misfits, subspace_misfit
 from lm.spec.heads import Head, SoftmaxHead
 from lm.spec.optimizers import Optimizer
 from lm.spec.part import Part, PositiveInt, Seed
@@ -69,6 +69,11 @@ class TrainSpec(Part):
     finetune: Finetune | None = Field(default=None, description="Averaged SGD once more; null: none.")
     cache: Cache | None = Field(default=None, description="A neural cache at the end, a stage of its own; null: none.")
     scoring: Scoring = Field(default=Scoring(), description="How the text is cut when it is scored.")
+    epoch_measures: tuple[Literal["subspace"], ...] = Field(
+        default=(),
+        description="What of the weights is measured at each epoch's end, into the curve's terms: subspace, the "
+        "distance of the output matrix from the embedding and the mean cosine of word vectors (Inan et al. 2016).",
+    )
     seed: Seed = Field(default=1, description="Of all that is drawn: weights, masks, windows. A sweep lists its seeds.")
 
     @model_validator(mode="after")
@@ -81,6 +86,12 @@ class TrainSpec(Part):
     def _small_batch_is_small(self) -> Self:
         if self.small_batch is not None and self.small_batch > self.batch_size:
             raise ValueError(f"small_batch {self.small_batch} is more than the {self.batch_size} columns of batch_size")
+        return self
+
+    @model_validator(mode="after")
+    def _measures_fit(self) -> Self:
+        if self.epoch_measures and (why := subspace_misfit(self.head, self.model)) is not None:
+            raise ValueError(f"epoch_measures: {why}")
         return self
 
     @model_validator(mode="after")

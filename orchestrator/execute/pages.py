@@ -154,7 +154,22 @@ class LastMade:
         except (OSError, ValueError):
             return None
         sweep = [self._code, repr(self._sweep), str(self._file), str(self._folder.resolve())]
-        inputs = [*sweep, trials, trained, searched, published, ledgers, files, *([texts] if texts else [])]
+        answers = [
+            None if (answer := records.analysis(trial, asked)) is None else answer.model_dump_json()
+            for asked in self._sweep.analyses
+            for trial in state.table
+        ]
+        inputs = [
+            *sweep,
+            trials,
+            trained,
+            searched,
+            published,
+            ledgers,
+            files,
+            *([texts] if texts else []),
+            *([answers] if answers else []),
+        ]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

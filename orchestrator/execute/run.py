@@ -20,6 +20,7 @@ from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import StopOnStorageError, TrialSource, UntilDeadline
 from orchestrator.errors import CannotStartError
+from orchestrator.execute.analyses import ask, unasked
 from orchestrator.execute.draw import draw_missing
 from orchestrator.execute.estimate import core_hours
 from orchestrator.execute.interrupt import Interrupt
@@ -205,7 +206,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     done = {trial.key for trial in state.table if trial.reads_from is None} - missing
     train = bool(missing) or state.searching
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
-    if not train and not options.only:
+    if not train and not options.only and not unasked(whole.analyses, state.table, records):
         report = last.report(state)
     if train and whole.resources.gpus and not prepared.allotment.gpus:
         print(_without_gpu(prepared), file=sys.stderr)
@@ -230,6 +231,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
                 draw_missing(reported.table, whole.generate, records, whole.resources.threads)
+                ask(unasked(whole.analyses, reported.table, records), records, whole.resources, progress.say)
             if report is None:
                 report = write(reported)
         except BaseException:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from lm.spec import Generate
+from lm.spec import Analysis, Generate
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
@@ -21,8 +21,10 @@ from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
 from orchestrator.report.sections import ablation, answer, stages
+from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
+from orchestrator.report.sections.doses import dose_sections
 from orchestrator.report.sections.ensembles import ensemble_table
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
@@ -43,6 +45,7 @@ from orchestrator.report.sections.words import word_section
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Measure, Published
+from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 
@@ -53,8 +56,9 @@ class ReportInput:
 
     `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
     whose they are. `looks`: when comparisons were judged. `varies`: what changes with the seed. `margin`: the share of
-    perplexity that
-    counts as no effect. `command` is the line that makes the sweep again. `generate`: how text was drawn, if any was.
+    perplexity that counts as no effect. `command` is the line that makes the sweep again. `generate`: how text was
+    drawn, if any was. `analyses`: what trained weights were asked; `doses`: the numbers that have a picture;
+    `published_measures`: the papers' numbers of other metrics.
     """
 
     name: str
@@ -72,7 +76,14 @@ class ReportInput:
     margin: float = MARGIN
     searches: Sequence[SearchState] = ()
     generate: Generate | None = None
+    analyses: Sequence[Analysis] = ()
+    doses: Sequence[Dose] = ()
     published_measures: Sequence[Measure] = ()
+
+
+def _by_variant(measures: Iterable[Measure]) -> dict[tuple[str, str], float]:
+    """Published values by metric and variant."""
+    return {(each.metric, each.variant): each.value for each in measures if each.variant is not None}
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,8 @@ def write_report(
             words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
             search=search_section(searches),
             texts=text_section(outcomes, report.records, report.generate),
+            doses=dose_sections(outcomes, report.doses, _by_variant(report.published_measures), pictures),
+            analyses=analysis_sections(outcomes, report.records, report.analyses, pictures),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),

@@ -43,6 +43,8 @@ def report_sweep(
         margin=sweep.margin,
         searches=now.searches,
         generate=sweep.generate,
+        analyses=sweep.analyses,
+        doses=sweep.doses,
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     if written.changes:  # there is an interval to read

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from lm.data import FEWEST_ROWS, CorpusError, load, token_counts_of, vocabulary_size_of
 from lm.data.lookup import check_words
 from lm.names import closest, nearest
-from lm.spec import Corpus, Part, TrainSpec, vocabulary_misfits
+from lm.spec import Corpus, Part, TrainSpec, unanswerable, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
@@ -40,6 +40,7 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
     problems = [*_name_problems(sweep), *_published_problems(sweep, path.parent / "published"), *_group_problems(sweep)]
     problems += _at_every_scale(sweep, _variant_problems)
     problems += _at_every_scale(sweep, _varied_problems)
+    problems += _at_every_scale(sweep, _analysis_problems)
     if problems := problems or list(_at_every_scale(sweep, search_problems)):
         raise SweepError(messages(problems, document))
     return sweep
@@ -198,6 +199,25 @@ def _varied_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
             yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
         if path == TRAIN_START and base.corpus.train_tokens is None:
             yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
+
+
+def _analysis_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    """Analyses that no variant's model can be asked, with what is said of the base; doses that no two variants take."""
+    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
+    specs = [base, *(override(base, change.overrides)[0] for change in sweep.changes(scale_name))]
+    asked = sweep.scale(scale_name).analyses
+    place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
+    for i, analysis in enumerate(() if wrong else sweep.analyses if asked is None else asked):
+        reasons = [unanswerable(analysis, spec) for spec in specs]
+        if None not in reasons:
+            yield Problem((*place, i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
+    for i, dose in enumerate(() if wrong else sweep.doses):
+        values = {value for spec in specs if isinstance(value := value_at(spec, dose.of), int | float)}
+        if len(values) < 2:
+            text = "neither the base nor a variant has this number" if not values else "all variants have the same"
+            yield Problem(("doses", i, "of"), f"{text}, got {dose.of!r}")
+        elif dose.measure != "test_perplexity" and not all("subspace" in spec.epoch_measures for spec in specs):
+            yield Problem(("doses", i, "measure"), f"{dose.measure} needs base.epoch_measures: [subspace]")
 
 
 def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from lm.spec import Generate, Part, TrainSpec
+from lm.spec import Analysis, Generate, Part, TrainSpec
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.override import ABSENT, override, value_at
@@ -54,6 +54,16 @@ class Resources(Part):
     def threads(self) -> int:
         """One torch thread for each whole CPU, at least one."""
         return max(1, int(self.cpus))
+
+
+class Dose(Part):
+    """A picture of a number's effect: of variants that differ in this value alone."""
+
+    of: str = Field(min_length=1, description="The number, by dotted path into the base.")
+    measure: Literal["test_perplexity", "subspace_distance", "mean_cosine"] = Field(
+        default="test_perplexity",
+        description="The effect; subspace_distance and mean_cosine are of the last epoch, by base.epoch_measures.",
+    )
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,8 @@ class ScaledSweep:
     scales_without_gpu: tuple[str, ...]
     changed_by: tuple[str, ...] = ()
     generate: Generate | None = None
+    analyses: tuple[Analysis, ...] = ()
+    doses: tuple[Dose, ...] = ()
 
     @property
     def baseline(self) -> Variant:

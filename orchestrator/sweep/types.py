@@ -8,13 +8,14 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.names import nearest
-from lm.spec import Generate, Part, TrainSpec
+from lm.spec import AskedAnalysis, Generate, Part, TrainSpec
 from lm.validation import SLUG
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
 from orchestrator.sweep.override import override
 from orchestrator.sweep.scaled import (
     TRAIN_START,
+    Dose,
     Resources,
     ScaledSweep,
     Variant,
@@ -40,6 +41,14 @@ _Names = tuple[str, ...]
 References = Annotated[
     _Names, BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=str | _Names)
 ]
+
+
+def _one_of_each_kind(analyses: tuple[AskedAnalysis, ...]) -> tuple[AskedAnalysis, ...]:
+    distinct(tuple(analysis.kind for analysis in analyses))
+    return analyses
+
+
+Analyses = Annotated[tuple[AskedAnalysis, ...], AfterValidator(_one_of_each_kind)]
 
 
 def _check_varied(path: str) -> str:
@@ -75,6 +84,9 @@ class Scale(Part):
     )
     tune: dict[str, Any] = Field(
         default={}, description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions."
+    )
+    analyses: Analyses | None = Field(
+        default=None, description="Replace the file's analyses; null: they hold here too."
     )
     resources: Resources | None = Field(
         default=None, description="Replace the file's resources, whole; null: they hold here too."
@@ -116,6 +128,14 @@ class Sweep(Part):
         default=(),
         description="What changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
         "corpus.train_start, by which each seed trains on a stretch of its own.",
+    )
+    analyses: Analyses = Field(
+        default=(),
+        description="What the page also says of the trained weights: kinds such as rank, or with settings "
+        "{kind: rank, positions: 5000}; no part of a trial's key.",
+    )
+    doses: tuple[Dose, ...] = Field(
+        default=(), description="Numbers whose effect the page shows in a picture with the number on its axis."
     )
     equal_budget: bool = Field(
         default=False,
@@ -225,6 +245,8 @@ class Sweep(Part):
             looks=seeds.looks if isinstance(seeds, UntilDecided) else (len(planned_seeds(seeds)),),
             most_trials=seeds.total if isinstance(seeds, UntilDecided) else None,
             margin=self.margin,
+            analyses=self.analyses if scale.analyses is None else scale.analyses,
+            doses=self.doses,
             searching=self.searching(scale_name),
             resources=resources[scale_name],
             generate=self.generate,

@@ -3,6 +3,7 @@
 A copy lacks what only training needs, and is enough to make every page again:
 <folder>/<key>/record.json, curve.parquet, tokens/<stage>.test.parquet   the trial's own bytes
 <folder>/<key>/samples/*.json                                           text that its model wrote
+<folder>/<key>/analyses/<kind>.json                                     what its weights were asked
 <folder>/.searches/<key>.jsonl                                          the ledgers of searches
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from lm.analyzed import analysis_path
 from lm.files import (
     DamagedError,
     WriteError,
@@ -172,7 +174,7 @@ def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path,
         for key in keys:
             if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or trial_is_held(source / key):
                 continue  # no trial, or one that has not settled yet
-            if (to / key).exists() and not (replace and _differ(source / key / RECORD, to / key / RECORD)):
+            if (to / key).exists() and not (replace and _differ(source / key, to / key)):
                 there += 1
                 _copy_samples(source / key, to / key)
                 continue
@@ -203,7 +205,7 @@ def _copy_trial(trial: Path, to: Path) -> None:
     copy, place = to / f".{trial.name}.new.tmp", to / trial.name
     shutil.rmtree(copy, ignore_errors=True)  # a command that was killed may have left it
     try:
-        for name in (RECORD, *([CURVE] if (trial / CURVE).exists() else []), *losses):
+        for name in (RECORD, *([CURVE] if (trial / CURVE).exists() else []), *losses, *_analyses(trial)):
             content = read_regular(trial / name)
             make_folder((copy / name).parent)
             with errors_of(copy / name):
@@ -249,8 +251,13 @@ def _alone(to: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _differ(record: Path, other: Path) -> bool:
+def _analyses(trial: Path) -> list[str]:
+    return sorted(str(path.relative_to(trial)) for path in analysis_path(trial, "*").parent.glob("*.json"))
+
+
+def _differ(trial: Path, other: Path) -> bool:
+    """Whether a record, or what the weights were asked, is another."""
     try:
-        return read_regular(record) != read_regular(other)
+        return any(read_regular(trial / name) != read_regular(other / name) for name in (RECORD, *_analyses(trial)))
     except OSError:
         return True

@@ -22,12 +22,13 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
+from lm.analyzed import Found, read_analysis, trained_stage
 from lm.files import DamagedError, in_a_line, read_regular, write_text
 from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
 from lm.kept import say_once
 from lm.names import nearest
 from lm.record import CURVE_SCHEMA, Evaluation, Record, evaluations, read_curve_table, read_record, token_nats_path
-from lm.spec import NUMERICS_VERSION, TrainSpec
+from lm.spec import NUMERICS_VERSION, Analysis, TrainSpec
 from orchestrator.trials.trial import Trial
 
 KEY = re.compile(r"[0-9a-f]{16}")
@@ -183,6 +184,11 @@ class Records:
         folder, record = self.folder(self._held(trial)[0] or trial.key), self.find(trial)
         stages = [*record.best_epochs] if record is not None else []
         return token_nats_path(folder, (stages or list(trial.spec.stages()))[-1], "test")
+
+    def analysis(self, trial: Trial, asked: Analysis) -> Found | None:
+        """What was found in the weights of a settled trial's last trained stage; None if they were not asked."""
+        folder = self.folder(self.holder(trial))
+        return read_analysis(folder, asked, trained_stage(trial.spec), self.hashes(trial))
 
     def holder(self, trial: Trial) -> str:
         """The key of the folder that holds the stages of a settled trial; its own, if it has no record yet."""

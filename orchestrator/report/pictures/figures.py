@@ -165,4 +165,49 @@ class Words:
     panels: Mapping[str, Sequence[WordBar]]
 
 
-Picture = Words | Forest | Overview | Panels | Frequency | Position | Heads
+@dataclass(frozen=True)
+class Line:
+    """Values at places along x, in ascending order: the mean over seeds, the lowest and the highest."""
+
+    name: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+    @classmethod
+    def over_seeds(cls, name: str, x: Sequence[float], seeds: Sequence[Sequence[float]]) -> Line:
+        """Of the values of each seed, all at the same places."""
+        columns = list(zip(*seeds, strict=True))
+        return cls(name, x, [sum(c) / len(c) for c in columns], [min(c) for c in columns], [max(c) for c in columns])
+
+
+@dataclass(frozen=True)
+class LinePanel:
+    """Lines over a number; `levels` are horizontal lines with their labels, `low` is the lower end of y if fixed.
+
+    `ticks`, if there are any, name the places 0, 1, ... of x.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    log_y: bool = False
+    low: float | None = None
+    levels: Sequence[tuple[float, str]] = ()
+    ticks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Panels of lines, a colour for each name; `caption` is what the page says below."""
+
+    FILE: str
+    panels: Sequence[LinePanel]
+    baseline: str
+    caption: str
+
+
+Picture = Words | Forest | Overview | Panels | Frequency | Position | Heads | Lines

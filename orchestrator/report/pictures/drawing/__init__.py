@@ -12,9 +12,20 @@ from lm.files import atomic
 from orchestrator.report.pictures.drawing.differences import forest_figure, frequency_figure, position_figure
 from orchestrator.report.pictures.drawing.heads import heads_figure
 from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
+from orchestrator.report.pictures.drawing.lines import lines_figure
 from orchestrator.report.pictures.drawing.style import report_style
 from orchestrator.report.pictures.drawing.words import words_figure
-from orchestrator.report.pictures.figures import Forest, Frequency, Heads, Overview, Panels, Picture, Position, Words
+from orchestrator.report.pictures.figures import (
+    Forest,
+    Frequency,
+    Heads,
+    Lines,
+    Overview,
+    Panels,
+    Picture,
+    Position,
+    Words,
+)
 
 _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Forest: forest_figure,
@@ -24,6 +35,7 @@ _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Position: position_figure,
     Heads: heads_figure,
     Words: words_figure,
+    Lines: lines_figure,
 }
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import lm.epochs
-from lm.analysis import subspace_distance
+from lm.analyze.subspace import mean_cosine, subspace_distance
 from lm.data.batches import columns
-from lm.spec import TrainSpec
+from lm.spec import TrainSpec, trial_key
 from tests.support.stages import begin
 
 
@@ -61,8 +61,8 @@ def test_spaces_of_different_sizes_are_refused() -> None:
 V, SIZE = 200, 16
 
 
-def trained(share: float, target_gradient: str) -> tuple[Tensor, Tensor, float]:
-    """Embedding, decoder and the last augmented term of a small model of random word pairs, its vectors of norm 1."""
+def trained(share: float, target_gradient: str) -> tuple[Tensor, Tensor, dict[str, float]]:
+    """Embedding, decoder and the curve's last terms of a small model of random word pairs, its vectors of norm 1."""
     chance = np.random.default_rng(0)
     followers, word, text = chance.integers(V, size=(V, 5)), 0, list[int]()
     for choice in chance.integers(5, size=14_000):
@@ -84,28 +84,49 @@ def trained(share: float, target_gradient: str) -> tuple[Tensor, Tensor, float]:
             "bptt": {"kind": "fixed", "length": 35},
             "optimizer": {"kind": "adam", "learning_rate": 0.01},
             "epochs": 20,
+            "epoch_measures": ["subspace"],
         }
     )
     stage = begin(spec, vocabulary=V)
     text_RB = columns(np.array(text, dtype=np.int32), spec.batch_size, torch.device("cpu"))
     curve = list(lm.epochs.run_stage(stage, text_RB, text_RB[:20], lambda _: None, 1e9))
     weights = stage.model.weights()
-    return weights["embedding_VE"], weights["head.weight_VH"], curve[-1].terms["augmented"]
+    return weights["embedding_VE"], weights["head.weight_VH"], dict(curve[-1].terms)
 
 
-def mean_cosine(embedding_VE: Tensor) -> float:
+def cosine_of_pairs(embedding_VE: Tensor) -> float:
     unit_VE = F.normalize(embedding_VE, dim=1)
     return float((unit_VE @ unit_VE.T).sum() - V) / (V * (V - 1))
 
 
 def test_the_augmented_loss_pulls_the_decoder_into_the_space_of_the_embedding() -> None:
     """The theory experiment in miniature (Inan et al. 2016, section 5.1), and its collapse when the target flows."""
-    embedding_VE, decoder_VH, _ = trained(0.0, "stop")
+    embedding_VE, decoder_VH, terms = trained(0.0, "stop")
+    assert terms["subspace_distance"] == subspace_distance(embedding_VE, decoder_VH)
     assert subspace_distance(embedding_VE, decoder_VH) == pytest.approx(math.sqrt(1 - SIZE / V), abs=0.02)
     embedding_VE, decoder_VH, stopped = trained(1.0, "stop")
-    assert subspace_distance(embedding_VE, decoder_VH) < 0.4
-    assert abs(mean_cosine(embedding_VE)) < 0.05
+    assert subspace_distance(embedding_VE, decoder_VH) == stopped["subspace_distance"] < 0.4
+    assert abs(cosine_of_pairs(embedding_VE)) < 0.05
     embedding_VE, _, flowing = trained(1.0, "flow")
-    assert 0.0 <= flowing < 0.05 * stopped
-    assert mean_cosine(embedding_VE) > 0.7
+    assert 0.0 <= flowing["augmented"] < 0.05 * stopped["augmented"]
+    assert flowing["mean_cosine"] == pytest.approx(cosine_of_pairs(embedding_VE), abs=1e-5)
+    assert flowing["mean_cosine"] > 0.7
     torch.testing.assert_close(embedding_VE.norm(dim=1), torch.ones(V))
+
+
+def test_the_mean_cosine_is_that_of_all_pairs() -> None:
+    assert mean_cosine(torch.eye(4)) == pytest.approx(0.0, abs=1e-15)
+    assert mean_cosine(torch.tensor([[1.0, 2.0]]) * torch.tensor([[1.0], [3.0], [0.5]])) == pytest.approx(1.0)
+    assert mean_cosine(torch.tensor([[1.0, 0.0], [-2.0, 0.0]])) == pytest.approx(-1.0)
+
+
+def test_a_model_without_the_distance_is_refused_with_the_reason() -> None:
+    parts = {"corpus": {"name": "x"}, "optimizer": {"kind": "adam", "learning_rate": 0.01}, "epochs": 1}
+    measured = parts | {"epoch_measures": ["subspace"]}
+    with pytest.raises(ValueError, match=r"epoch_measures: subspaces of one size .* last layer 8, embedding_size 4"):
+        TrainSpec.model_validate(measured | {"model": {"embedding_size": 4, "hidden_size": 8, "tied": False}})
+    with pytest.raises(ValueError, match=r"epoch_measures: .* got a head of kind adaptive"):
+        TrainSpec.model_validate(measured | {"model": {"tied": False}, "head": {"kind": "adaptive"}})
+    plain = TrainSpec.model_validate(parts)
+    assert trial_key(plain, "0") != trial_key(TrainSpec.model_validate(measured), "0")
+    assert "epoch_measures" not in plain.model_dump(exclude_defaults=True), "keys of trials without it stay"

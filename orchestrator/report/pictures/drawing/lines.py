@@ -1,0 +1,54 @@
+"""Lines over numbers: a panel or two, a line a variant, the lowest and highest seed around its mean."""
+
+from __future__ import annotations
+
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+
+from orchestrator.report.pictures.drawing import style
+from orchestrator.report.pictures.figures import GREY, Lines, line_styles
+
+_MOST_MARKED = 25
+"""Places of a line that are each marked."""
+
+
+def lines_figure(lines: Lines) -> tuple[Figure, str | None]:
+    """The panels side by side, one legend above; nothing is left out."""
+    names = list(dict.fromkeys(line.name for panel in lines.panels for line in panel.lines))
+    styles = line_styles(names, lines.baseline if lines.baseline in names else None)
+    figure = Figure(figsize=(8.6 if len(lines.panels) > 1 else 6.4, 4.0 + 0.16 * (len(names) // 3)))
+    keys: dict[str, Artist] = {}
+    for place, panel in enumerate(lines.panels):
+        axes = figure.add_subplot(1, len(lines.panels), 1 + place)
+        for line in panel.lines:
+            colour, dash = styles[line.name]
+            mark = "o" if len(line.x) <= _MOST_MARKED else ""
+            (key,) = axes.plot(
+                line.x,
+                line.mean,
+                color=colour,
+                linestyle=dash,
+                marker=mark,
+                markersize=3.5,
+                label=style.one_line(line.name, 40),
+            )
+            keys.setdefault(line.name, key)
+            if mark:
+                axes.vlines(line.x, line.low, line.high, color=colour, linewidth=1.3)
+            else:
+                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
+        for level, label in panel.levels:
+            axes.axhline(level, color=GREY, linewidth=1.0, linestyle="dotted")
+            axes.annotate(label, (1.0, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+        axes.set_title(panel.title, loc="left", fontsize=9)
+        axes.set_xscale("log" if panel.log_x else "linear")
+        axes.set_yscale("log" if panel.log_y else "linear")
+        if panel.low is not None:
+            axes.set_ylim(bottom=panel.low)
+        if panel.ticks:
+            axes.set_xticks(range(len(panel.ticks)), panel.ticks)
+        axes.grid(**style.GRID)
+    if len(keys) > 1:
+        figure.legend(handles=list(keys.values()), loc="outside upper center", ncols=3)
+    return figure, None

@@ -1,0 +1,94 @@
+"""The rank of log-probabilities: what bounds it, what only seems to raise it, and what is kept of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lm.analyze.rank import rank_of, summary, triangle
+from lm.heads import OutputHead, Outputs, build_head
+from lm.spec import Head, MixtureHead, SoftmaxHead
+from tests.lm.heads.examples import EXAMPLES, LAST, Example, V, build, outputs
+from tests.support.tiny import even
+
+ROWS, WORDS, SIZE = 700, 500, 20
+
+
+def windows() -> list[Outputs]:
+    """Outputs of one layer in float32, as a model gives them, 150 rows at a time."""
+    hidden_NH = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(0))
+    return [Outputs((part, part), (part, part)) for part in hidden_NH[:, None].split(150)]
+
+
+def head_of(spec: Head) -> OutputHead:
+    """A head whose parameters are all drawn, biases too."""
+    init = torch.Generator().manual_seed(1)
+    embedding_VE = torch.nn.Parameter(torch.randn(WORDS, SIZE, generator=init))
+    head = build_head(spec, sizes=(SIZE, SIZE), words=even(WORDS), embedding_VE=embedding_VE, tied=True, init=init)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.normal_(generator=init)
+    return head
+
+
+@pytest.mark.parametrize(("bias", "centred"), [(True, SIZE + 1), (False, SIZE)])
+def test_a_softmax_has_the_rank_of_its_size_and_one_more_for_its_bias(bias: bool, centred: int) -> None:
+    found = rank_of(head_of(SoftmaxHead(kind="softmax", bias=bias)), windows())
+    assert (found.positions, found.words, found.bound) == (ROWS, WORDS, centred)
+    assert (found.centred.rank, found.plain.rank) == (centred, centred + 1), "the normaliser is one more"
+    assert set(found.centred.above.values()) == {centred} and 1 < found.centred.effective < centred
+
+
+def test_a_mixture_passes_every_bound_at_every_threshold_and_one_of_contexts_does_not() -> None:
+    found = rank_of(head_of(MixtureHead(kind="mixture", experts=(0, 5))), windows())
+    assert (found.centred.rank, found.plain.rank, found.bound) == (WORDS - 1, WORDS, None)
+    assert found.centred.above["1e-4"] > 10 * SIZE, "not by rounding alone"
+    contexts = rank_of(head_of(MixtureHead(kind="mixture", experts=(0, 5), mixture="contexts")), windows())
+    assert contexts.centred.rank == contexts.bound == SIZE + 1
+
+
+def test_rounding_and_a_floor_below_probabilities_have_full_rank_and_only_thresholds_tell() -> None:
+    """The traps of the protocol: float32 logits, and log(p + 1e-8)."""
+    head = head_of(SoftmaxHead(kind="softmax"))
+    with torch.no_grad():
+        narrow = torch.cat([head.scorer().log_probabilities(window)[:, 0] for window in windows()])
+    cast = summary(torch.linalg.svdvals(narrow.double()), ROWS, WORDS)
+    assert (cast.rank, cast.above["1e-4"]) == (WORDS, SIZE + 2)
+    exact = torch.cat([F.log_softmax(part.double(), dim=-1) for part in narrow.split(150)])
+    floored = summary(torch.linalg.svdvals((exact.exp() + 1e-8).log()), ROWS, WORDS)
+    assert floored.rank == WORDS and floored.above["1e-4"] > 10 * SIZE
+
+
+def test_the_triangle_of_blocks_has_the_singular_values_of_the_whole() -> None:
+    whole = torch.randn(37, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    for sizes in ([37], [5] * 7 + [2], [1] * 37, [8, 29]):
+        r, rows = triangle(iter(whole.split(sizes)))
+        assert rows == 37 and r.shape == (8, 8)
+        expected = np.linalg.svd(whole.numpy(), compute_uv=False)
+        assert torch.linalg.svdvals(r).numpy() == pytest.approx(expected, rel=1e-12)
+    assert triangle(iter(whole[:5].split(2)))[0].shape == (5, 8), "fewer rows than words"
+
+
+def test_a_summary_counts_by_each_threshold() -> None:
+    found = summary(torch.tensor([10.0, 5.0, 0.5, 1e-3, 1e-12, 1e-16], dtype=torch.float64), 100, 6)
+    assert (found.largest, found.rank) == (10.0, 5), "1e-16 is rounding: 10 x 100 x 2.2e-16 and less"
+    assert found.above == {"1e-2": 3, "1e-3": 3, "1e-4": 3, "1e-5": 4, "1e-6": 4}
+    share = np.array([10.0, 5.0, 0.5, 1e-3]) / 15.501
+    assert found.effective == pytest.approx(np.exp(-(share * np.log(share)).sum()), rel=1e-9)
+    assert found.spectrum[0] == (1, 1.0) and found.spectrum[-1][0] == 6
+    even = summary(torch.ones(7, dtype=torch.float64), 7, 7)
+    assert even.effective == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_no_head_passes_the_bound_that_is_said_of_it(example: Example) -> None:
+    head = build(example, dtype=torch.float32)
+    before = {name: weight.clone() for name, weight in head.named_parameters()}
+    found = rank_of(head, [outputs(batch=50, dtype=torch.float32)])
+    assert found.words == V and found.centred.rank <= min(found.bound or V - 1, V - 1)
+    assert found.plain.rank <= found.centred.rank + 1
+    if found.bound is not None:
+        assert found.bound <= LAST + 1
+    assert all(torch.equal(weight, before[name]) for name, weight in head.named_parameters()), "stays in float32"

@@ -1,0 +1,140 @@
+"""The page's sections on trained weights, of made-up answers: means over seeds, pictures, contexts side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lm.analyzed import (
+    CodeErrorsFound,
+    ContextFound,
+    Found,
+    NextWordsFound,
+    RankFound,
+    SingularValues,
+    SubspaceFound,
+    analysis,
+    trained_stage,
+)
+from lm.record import read_record
+from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
+from orchestrator.report.pictures.drawing import figure_of
+from orchestrator.report.pictures.figures import Lines
+from orchestrator.trials.trial import Trial
+from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
+from tests.support.factories import make_trial, settle
+from tests.support.pages import HOSTILE, NoArtist, write
+
+RANK, SUBSPACE = RankAnalysis(kind="rank"), SubspaceAnalysis(kind="subspace")
+WORDS, CODES = NextWordsAnalysis(kind="next_words"), CodeErrorsAnalysis(kind="code_errors")
+
+
+def rank_of(rank: int, bound: int | None) -> RankFound:
+    values = SingularValues(
+        largest=9.0, rank=rank, above={"1e-2": rank // 2}, effective=3.5, spectrum=((1, 1.0), (10, 0.1), (100, 1e-15))
+    )
+    return RankFound(kind="rank", positions=200, words=100, bound=bound, plain=values, centred=values)
+
+
+def words_of(share: float) -> NextWordsFound:
+    contexts = tuple(
+        ContextFound(context=text, position=place, next="court", words=(("the", share), (HOSTILE, share / 2)))
+        for text, place in (("filed in federal", 7), ("july and", 90))
+    )
+    given = {"predictions": 100, "left_out": (), "neighbours": 0.1, "neighbours_by_text": 0.2}
+    probability = {"<unk>": share, "a": 0.02}
+    return NextWordsFound(kind="next_words", contexts=contexts, probability=probability, **given)  # type: ignore[arg-type]
+
+
+def errors_of(counts: tuple[int, ...]) -> CodeErrorsFound:
+    rates = {"uncorrected": 0.9, "owner": None, "corrected": 0.7, "most_probable": 0.6}
+    by_bit = (0.5, 0.25, 0.125)
+    return CodeErrorsFound(
+        kind="code_errors", predictions=10, bits=3, class_bits=None, wrong_by_bit=by_bit, wrong_bits=counts, **rates
+    )
+
+
+def keep(runs: Path, trial: Trial, asked: Analysis, found: Found) -> None:
+    folder = runs / trial.key
+    record = read_record(folder)
+    assert record is not None
+    analysis(folder, asked, trained_stage(trial.spec), record.hashes, lambda: found)
+
+
+def planned(runs: Path, **other: object) -> list[Trial]:
+    """Two variants of two seeds."""
+    trials = [make_trial(name, seed, **of) for name, of in (("full", {}), ("wide", other)) for seed in (1, 2)]
+    for trial in trials:
+        settle(runs, trial, 60.0 + trial.seed)
+    return trials
+
+
+def page(tmp: Path, trials: list[Trial], *analyses: Analysis) -> tuple[str, list[Lines]]:
+    artist = NoArtist()
+    text = write(tmp, trials, analyses=analyses, artist=artist)
+    return text, [picture for picture in artist.asked if isinstance(picture, Lines)]
+
+
+def rows(text: str, title: str) -> list[str]:
+    part = text.split(f"\n## {title}\n")[1].split("\n## ", maxsplit=1)[0]
+    return [line for line in part.splitlines() if line.startswith("| ")]
+
+
+def test_the_rank_of_each_variant_beside_its_bound_and_its_spectrum(tmp_path: Path) -> None:
+    trials = planned(tmp_path / "runs", batch_size=7)
+    for trial, (rank, bound) in zip(trials, ((41, 41), (41, 41), (90, None), (94, None)), strict=True):
+        keep(tmp_path / "runs", trial, RANK, rank_of(rank, bound))
+    text, (picture,) = page(tmp_path, trials, RANK)
+    table = rows(text, "Rank of the log-probabilities")
+    assert table[2] == "| full | 41 | 41 | 20 | 3.500 | 41 | 2 |"
+    assert table[3].startswith("| wide | – | 92.0 ± 2.8 | 46.0 ± 1.4 | 3.500 |")
+    assert picture.FILE == "rank.svg" and [line.name for line in picture.panels[0].lines] == ["full", "wide"]
+    figure, _ = figure_of(picture)
+    assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
+
+
+def test_a_seed_without_an_answer_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
+    trials = planned(tmp_path / "runs", batch_size=7)
+    keep(
+        tmp_path / "runs",
+        trials[0],
+        SUBSPACE,
+        SubspaceFound(kind="subspace", distance=0.5, random=0.9, mean_cosine=0.0),
+    )
+    text, pictures = page(tmp_path, trials, SUBSPACE)
+    title = "Distance of the output matrix from the embedding"
+    assert pictures == []
+    assert rows(text, title)[2:] == ["| full | 0.5000 | 0.9000 | 0 | 1 of 2 |"]
+    assert "Without 3 trials (full, seed 2; wide, seed 1; wide, seed 2), whose weights are gone" in text
+
+
+def test_contexts_stand_side_by_side_and_hostile_words_stay_words(tmp_path: Path) -> None:
+    trials = planned(tmp_path / "runs", batch_size=7)
+    for trial in trials:
+        keep(tmp_path / "runs", trial, WORDS, words_of(0.1 * trial.seed))
+    text, (picture,) = page(tmp_path, trials, WORDS)
+    table = rows(text, "Next words")
+    assert table[2].startswith("| full | 0.15 ± 0.07 | 0.02000 | 0.1000 | 0.2000 | 2 |")
+    contexts = [line.split(" | ")[:2] for line in table if "→ court" in line]
+    assert contexts == [
+        [f"| … {text} → court", name] for text in ("filed in federal", "july and") for name in ("full", "wide")
+    ]
+    (panel,) = picture.panels
+    assert list(panel.ticks) == ["<unk>", "a"] and panel.lines[0].mean == pytest.approx([0.15, 0.02])
+    figure, _ = figure_of(picture)
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["<unk>", "a"]
+
+
+def test_bits_and_their_histogram_are_asked_of_codes_alone(tmp_path: Path) -> None:
+    trials = planned(tmp_path / "runs", head=ECOC, model=UNTIED)
+    for trial, counts in zip(trials[2:], ((4, 4, 2), (2, 4, 2, 2)), strict=True):
+        keep(tmp_path / "runs", trial, CODES, errors_of(counts))
+    text, (picture,) = page(tmp_path, trials, CODES)
+    assert rows(text, "Errors of the codes")[2:] == ["| wide | 1.10 ± 0.42 | 3 | 0.9000 | 0.7000 | 0.6000 | 2 |"]
+    assert "Without" not in text.split("## Errors of the codes")[1].split("\n## ")[0], "a softmax has no bits"
+    by_bit, histogram = picture.panels
+    assert list(by_bit.lines[0].x) == [1, 2, 3] and list(by_bit.lines[0].mean) == [0.5, 0.25, 0.125]
+    assert histogram.lines[0].mean == pytest.approx([0.3, 0.4, 0.2, 0.1])
+    assert histogram.lines[0].low == pytest.approx([0.2, 0.4, 0.2, 0.0])
+    assert len(figure_of(picture)[0].axes) == 2

@@ -1,0 +1,134 @@
+"""The picture of a number's effect: which variants are on one line, what is measured of them, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from lm.record import write_curve, write_record
+from lm.spec import BlendedAugmentedLoss, SoftmaxHead
+from orchestrator.api import load_sweep
+from orchestrator.report.pictures.drawing import figure_of
+from orchestrator.report.pictures.figures import Lines
+from orchestrator.sweep import SweepError
+from orchestrator.sweep.published import Measure
+from orchestrator.sweep.scaled import Dose
+from orchestrator.trials.trial import Trial
+from tests.support.factories import make_curve, make_record, make_trial
+from tests.support.pages import NoArtist, write
+from tests.support.places import SWEEP
+
+SHARE = Dose(of="head.augmented.share", measure="subspace_distance")
+TEMPERATURE = Dose(of="head.augmented.temperature", measure="subspace_distance")
+
+
+def blended(share: float, temperature: float) -> SoftmaxHead:
+    augmented = BlendedAugmentedLoss(kind="blended", share=share, temperature=temperature)
+    return SoftmaxHead(kind="softmax", bias=False, augmented=augmented)
+
+
+def trials(runs: Path, seeds: int = 3) -> list[Trial]:
+    """Three shares at one temperature, and the highest at three; a distance falls over the epochs, and with both."""
+    planned = []
+    for share, temperature in ((1.0, 10.0), (0.0, 10.0), (0.5, 10.0), (1.0, 2.0), (1.0, 20.0)):
+        for seed in range(1, seeds + 1):
+            head = blended(share, temperature)
+            planned.append(make_trial(f"beta {share:g}, tau {temperature:g}", seed, head=head, finetune=None))
+            points = make_curve(planned[-1].spec, 100.0, noise=seed)
+            last = 0.9 - 0.6 * share - temperature / 100 + seed / 1000
+            terms = [{"augmented": 2.0, "subspace_distance": last + 1 / point.epoch - 1 / 12} for point in points]
+            curve = [dataclasses.replace(p, terms=t) for p, t in zip(points, terms, strict=True)]
+            write_curve(runs / planned[-1].key, curve)
+            write_record(runs / planned[-1].key, make_record(planned[-1], 100.0 + 50 * share + seed))
+    return planned
+
+
+def page(tmp: Path, *doses: Dose, artist: NoArtist | None = None, **how: object) -> str:
+    return write(tmp, trials(tmp / "runs"), baseline="beta 1, tau 10", doses=doses, artist=artist, **how)
+
+
+def measure(metric: str, variant: str, value: float) -> Measure:
+    return Measure(
+        paper="tying", table="1", dataset="ptb", certainty="figure", metric=metric, variant=variant, value=value
+    )
+
+
+def section(text: str, title: str) -> list[str]:
+    return text.split(f"\n## {title}\n")[1].split("\n## ", maxsplit=1)[0].splitlines()
+
+
+def test_each_number_has_a_picture_of_the_variants_that_differ_in_it_alone(tmp_path: Path) -> None:
+    artist = NoArtist()
+    text = page(tmp_path, SHARE, TEMPERATURE, artist=artist)
+    by_share, by_temperature = [picture for picture in artist.asked if isinstance(picture, Lines)]
+    assert (by_share.FILE, by_temperature.FILE) == ("dose-1.svg", "dose-2.svg")
+    (line,) = by_share.panels[0].lines
+    assert (line.name, list(line.x)) == ("beta 0, tau 10 to beta 1, tau 10", [0.0, 0.5, 1.0])
+    assert line.mean == pytest.approx([0.802, 0.502, 0.202]), "of the last epoch"
+    assert (line.low[0], line.high[0]) == pytest.approx((0.801, 0.803))
+    (line,) = by_temperature.panels[0].lines
+    assert list(line.x) == [2.0, 10.0, 20.0] and line.mean == pytest.approx([0.282, 0.202, 0.102])
+    ((level, label),) = by_share.panels[0].levels
+    assert label == "random subspaces" and level == pytest.approx(math.sqrt(1 - 100 / 6000))
+    assert by_share.panels[0].low == 0.0 and not by_share.panels[0].log_x
+    assert "(dose-1.svg)" in text and "(dose-2.svg)" in text
+
+
+def test_its_table_has_the_published_value_and_the_training_loss(tmp_path: Path) -> None:
+    lines = section(
+        page(
+            tmp_path,
+            SHARE,
+            published_measures=[measure("subspace_distance", "beta 1, tau 10", 0.06), measure("rank", "x", 4)],
+        ),
+        "Subspace distance by head.augmented.share",
+    )
+    rows = [line for line in lines if line.startswith("| ")]
+    spec = make_trial(finetune=None).spec
+    train = fmean(make_curve(spec, 100.0, noise=seed)[-1].train_nats_per_token for seed in (1, 2, 3))
+    assert rows[0].endswith("| Published | Training loss, last epoch | Seeds |")
+    assert [row.split(" | ")[1] for row in rows[2:]] == ["beta 0, tau 10", "beta 0.5, tau 10", "beta 1, tau 10"]
+    assert "| 0.202 ± 0.001 | 0.2010 | 0.2030 | 0.06 | " in rows[-1] and " | – | " in rows[2]
+    assert f" {2.0 + train:.4g} | 3 |" in rows[-1], "what the head adds counts, a measure does not"
+
+
+def test_the_effect_on_perplexity_needs_no_measure(tmp_path: Path) -> None:
+    text = page(tmp_path, Dose(of="head.augmented.share"))
+    rows = [line for line in section(text, "Test perplexity by head.augmented.share") if line.startswith("| 0.5")]
+    assert len(rows) == 1 and "| 127.0 ± 1.0 | 126.0 | 128.0 | – |" in rows[0]
+
+
+def test_a_number_that_no_complete_variants_differ_in_has_no_section(tmp_path: Path) -> None:
+    assert " by " not in "".join(line for line in page(tmp_path, Dose(of="epochs")).splitlines() if line[:3] == "## ")
+
+
+def test_the_lines_are_drawn_with_bars_and_levels(tmp_path: Path) -> None:
+    artist = NoArtist()
+    page(tmp_path, TEMPERATURE, artist=artist)
+    picture = next(each for each in artist.asked if isinstance(each, Lines))
+    figure, sentence = figure_of(picture)
+    (axes,) = figure.axes
+    assert sentence is None and axes.get_ylim()[0] == 0.0
+    assert axes.get_xlabel() == "head.augmented.temperature" and axes.get_ylabel() == "subspace distance"
+    assert list(axes.lines[0].get_xdata()) == [2.0, 10.0, 20.0] and len(axes.collections) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("{of: optimizer.momentum}", "doses.0.of: neither the base nor a variant has this number"),
+        ("{of: batch_size}", "doses.0.of: all variants have the same, got 'batch_size'"),
+        ("{of: dropout.weight, measure: subspace_distance}", "doses.0.measure: subspace_distance needs base.epoch_m"),
+        ("{of: dropout.weight, measure: distance}", "doses.0.measure: should be 'test_perplexity'"),
+    ],
+)
+def test_a_dose_that_cannot_be_shown_is_refused_with_its_line(tmp_path: Path, written: str, line: str) -> None:
+    file = tmp_path / "toy.yaml"
+    file.write_text(SWEEP.replace("seeds: [1]", f"seeds: [1]\ndoses: [{written}]"), encoding="utf-8")
+    with pytest.raises(SweepError) as refused:
+        load_sweep(file, "paper")
+    assert any(line in message for message in refused.value.lines), refused.value.lines
