@@ -32,6 +32,7 @@ DOORS = {
     "mlflow": "watch/mlflow",
     "optuna": "search/optuna",
     "bokeh": "report/html",
+    "tensorboardX": "watch/tensorboard",
 }
 
 
