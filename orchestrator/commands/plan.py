@@ -1,4 +1,4 @@
-"""`plan`, `status`, `export` and `schema`: a sweep's trials, how far they are, its searches, what a file may hold."""
+"""`plan`, `status` and `schema`: a sweep's trials, how far they are, its searches, what a file may hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _EVERY = "a sweep file [default: every sweep of RUNS]"
 _SPECS = "write a spec for `python -m lm train` for each trial to train"
-_OPTUNA = "an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard"
 
 
 def plan(
@@ -109,27 +108,6 @@ def _last_commands(runs: Path, as_json: bool) -> None:
         ]
         headings = ("sweep", "scale", "state", "since", "until", "by", "command")
         print_table(headings, rows, whole=("sweep", "scale"))
-
-
-def export(
-    file: shared.SweepFile,
-    optuna: Annotated[str, typer.Option(metavar="URL", help=_OPTUNA)],
-    scale: shared.ScaleName = None,
-    runs: shared.WrittenRuns = Path("runs"),
-) -> None:
-    """Write a sweep's searches as studies, each replaces the study of its name; nothing is trained."""
-    sweep, state, _ = shared.opened_state(file, scale, runs)
-    if sweep.searching is None:
-        shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
-    place = f"{sweep.name}.{sweep.scale}"
-    studies = {f"{place}.{search.task.title}": (search.task, search.trials) for search in state.searches}
-    with shared.refused(ValueError, OSError):
-        # Optuna takes most of a second to import.
-        from orchestrator.search.optuna import export as write
-
-        write(studies, optuna)
-    for name, (_, trials) in studies.items():
-        typer.echo(f"{name}: {counted(len(trials), 'trial')}")
 
 
 def schema(

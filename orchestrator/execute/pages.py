@@ -86,11 +86,12 @@ class Interim:
 
 
 class _Made(BaseModel):
-    """Digests of the page with its inputs, and of MLflow's database: None if it is behind, or a server; the changes."""
+    """Digests of the page with its inputs, and of MLflow's database (None: behind, or a server); what is printed."""
 
     page: str
     database: str | None
     changes: dict[str, str] = {}
+    link: str = ""
 
 
 class LastMade:
@@ -118,13 +119,19 @@ class LastMade:
         """Whether the mirror was complete, and its database has not changed since."""
         return self._made is not None and self._made.database is not None and self._made.database == _database()
 
-    def write(self, state: SweepState, report: Report, *, mirrored: bool) -> None:
+    @property
+    def link(self) -> str:
+        """How a browser gets to the mirror."""
+        return "" if self._made is None else self._made.link
+
+    def write(self, state: SweepState, report: Report, *, mirrored: bool, link: str = "") -> None:
         """Note what this command made; nothing if the next one has to make it again."""
         page = self._digest(state) if report.is_whole and report.beside is None else None
         try:
             self._path.unlink(missing_ok=True)
             if page is not None:
-                made = _Made(page=page, database=_database() if mirrored else None, changes=report.changes)
+                database = _database() if mirrored else None
+                made = _Made(page=page, database=database, changes=report.changes, link=link)
                 write_text(self._path, made.model_dump_json(indent=1) + "\n")
         except OSError as error:
             _log.warning("the next command makes the page again: %s", in_a_line(error))

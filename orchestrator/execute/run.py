@@ -180,7 +180,7 @@ def ending(state: SweepState, records: Records) -> Ending:
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     options, records = prepared.options, prepared.records
-    report, how, budget_spent = _train_and_report(prepared, interrupt)
+    report, how, budget_spent, link = _train_and_report(prepared, interrupt)
     records.note_checked()
     out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
     print(report.answer)
@@ -190,6 +190,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     if interrupt.exit_code is not None or out_of_budget:
         why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
         print(f"{why}{_TO_GO_ON}{prepared.line()}")
+    if link:
+        print(f"MLflow: {link}")
     if report.beside is not None:
         print(report.beside)
     print(report.page)
@@ -198,8 +200,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report
 
 
-def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, bool]:
-    """Train what is missing, write the report and mirror unless they stand; whether the budget was spent comes last."""
+def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, bool, str]:
+    """Train what is missing, write report and mirror unless they stand; whether the budget is spent, MLflow's link."""
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
@@ -221,8 +223,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     }
     with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
         if report is not None and last.is_mirrored:
-            return report, ending(state, records), False
-        tracker = Tracker(sweep, state.table, records, commit=commit())
+            return report, ending(state, records), False, last.link
+        tracker = Tracker(sweep, state.table, records, commit=commit(), source=str(options.file))
         try:
             if train:
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
@@ -244,8 +246,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         how = ending(state, records)
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
-            last.write(state, report, mirrored=mirrored)
-    return report, how, budget_spent
+            last.write(state, report, mirrored=mirrored, link=tracker.link)
+    return report, how, budget_spent, tracker.link
 
 
 def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
@@ -193,6 +194,18 @@ class Records:
     def holder(self, trial: Trial) -> str:
         """The key of the folder that holds the stages of a settled trial; its own, if it has no record yet."""
         return self._held(trial)[0] or trial.reads_from or trial.key
+
+    def times(self, key: str, record: Record | None) -> tuple[datetime, datetime] | None:
+        """When the trial in this folder began, less its breaks, and ended, by its record or else its curve; or None."""
+        seconds, ended = (0.0, None) if record is None else (record.seconds, datetime.fromisoformat(record.finished_at))
+        if not seconds:  # a failed trial's record has none
+            try:
+                curve = read_curve_table(self.folder(key), ["seconds"])["seconds"].to_pylist()
+                ended = ended or datetime.fromtimestamp((self.folder(key) / CURVE).stat().st_mtime, UTC)
+                seconds = curve[-1] if curve else 0.0
+            except (OSError, DamagedError):
+                pass  # it is named where its curve is needed
+        return None if ended is None else (ended - timedelta(seconds=seconds), ended)
 
     def hashes(self, trial: Trial) -> dict[str, str]:
         """The hashes of the record that holds a trial's stages and of its files; empty if there is none."""

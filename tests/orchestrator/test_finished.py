@@ -52,6 +52,8 @@ def made(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
     what: list[str] = []
 
     class Tracker:
+        link = "mlflow ui"
+
         def __init__(self, *_: object, **__: object) -> None: ...
 
         def finish(self, *_: object) -> bool:
@@ -210,10 +212,12 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
     before = page.stat().st_mtime_ns, database.stat().st_mtime_ns
     quick = process(whole, "-X", "importtime", *SWEEP)
     assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
+    link = "MLflow: mlflow ui, then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
+    assert quick.stdout.splitlines()[-2] == link, "it was noted, because MLflow takes seconds to import"
     summary = json.loads(page.with_name("summary.json").read_text())
     assert summary["answer"] in quick.stdout.splitlines()
     table = quick.stdout.partition("variant ")[2].splitlines()
-    assert {line.split("  ")[0] for line in table[1:-1]} == summary["verdicts"].keys()
+    assert {line.split("  ")[0] for line in table[1:-2]} == summary["verdicts"].keys()
     imported = {line.rpartition("|")[2].strip() for line in quick.stderr.splitlines()}
     assert "orchestrator.execute.pages" in imported and not imported & set(HEAVY)
     assert (page.stat().st_mtime_ns, database.stat().st_mtime_ns) == before

@@ -54,7 +54,7 @@ class Seen:
     def statuses(self) -> list[str]:
         return [run.info.status for run in (*self.parents, *(self.nested[name] for name in sorted(self.nested)))]
 
-    def history(self, name: tuple[str, int], metric: str = "valid_perplexity") -> list[tuple[int, float]]:
+    def history(self, name: tuple[str, int], metric: str = "curve/valid_perplexity") -> list[tuple[int, float]]:
         points = self.client.get_metric_history(self.nested[name].info.run_id, metric)
         return sorted((p.step, round(p.value, 6)) for p in points)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from lm.files import WriteError, check_writable
+from lm.record import perplexity
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
 from orchestrator.search.optuna.study import STATES, distribution, parameter, quiet
@@ -21,6 +23,7 @@ from orchestrator.search.task import SearchTask
 
 _EVALUATOR_SEEDS = range(5)
 _SQLITE = "sqlite:///"
+Times = Callable[[str], tuple[datetime, datetime] | None]
 
 
 def importance(task: SearchTask, trials: Sequence[SearchTrial]) -> dict[str, tuple[float, float]] | None:
@@ -54,11 +57,12 @@ def importance(task: SearchTask, trials: Sequence[SearchTrial]) -> dict[str, tup
     return {key: (statistics.fmean(spread[key]), statistics.stdev(spread[key])) for key in ordered}
 
 
-def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url: str) -> None:
+def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url: str, times: Times) -> None:
     """Write studies by name into an Optuna storage such as `sqlite:///optuna.db`, in place of those of the same name.
 
-    A copy for reading, such as with optuna-dashboard, which is never read back. ValueError, which does not repeat the
-    URL and its password, if no storage can be opened there; WriteError if the database cannot be written.
+    A copy for reading, such as with optuna-dashboard, which is never read back. `times` says when the trial with a key
+    began and ended. ValueError, which does not repeat the URL and its password, if no storage can be opened there;
+    WriteError if the database cannot be written.
     """
     if url.startswith(_SQLITE) and (folder := Path(url.removeprefix(_SQLITE)).parent).is_dir():
         check_writable(folder)
@@ -77,16 +81,31 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
                 directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
                 study = optuna.create_study(study_name=name, storage=storage, directions=directions)
                 study.set_metric_names([*task.objectives])
-                study.add_trials([_frozen(task, trial, trial.objectives) for trial in trials])
+                study.add_trials([_dated(_frozen(task, trial, trial.objectives), trial, times) for trial in trials])
         except (SQLAlchemyError, StorageInternalError) as error:
             raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
         finally:
             storage.engine.dispose()
 
 
+def _dated(frozen: FrozenTrial, trial: SearchTrial, times: Times) -> FrozenTrial:
+    """The trial with its true times, which Optuna wants local and naive; as it is if they are not known."""
+    if trial.key is not None and (known := times(trial.key)) is not None:
+        began, ended = (time.astimezone().replace(tzinfo=None) for time in known)
+        frozen.datetime_start = began
+        frozen.datetime_complete = ended if frozen.state.is_finished() else None
+    return frozen
+
+
 def _frozen(task: SearchTask, trial: SearchTrial, values: Sequence[float] | None) -> FrozenTrial:
     drawn = {key: (parameter(task.space, key, d), d) for key, d in task.walked(trial.values).drawn.items()}
-    about = {"variant": task.title, "key": trial.key, "reason": trial.reason, "state": trial.state}
+    about = {
+        "variant": task.title,
+        "key": trial.key,
+        "reason": trial.reason,
+        "state": trial.state,
+        "valid_perplexity": None if trial.valid_nats is None else perplexity(trial.valid_nats),
+    }
     return create_trial(
         state=STATES[trial.state],
         values=values,

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
-import json
-import math
-import posixpath
-import re
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from lm.record import Evaluation, Record, StageResult
+from lm.hashes import CURVE, RECORD
+from lm.record import Evaluation, Record
+from lm.trial_log import LOG
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.store import STEP_METRIC, Measure, Run, Store
+from orchestrator.watch.mlflow.contents import (
+    DONE,
+    VERDICT,
+    curve_measures,
+    final_measures,
+    params,
+    record_tags,
+    sweep_numbers,
+    trial_tags,
+)
+from orchestrator.watch.mlflow.store import Run, Store
 
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
-_PARENT = "mlflow.parentRunId"
-_VERDICT = "verdict."
+_PARENT, _NOTE, _COMMIT = "mlflow.parentRunId", "mlflow.note.content", "mlflow.source.git.commit"
+_JUDGED = "final/valid_perplexity"
 _EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
-_NO_METRICS = ("stage", "epoch", "averaging", "best")
-_STATUSES = {"running": "RUNNING", "complete": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
-_LONGEST_PARAM = 6000
-_LONGEST_TAG = 1000
-_LONGEST_KEY = 250
+_EARLY = "stopped early"
+_STATUSES = {
+    "running": "RUNNING",
+    "complete": "FINISHED",
+    "diverged": "FAILED",
+    "failed": "FAILED",
+    _EARLY: "FINISHED",
+}
+_FORM = 2  # a trial that was mirrored in an earlier form is mirrored once more
 
 
 @dataclass(frozen=True)
@@ -47,9 +58,14 @@ class Planned:
 class Mirror:
     """Writes what MLflow lacks, found by the runs' tags; for one thread. After an error call `forget`."""
 
-    def __init__(self, store: Store, sweep: ScaledSweep, commit: str | None, records: Records) -> None:
+    def __init__(
+        self, store: Store, sweep: ScaledSweep, commit: str | None, records: Records, source: str = ""
+    ) -> None:
         self._store, self._sweep, self._commit, self._records = store, sweep, commit, records
-        self._experiment = ""
+        self._source = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"} if source else {}
+        with suppress(OSError, KeyError):  # a container's user may have no name
+            self._source["mlflow.user"] = getpass.getuser()
+        self.experiment = ""
         self._parent: Run | None = None
         self._runs: list[Run] = []
         self._by_name: dict[tuple[str, str], Run] = {}
@@ -64,28 +80,53 @@ class Mirror:
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
         curve = self._curve(trial, points) if record is None else {}
-        began, ended = (None, None) if record is None else _milliseconds(record)
+        times = None if running else self._times(trial, record)
+        began, ended = times or (None, None)
         if run is None:
             if record is None and not (running or curve or trial.stopped_early):
                 return False
-            run = self._create("trial", trial.title, _trial_tags(trial) | {_PARENT: parent.id}, began)
+            run = self._create("trial", trial.title, trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
             self._store.set_status(parent, "RUNNING")
         status = _status(trial, run, record, running=running)
-        mirrored = f"{record.status} {record.finished_at}" if record else f"epoch {max(curve, default=0)}"
+        stands = f"{record.status} {record.finished_at}" if record else f"epoch {max(curve, default=0)}"
+        mirrored = f"{stands}, form {_FORM}"
         if run.status == _STATUSES.get(status, "KILLED") and run.tags.get("mirrored") == mirrored:
             return record is not None
         curve = curve or self._curve(trial, points)
         steps = self._store.steps(run)
         missing = [point for epoch, point in curve.items() if epoch not in steps]
-        measures = [measure for point in missing for measure in _curve_measures(point, record)]
-        measures += [] if record is None else _final_measures(record)
-        self._store.log(run, measures, dict(_params(trial.spec.model_dump(mode="json"))))
+        measures = [measure for point in missing for measure in curve_measures(point, times)]
+        if record is not None and times is not None:
+            measures += final_measures(record, times[1])
+            facts = {"rule": record.corpus.vocabulary_rule, "train_tokens": record.corpus.train_tokens}
+            self._store.set_dataset(run, record.corpus.name, record.corpus.fingerprint, facts)
+        self._store.log(run, measures, params(trial))
         steps.update(curve)
-        self._store.tag(run, _trial_tags(trial) | _record_tags(record) | {"status": status, "mirrored": mirrored})
+        tags = {"status": status, "mirrored": mirrored, "pruned": "true" if status == _EARLY else ""}
+        if record is not None or status == _EARLY:
+            folder = self._records.folder(self._records.holder(trial))
+            for name in (RECORD, CURVE, LOG):
+                if (folder / name).exists():
+                    self._store.upload(run, folder / name)
+        self._store.tag(run, trial_tags(trial) | record_tags(record) | tags)
         self._store.set_status(run, _STATUSES.get(status, "KILLED"), ended)
         return record is not None
+
+    def sum_up(self) -> None:
+        """Bring the numbers of the sweep's own run up to date with those of its trials."""
+        parent = self._connected()
+        complete = [
+            run
+            for run in self._runs
+            if run.tags.get(_PARENT) == parent.id and run.status == "FINISHED" and _JUDGED in run.metrics
+        ]
+        if sweep_numbers(complete, parent.metrics, 0):  # only news need the step of the last
+            step = max(self._store.steps(parent, DONE), default=0)
+            news = sweep_numbers(complete, parent.metrics, step)
+            self._store.log(parent, news, {})
+            self._store.steps(parent, DONE).update(measure.step for measure in news)
 
     def close(self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None) -> None:
         """Upload the report, tag its findings, and end the parent and every run that is still RUNNING."""
@@ -96,10 +137,13 @@ class Mirror:
                 self._store.set_status(run, "KILLED")
         if planned is not None:
             self._sort_out(planned)
+        self.sum_up()
         tags = self._parent_tags(outcome)
         if report is not None:
             tags["report"] = _digest(report)
-            tags |= {name: "" for name in parent.tags if name.startswith(_VERDICT)} | dict(findings)
+            tags |= {name: "" for name in parent.tags if name.startswith(VERDICT)} | dict(findings)
+            page = f"Page: `{report / 'report.md'}`, also under Artifacts."
+            tags[_NOTE] = "\n\n".join(filter(None, (self._sweep.question, findings.get("answer"), page)))
             if parent.tags.get("report") != tags["report"]:
                 self._store.upload(parent, report, "report")
         self._store.tag(parent, tags)
@@ -108,11 +152,11 @@ class Mirror:
     def _connected(self) -> Run:
         """The sweep's parent; all of its runs have been read."""
         if self._parent is None:
-            self._experiment = self._store.experiment(self._sweep.name)
-            self._runs = self._store.runs(self._experiment, self._sweep.scale)
+            self.experiment = self._store.experiment(self._sweep.name, self._sweep.question)
+            self._runs = self._store.runs(self.experiment, self._sweep.scale)
             self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
             title = f"{self._sweep.name} {self._sweep.scale}"
-            self._parent = self._only("sweep", title, self._parent_tags("running"))
+            self._parent = self._only("sweep", title, self._parent_tags("running") | {_NOTE: self._sweep.question})
         return self._parent
 
     def _only(self, role: str, title: str, tags: dict[str, str]) -> Run:
@@ -122,23 +166,28 @@ class Mirror:
 
     def _create(self, role: str, title: str, tags: dict[str, str], began: int | None = None) -> Run:
         place = {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale}
-        run = self._store.create(self._experiment, title, place | tags, began)
+        run = self._store.create(self.experiment, title, place | self._source | tags, began)
         self._runs.append(run)
         self._by_name[_name(run)] = run
         return run
 
     def _parent_tags(self, status: str) -> dict[str, str]:
-        tags = {"status": status, "question": self._sweep.question, "mlflow.note.content": self._sweep.question}
-        return tags if self._commit is None else tags | {"commit": self._commit}
+        tags = {"status": status, "question": self._sweep.question}
+        return tags if self._commit is None else tags | {"commit": self._commit, _COMMIT: self._commit}
 
     def _curve(self, trial: Trial, points: Iterable[Evaluation]) -> dict[int, Evaluation]:
         return {point.epoch: point for point in (*points, *self._records.curve(trial))}
+
+    def _times(self, trial: Trial, record: Record | None) -> tuple[int, int] | None:
+        """When it began and ended, in milliseconds; always the same, so that MLflow keeps one of two equal numbers."""
+        times = self._records.times(self._records.holder(trial), record)
+        return None if times is None else (int(1000 * times[0].timestamp()), int(1000 * times[1].timestamp()))
 
     def _sort_out(self, planned: Planned) -> None:
         """Tag what is no longer planned and move it out of the parent; take back what is planned again."""
         names = {(trial.key, trial.variant) for trial in planned.trials} | set(planned.searched)
         keys = {(trial.variant, str(trial.seed)): trial.key for trial in planned.trials}
-        title, note = f"{self._sweep.name} {self._sweep.scale}, superseded", {"mlflow.note.content": _EARLIER}
+        title, note = f"{self._sweep.name} {self._sweep.scale}, superseded", {_NOTE: _EARLIER}
         for run in [run for run in self._runs if run.tags.get("role") == "trial"]:
             if _name(run) in names:
                 self._bring_back(run)
@@ -157,7 +206,7 @@ class Mirror:
 def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> str:
     if running or record is not None:
         return "running" if record is None else record.status
-    return "stopped early" if trial.stopped_early or run.tags.get("status") == "stopped early" else "stopped"
+    return _EARLY if trial.stopped_early or run.tags.get("status") == _EARLY else "stopped"
 
 
 def _name(run: Run) -> tuple[str, str]:
@@ -170,86 +219,3 @@ def _digest(folder: Path) -> str:
         if path.is_file():
             digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def findings(answer: str, verdicts: Mapping[str, str]) -> dict[str, str]:
-    """The tags `answer` and `verdict.<variant>` of a sweep."""
-    tags = {_verdict_key(variant): verdict[:_LONGEST_TAG] for variant, verdict in verdicts.items()}
-    return tags | {"answer": answer[:_LONGEST_TAG]}
-
-
-def _verdict_key(variant: str) -> str:
-    """A key that MLflow takes; eight digits of the name's hash keep two changed names apart."""
-    key = _VERDICT + variant
-    plain = re.sub(r"[^\w.\- :/]", "_", key)
-    if posixpath.normpath(plain) != plain:  # MLflow reads a key as a path, and wants one spelling of it
-        plain = plain.replace("/", "_")
-    if plain == key and len(key) <= _LONGEST_KEY:
-        return key
-    return f"{plain[: _LONGEST_KEY - 9]}-{hashlib.sha256(variant.encode()).hexdigest()[:8]}"
-
-
-def _params(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """A spec's values under dotted names, each as YAML would write it."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _params(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", (value if isinstance(value, str) else json.dumps(value))[:_LONGEST_PARAM]
-
-
-def _curve_measures(evaluation: Evaluation, record: Record | None) -> list[Measure]:
-    """The finite numbers of one evaluation, the epoch as step; of a settled trial at the time they were made."""
-    numbers = {name: float(value) for name, value in evaluation.as_metrics().items() if name not in _NO_METRICS}
-    numbers[STEP_METRIC] = numbers.pop(STEP_METRIC)  # last, so that MLflow holds the whole point if it holds this
-    at = int(time.time() * 1000)
-    if record is not None:
-        at = _milliseconds(record)[0] + int(1000 * min(evaluation.seconds, record.seconds))
-    return _finite(numbers, at, evaluation.epoch)
-
-
-def _final_measures(record: Record) -> list[Measure]:
-    """The results of a settled trial: `<stage>/...` of every finished stage, `final/...` of the trial."""
-    _, at = _milliseconds(record)
-    measures, epochs = list[Measure](), 0
-    for stage in record.stages:
-        epochs += stage.epochs
-        measures += _finite({f"{stage.name}/{name}": value for name, value in _scores(stage).items()}, at, epochs)
-    names = ("seconds", "tokens_per_second", "peak_memory_bytes", "parameters")
-    final = {name: float(getattr(record, name)) for name in names}
-    if record.status == "complete":
-        final |= _scores(record.stages[-1])
-    return measures + _finite({f"final/{name}": value for name, value in final.items()}, at, epochs)
-
-
-def _scores(stage: StageResult) -> dict[str, float]:
-    """A stage's perplexities, and what its head measures of itself, by split: `test.marginal_nats_per_token`."""
-    scores = {f"{split}.{name}": value for split, values in stage.measures.items() for name, value in values.items()}
-    for split, score in (("valid", stage.valid), ("test", stage.test)):
-        if score is not None:
-            scores[f"{split}_perplexity"] = score.perplexity
-            scores[f"{split}_perplexity_reference"] = score.perplexity_reference
-    fitted = {f"fitted.{name}": value for name, value in stage.fitted.items()}
-    return scores | fitted | {"best_epoch": stage.best_epoch}
-
-
-def _finite(values: Mapping[str, float], milliseconds: int, step: int) -> list[Measure]:
-    return [Measure(name, value, milliseconds, step) for name, value in values.items() if math.isfinite(value)]
-
-
-def _trial_tags(trial: Trial) -> dict[str, str]:
-    tags = {"variant": trial.variant, "change": trial.change, "seed": str(trial.seed), "trial_key": trial.key}
-    return {name: value[:_LONGEST_TAG] for name, value in tags.items()}
-
-
-def _record_tags(record: Record | None) -> dict[str, str]:
-    if record is None:
-        return {"reason": ""}  # in the place of an earlier one
-    tags = {"device": record.device, "corpus_fingerprint": record.corpus.fingerprint, "commit": record.commit or ""}
-    return tags | {"reason": (record.reason or "")[:_LONGEST_TAG]}
-
-
-def _milliseconds(record: Record) -> tuple[int, int]:
-    """When the trial began and settled; always the same, so that MLflow keeps one of two equal numbers."""
-    settled = int(datetime.fromisoformat(record.finished_at).timestamp() * 1000)
-    return settled - int(1000 * record.seconds), settled

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-STEP_METRIC = "seconds"
+STEP_METRIC = "progress/seconds"
 """Every point of a curve has it, so its history tells which steps MLflow holds."""
 
 _ENVIRONMENT = {
@@ -23,6 +24,7 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 _LOCK_SECONDS = 120
+_LONGEST_DIGEST = 36
 
 
 class Measure(NamedTuple):
@@ -36,12 +38,15 @@ class Measure(NamedTuple):
 
 @dataclass
 class Run:
-    """A run as MLflow has it; `steps` is None until the store was asked for them."""
+    """A run as MLflow has it, with the last values of its metrics; `steps` is None until the store was asked."""
 
     id: str
     status: str
     tags: dict[str, str]
     params: set[str]
+    metrics: dict[str, float] = field(default_factory=dict)
+    ended: int | None = None
+    """In milliseconds."""
     steps: set[int] | None = None
 
 
@@ -72,13 +77,13 @@ class Store:
             with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):
                 self._client = _client(uri, home)
 
-    def experiment(self, name: str) -> str:
-        """The id of the experiment with this name, created or restored if needed."""
+    def experiment(self, name: str, note: str = "") -> str:
+        """The id of the experiment with this name, restored if needed, or created with a note."""
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
             # By default MLflow puts artifacts into `mlruns` of whatever the working directory is.
             location = None if self._artifacts is None else (self._artifacts / name).as_uri()
-            return str(self._client.create_experiment(name, artifact_location=location))
+            return str(self._client.create_experiment(name, location, {"mlflow.note.content": note}))
         if experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)
@@ -91,7 +96,10 @@ class Store:
         token: str | None = ""
         while token is not None:
             page = self._client.search_runs([experiment], query, max_results=1000, order_by=order, page_token=token)
-            runs += [Run(run.info.run_id, run.info.status, run.data.tags, set(run.data.params)) for run in page]
+            for run in page:
+                info, data = run.info, run.data
+                params = set(data.params)
+                runs.append(Run(info.run_id, info.status, data.tags, params, dict(data.metrics), info.end_time))
             token = page.token or None
         return runs
 
@@ -100,10 +108,10 @@ class Store:
         run = self._client.create_run(experiment, start_time=began, tags=dict(tags), run_name=name)
         return Run(run.info.run_id, "RUNNING", dict(tags), set(), steps=set())
 
-    def steps(self, run: Run) -> set[int]:
-        """The steps of its curve that MLflow holds."""
+    def steps(self, run: Run, metric: str = STEP_METRIC) -> set[int]:
+        """The steps of its curve that MLflow holds, by a metric that every point has."""
         if run.steps is None:
-            run.steps = {point.step for point in self._client.get_metric_history(run.id, STEP_METRIC)}
+            run.steps = {point.step for point in self._client.get_metric_history(run.id, metric)}
         return run.steps
 
     def log(self, run: Run, measures: Sequence[Measure], params: Mapping[str, str]) -> None:
@@ -114,6 +122,7 @@ class Store:
         if measures or lacking:
             self._client.log_batch(run.id, [Metric(*measure) for measure in measures], lacking)
         run.params |= params.keys()
+        run.metrics |= {measure.name: measure.value for measure in measures}
 
     def tag(self, run: Run, tags: Mapping[str, str]) -> None:
         """Set the tags that the run lacks, or has with other values; one that it lacks is not set to nothing."""
@@ -135,11 +144,20 @@ class Store:
             self._client.update_run(run.id, status=status)
         elif run.status != status:
             self._client.set_terminated(run.id, status=status, end_time=ended)
-        run.status = status
+        run.status, run.ended = status, ended
 
-    def upload(self, run: Run, folder: Path, target: str) -> None:
-        """Copy a folder's files to the run's artifacts, below `target`."""
-        self._client.log_artifacts(run.id, str(folder), artifact_path=target)
+    def set_dataset(self, run: Run, name: str, fingerprint: str, facts: Mapping[str, object]) -> None:
+        """Say what the run was trained on."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        digest, source, profile = fingerprint[:_LONGEST_DIGEST], json.dumps({"name": name}), json.dumps(facts)
+        dataset = Dataset(name, digest, source_type="corpus", source=source, profile=profile)
+        self._client.log_inputs(run.id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])])
+
+    def upload(self, run: Run, path: Path, target: str | None = None) -> None:
+        """Copy a file, or a folder's files, to the run's artifacts, below `target`."""
+        copy = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
+        copy(run.id, str(path), target)
 
 
 def _client(uri: str, home: Path | None = None) -> Any:

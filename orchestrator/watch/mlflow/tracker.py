@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shlex
 import threading
 import time
 import traceback
@@ -17,7 +18,8 @@ from orchestrator.errors import redacted
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.mirror import Mirror, Planned, findings
+from orchestrator.watch.mlflow.contents import findings
+from orchestrator.watch.mlflow.mirror import Mirror, Planned
 from orchestrator.watch.mlflow.store import Store, sqlite_file, tracking_uri
 
 _log = logging.getLogger(__name__)
@@ -28,6 +30,17 @@ _REST = 60  # after writing the thread rests 60 times as long, so that it takes 
 _MOST_FAILURES = 2  # after one, another trial's run may still be written; after two it is the server
 _FILL_SECONDS = 45.0
 _FINISH_SECONDS = 60.0
+_LONGEST_REASON = 400
+
+
+def link(uri: str, experiment: str) -> str:
+    """How a browser gets to an experiment's runs: the address, after the command that serves a database."""
+    place = f"#/experiments/{experiment}/runs?workflowType=machine_learning"
+    if uri.startswith(("http://", "https://")):
+        return f"{redacted(uri).rstrip('/')}/{place}"
+    is_default = sqlite_file(uri) == Path.cwd() / "mlflow.db"
+    command = "mlflow ui" if is_default else f"mlflow ui --backend-store-uri {shlex.quote(redacted(uri))}"
+    return f"{command}, then http://127.0.0.1:5000/{place}"
 
 
 @dataclass
@@ -45,7 +58,8 @@ class Tracker:
     """A listener that keeps MLflow up to date; a failing or slow MLflow costs the sweep a warning and a minute at most.
 
     Building it creates a local database, so build it before any worker starts. What MLflow lacks of the records is
-    written by the thread, by `finish`, or by the next command's tracker. `uri` is as of `tracking_uri`.
+    written by the thread, by `finish`, or by the next command's tracker. `uri` is as of `tracking_uri`, `source` the
+    sweep file.
     """
 
     def __init__(
@@ -56,14 +70,17 @@ class Tracker:
         *,
         commit: str | None = None,
         uri: str | None = None,
+        source: str = "",
     ) -> None:
         self._pending = {(trial.key, trial.variant): _Pending(trial) for trial in trials}
         self._uri = tracking_uri(uri)
+        self.link = ""
+        """How a browser gets to the sweep, once `finish` has reached MLflow."""
         self._warned = self._given_up = self._is_whole = False
         self._ending, self._until = threading.Event(), math.inf
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         try:
-            self._mirror = Mirror(Store(self._uri), sweep, commit, records)
+            self._mirror = Mirror(Store(self._uri), sweep, commit, records, source)
         except Exception as error:
             self._warn(error)
         else:
@@ -127,6 +144,7 @@ class Tracker:
             if not self._given_up:
                 self._close()
                 self._is_whole = is_filled
+                self.link = link(self._uri, self._mirror.experiment)
         except Exception as error:
             self._warn(error)
 
@@ -147,6 +165,11 @@ class Tracker:
             else:
                 if pending.settled:
                     pending.points.clear()
+        try:
+            if trials:
+                self._mirror.sum_up()
+        except Exception as error:  # `close` does it again
+            self._warn(error)
         return failures == 0
 
     def _warn(self, error: Exception) -> None:
@@ -154,7 +177,8 @@ class Tracker:
         _log.debug("MLflow: %s", redacted(details))  # no exc_info: a tracking URI may hold a password
         if not self._warned:
             self._warned = True
-            reason = redacted((str(error).splitlines() or [repr(error)])[0])[:300]
+            reason = (str(error).splitlines() or [repr(error)])[0].partition(" NOTE: ")[0]
+            reason = redacted(reason.replace("<database_uri>", self._uri))[:_LONGEST_REASON]
             file = sqlite_file(self._uri)
             repair = "" if file is None else f", or makes a new {file} if you move a damaged one away"
             goes_on = "the sweep goes on, and the next command fills in what is missing"

@@ -6,14 +6,18 @@ import json
 import random
 import re
 import signal
+import struct
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from lm.record import Evaluation, Record, read_record
+from lm.record import Evaluation, Record, read_curve, read_record
 from lm.spec import TrainSpec
 from orchestrator.__main__ import app
 from orchestrator.execute.interrupt import Interrupt
@@ -234,7 +238,58 @@ def test_export_writes_what_a_search_found(place: Path) -> None:
     searched(place / "runs")
     result = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
     assert "tiny.paper.best found: 6 trials" in result.output
-    assert len(optuna.load_study(study_name="tiny.paper.best found", storage=url).trials) == 6
+    exported = optuna.load_study(study_name="tiny.paper.best found", storage=url).trials
+    assert len(exported) == 6
+    for trial in exported:
+        folder = place / "runs" / trial.user_attrs["key"]
+        curve, record = read_curve(folder), read_record(folder)
+        began, ended = trial.datetime_start, trial.datetime_complete
+        assert began is not None and ended is not None
+        if record is not None:
+            assert ended.astimezone() == datetime.fromisoformat(record.finished_at)
+            assert (ended - began).total_seconds() == pytest.approx(record.seconds, abs=1e-5)
+            assert trial.user_attrs["valid_perplexity"] == pytest.approx(record.stages[-1].valid.perplexity)
+        else:  # stopped early
+            assert ended.timestamp() == pytest.approx((folder / "curve.parquet").stat().st_mtime, abs=1e-5)
+            assert (ended - began).total_seconds() == pytest.approx(curve[-1].seconds, abs=1e-5)
+            assert trial.user_attrs["valid_perplexity"] == pytest.approx(min(p.valid_perplexity for p in curve))
+
+
+def events(folder: Path) -> Iterator[Any]:
+    """The events in a folder's one file, by the format: length, CRC of it, data, CRC of them."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import masked_crc32c
+
+    [file] = folder.glob("events.out.tfevents.*")
+    data = file.read_bytes()
+    while data:
+        [size] = struct.unpack("<Q", data[:8])
+        assert struct.unpack("<I", data[8:12]) == (masked_crc32c(data[:8]),)
+        assert struct.unpack("<I", data[12 + size : 16 + size]) == (masked_crc32c(data[12 : 12 + size]),)
+        yield Event.FromString(data[12 : 12 + size])
+        data = data[16 + size :]
+
+
+def test_export_writes_curves_for_tensorboard(place: Path) -> None:
+    task, ledger, _ = searched(place / "runs")
+    line = ["export", "tiny.yaml", "--tensorboard", str(place / "boards"), "--scale", "paper"]
+    for _ in range(2):  # the second time in place of the first
+        result = CliRunner().invoke(app, line)
+        assert result.exit_code == 0, result.output
+        assert f"{place}/boards: 6 curves; to see them: tensorboard --logdir {place}/boards" in result.output
+    for trial in read_search_trials(ledger):
+        points = read_curve(place / "runs" / str(trial.key))
+        values: dict[str, dict[int, float]] = {}
+        for event in events(place / "boards" / f"{task.title}, trial {trial.number}"):
+            for value in event.summary.value:
+                values.setdefault(value.tag, {})[event.step] = value.simple_value
+        assert values["curve/valid_perplexity"] == pytest.approx({p.epoch: p.valid_perplexity for p in points})
+        assert values["progress/seconds"] == pytest.approx({p.epoch: p.seconds for p in points})
+
+
+def test_export_wants_to_know_where_to(place: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny.yaml", "--scale", "paper"])
+    assert (result.exit_code, result.stderr) == (2, "export: expected --optuna URL or --tensorboard DIR\n")
 
 
 def test_export_says_what_is_wrong(place: Path) -> None:

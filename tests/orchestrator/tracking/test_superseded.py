@@ -116,7 +116,7 @@ def test_it_costs_a_write_for_each_trial_once(records: Records, monkeypatch: pyt
     for name in ("search_runs", "create_run", "log_batch", "set_tag", "delete_tag", "set_terminated", "update_run"):
         counted(name)
     command([FULL], records)
-    assert calls == {"search_runs": 1, "create_run": 1, "log_batch": 1, "set_terminated": 1}
+    assert calls == {"search_runs": 1, "create_run": 1, "log_batch": 2, "set_terminated": 1}
     calls.clear()
     command([FULL], records)
     assert calls == {"search_runs": 1}

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import getpass
+import math
+import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lm.record import write_curve, write_record
+from lm.record import Record, write_curve, write_record
 from orchestrator.trials.records import Records
+from orchestrator.watch.mlflow import Planned
 from orchestrator.watch.mlflow.store import Store
+from orchestrator.watch.mlflow.tracker import link
 from tests.support.seen import BARE, FULL, Seen, eventually, expected, process_environment
-from tests.support.tracking import curve, leave, point, record, tracker, trial
+from tests.support.tracking import curve, leave, point, record, score, tracker, trial
 
 
 def counted(calls: Counter[str], name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,18 +64,23 @@ def test_a_sweep_is_a_parent_with_a_run_for_each_trial(records: Records, report:
     )
     assert (params["seed"], params["finetune.epochs"]) == ("1", "2")
     metrics = full.data.metrics
-    assert metrics["train/test_perplexity"] == pytest.approx(80.0)
-    assert metrics["finetune-1/test_perplexity_reference"] == pytest.approx(79.5)
-    assert (metrics["final/valid_perplexity"], metrics["final/best_epoch"]) == (pytest.approx(89.0), 2)
-    assert (metrics["final/seconds"], metrics["final/peak_memory_bytes"]) == (8.0, 5e6)
+    assert metrics["stage/train/test_perplexity"] == pytest.approx(80.0)
+    assert metrics["stage/finetune-1/test_perplexity_reference"] == pytest.approx(79.5)
+    assert metrics["final/valid_perplexity"] == pytest.approx(89.0)
+    assert {name.partition("/")[0] for name in metrics} == {"curve", "final", "progress", "stage"}
     tags = full.data.tags
     names = ("sweep", "scale", "variant", "change", "seed", "trial_key", "commit", "device", "status", "reason")
     assert [tags.get(name, "") for name in names] == [
         *("parts", "laptop", "full", "changes full", "1", FULL.key, "abc123", "cpu (test)", "complete", "")
     ]
     assert tags["corpus_fingerprint"] == "f" * 64
+    constants = ("seconds", "peak_memory_bytes", "finetune-1.best_epoch", "mlflow.source.git.commit")
+    assert [tags[name] for name in constants] == ["8", "5000000", "2", "abc123"]
+    assert (params["parameters"], tags["mlflow.user"]) == ("1234", getpass.getuser())
+    [dataset] = full.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("pydoc", "f" * 36)
     assert seen.nested["lost", 1].data.tags["reason"] == "loss is nan at step 12"
-    assert {"valid_perplexity", "gradient_norm"}.isdisjoint(seen.nested["lost", 1].data.metrics)
+    assert {"curve/valid_perplexity", "curve/gradient_norm"}.isdisjoint(seen.nested["lost", 1].data.metrics)
     [parent] = seen.parents
     assert all(run.data.tags["mlflow.parentRunId"] == parent.info.run_id for run in seen.nested.values())
     assert (parent.data.tags["question"], parent.data.tags["commit"]) == ("Which parts matter?", "abc123")
@@ -95,10 +106,10 @@ def test_what_a_head_adds_to_its_loss_and_measures_of_itself_is_there(records: R
     mirror.finish(None, "complete")
     seen = Seen()
     name = (BARE.variant, BARE.seed)
-    assert seen.history(name, "term.augmented") == [(1, 0.5), (2, 0.25)]
-    assert seen.history(name, "term.load balance") == [(1, 2.0), (2, 2.0)]
+    assert seen.history(name, "curve/term.augmented") == [(1, 0.5), (2, 0.25)]
+    assert seen.history(name, "curve/term.load balance") == [(1, 2.0), (2, 2.0)]
     metrics = seen.nested[name].data.metrics
-    assert metrics["train/valid.marginal_nats_per_token"] == 4.5
+    assert metrics["stage/train/valid.marginal_nats_per_token"] == 4.5
     assert metrics["final/test.marginal_nats_per_token"] == 4.25
 
 
@@ -216,7 +227,7 @@ def test_a_trial_that_nobody_planned_gets_its_run_and_keeps_it(records: Records,
         seen = Seen()
         assert set(seen.nested) == {("found", 7)}
         run = seen.nested["found", 7]
-        assert (run.info.status, run.data.tags["status"]) == ("KILLED", "stopped early")
+        assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "stopped early")
 
 
 def test_verdicts_and_answer_are_tags_of_the_parent_that_can_be_filtered_by(records: Records, report: Path) -> None:
@@ -250,3 +261,87 @@ def test_a_verdict_that_is_no_longer_given_is_no_tag(records: Records, report: P
     tracker([FULL], records).finish(report, "complete", "a", {"b": "helps"})
     tags = Seen().parents[0].data.tags
     assert (tags["verdict.b"], tags["verdict.c"]) == ("helps", "")
+
+
+def later(of: Record, seconds: int, **changed: float) -> Record:
+    """The record as of a trial that settled so much later, with these perplexities."""
+    settled = datetime.fromisoformat(of.finished_at) + timedelta(seconds=seconds)
+    stage = of.stages[-1].model_copy(update={split: score(value) for split, value in changed.items()})
+    return of.model_copy(update={"finished_at": settled.isoformat(), "stages": (*of.stages[:-1], stage)})
+
+
+def test_the_sweeps_run_shows_how_far_it_is_and_what_each_variant_reached(records: Records, report: Path) -> None:
+    other = trial("full", 2, finetune=2)
+    leave(records, FULL, later(record(FULL), 30, valid=95.0, test=100.0))
+    leave(records, other, later(record(other), 10, valid=90.0, test=81.0))
+    leave(records, BARE, later(record(BARE), 20, valid=99.0, test=77.0))
+    mirror = tracker([FULL, other, BARE], records)
+    mirror.finish(report, "complete", "It helps.", {}, Planned([FULL, other, BARE]))
+    seen = Seen()
+    [parent] = seen.parents
+    numbers = {
+        "curve/trials_done": 3.0,
+        "curve/best_valid_perplexity": pytest.approx(90.0),
+        "full/test_perplexity": pytest.approx(90.0),  # the geometric mean: of the mean loss
+        "without dropout/test_perplexity": pytest.approx(77.0),
+    }
+    assert parent.data.metrics == numbers
+
+    def history(name: str) -> list[tuple[int, float]]:
+        points = seen.client.get_metric_history(parent.info.run_id, f"curve/{name}")
+        return [(p.timestamp // 1000, round(p.value, 6)) for p in sorted(points, key=lambda p: p.step)]
+
+    first = int(datetime.fromisoformat(record(FULL).finished_at).timestamp())
+    assert history("trials_done") == [(first + 10, 1), (first + 20, 2), (first + 30, 3)]
+    assert history("best_valid_perplexity") == [(first + 10, 90.0), (first + 20, 90.0), (first + 30, 90.0)]
+    note = parent.data.tags["mlflow.note.content"].split("\n\n")
+    assert note == ["Which parts matter?", "It helps.", f"Page: `{report}/report.md`, also under Artifacts."]
+    experiment = seen.experiment
+    assert experiment.tags["mlflow.note.content"] == "Which parts matter?"
+    place = f"#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
+    assert mirror.link == f"mlflow ui, then http://127.0.0.1:5000/{place}"
+
+    tracker([FULL, other], records).finish(report, "complete", planned=Planned([FULL, other]))
+    [metrics] = [run.data.metrics for run in Seen().parents if run.data.tags["role"] == "sweep"]
+    assert math.isnan(metrics.pop("without dropout/test_perplexity")), "its trials are superseded"
+    assert metrics == {name: numbers[name] for name in metrics} | {"curve/trials_done": 2.0}
+    tracker([FULL, other, BARE], records).finish(report, "complete", planned=Planned([FULL, other, BARE]))
+    [metrics] = [run.data.metrics for run in Seen().parents if run.data.tags["role"] == "sweep"]
+    assert metrics == numbers
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://me:secret@host:5000/", "http://***@host:5000/#/experiments/7/runs?"),
+        ("sqlite:////else where/x.db", "mlflow ui --backend-store-uri 'sqlite:////else where/x.db', then http://127."),
+    ],
+)
+def test_the_link_opens_the_store_that_was_written(uri: str, shown: str) -> None:
+    assert link(uri, "7").startswith(shown)
+
+
+def test_a_settled_trials_files_are_artifacts(records: Records) -> None:
+    leave(records, FULL, record(FULL))
+    log = records.folder(FULL.key) / "log.txt"
+    log.write_text("begins\n")
+    reader = trial("without fine-tuning", batch_size=FULL.spec.batch_size, reads_from=FULL.key)
+    tracker([FULL, reader], records).finish(None, "complete")
+    seen = Seen()
+    for run in seen.nested.values():
+        names = [file.path for file in seen.client.list_artifacts(run.info.run_id)]
+        assert names == ["curve.parquet", "log.txt", "record.json"]
+        assert Path(seen.client.download_artifacts(run.info.run_id, "log.txt")).read_text() == "begins\n"
+
+
+def test_a_trial_that_a_scheduler_stopped_is_finished_and_pruned_with_its_times(records: Records) -> None:
+    found = replace(trial("found", 7), number=4, stopped_early=True)
+    leave(records, found, epochs=2)  # 1.5 seconds an epoch
+    os.utime(records.folder(found.key) / "curve.parquet", (1_700_000_000, 1_700_000_000))
+    mirror = tracker([FULL], records)
+    mirror.settled(found, None)
+    mirror.finish(None, "stopped")
+    run = Seen().nested["found", 7]
+    assert (run.info.status, run.data.tags["pruned"]) == ("FINISHED", "true")
+    assert (run.info.start_time, run.info.end_time) == (1_699_999_997_000, 1_700_000_000_000)
+    assert "curve/trials_done" not in Seen().parents[0].data.metrics, "it was never judged"

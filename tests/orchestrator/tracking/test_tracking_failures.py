@@ -267,7 +267,8 @@ def test_a_database_of_another_schema_is_named_with_what_to_do_and_left_as_it_wa
     before = Path("mlflow.db").read_bytes()
     tracker([FULL], records).finish(None, "complete")
     assert f"out-of-date database schema (found version {version}, but expected " in warned(caplog)
-    assert "'mlflow db upgrade <database_uri>'" in warned(caplog)
+    assert f"run 'mlflow db upgrade sqlite:///{Path.cwd()}/mlflow.db' to migrate" in warned(caplog)
+    assert "latest schema.); the sweep goes on" in warned(caplog)
     assert Path("mlflow.db").read_bytes() == before
 
 

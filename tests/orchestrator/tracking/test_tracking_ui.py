@@ -100,7 +100,7 @@ def test_mlflow_ui_shows_the_sweep_and_takes_part_in_it(
     for name in ("full, seed 1", "without dropout, seed 2"):
         assert tag(shown[name], "mlflow.parentRunId") == parent
     full = shown["full, seed 1"]["info"]["run_id"]
-    history = ask(server, f"metrics/get-history?run_id={full}&metric_key=valid_perplexity")["metrics"]
+    history = ask(server, f"metrics/get-history?run_id={full}&metric_key=curve%2Fvalid_perplexity")["metrics"]
     assert sorted((point["step"], round(point["value"], 6)) for point in history) == expected(curve(FULL))
     with urllib.request.urlopen(f"{server}/get-artifact?path=report/report.md&run_uuid={parent}", timeout=20) as page:
         assert page.read() == (report / "report.md").read_bytes()
@@ -116,6 +116,6 @@ def test_mlflow_ui_shows_the_sweep_and_takes_part_in_it(
     shown = runs()
     assert [run["info"]["status"] for run in shown.values()] == ["FINISHED"] * 3
     bare = shown["without dropout, seed 2"]["info"]["run_id"]
-    history = ask(server, f"metrics/get-history?run_id={bare}&metric_key=valid_perplexity")["metrics"]
+    history = ask(server, f"metrics/get-history?run_id={bare}&metric_key=curve%2Fvalid_perplexity")["metrics"]
     assert sorted((point["step"], round(point["value"], 6)) for point in history) == expected(curve(BARE))
     assert "".join(capfd.readouterr()) == ""
