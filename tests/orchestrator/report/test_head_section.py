@@ -181,5 +181,5 @@ def test_a_sweep_with_one_head_has_nothing_of_it(tmp_path: Path, pictures: bool)
     for trial in trials:
         settle(tmp_path / "runs", trial, 80.0 + trial.seed)
     text = write(tmp_path, trials, pictures=pictures)
-    assert "## Heads" not in text and "heads.svg" not in text and "measures" not in text
+    assert "## Heads" not in text and "heads.svg" not in text and "measures.csv" not in text
     assert not {path.name for path in (tmp_path / "report").iterdir()} & {"heads.svg", "measures.csv"}
