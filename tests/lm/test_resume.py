@@ -147,8 +147,17 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
         {"optimizer": {"kind": "sgd_plateau", "learning_rate": 20.0}},  # its second epoch is worse than its first
         {"head": {"kind": "sampled", "loss": {"kind": "nce", "samples": 8}}},
         {"head": {"kind": "mixture", "experts": [0, 1, 2], "dropout": 0.3, "prior_penalty": 0.01}},
+        {
+            "small_batch": 3,
+            "epochs": 1,
+            "finetune": {"epochs": 2},
+            "scoring": {"valid_columns": 3, "raw_iterate": True},
+        },
     ],
-    ids=["adam", "sgd_halving", "gru", "untied", "augmented, in two sessions", "sgd_plateau", "sampled", "mixture"],
+    ids=[
+        *("adam", "sgd_halving", "gru", "untied", "augmented, in two sessions", "sgd_plateau", "sampled", "mixture"),
+        "in parts, the iterate scored",
+    ],
 )
 def test_other_trials_killed(corpus_folder: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     spec = tiny_spec(corpus_folder, **changes)

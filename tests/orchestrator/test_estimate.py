@@ -13,7 +13,7 @@ import pytest
 from lm.data import load
 from lm.measured import Measured
 from lm.record import write_curve
-from lm.spec import Adam, Dropout, Finetune, TrainSpec
+from lm.spec import Adam, Dropout, Finetune, Scoring, TrainSpec
 from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import detectable, smallest_detectable
 from orchestrator.analysis.looks import Looks
@@ -54,8 +54,9 @@ def changed(spec: TrainSpec = FULL, /, **parts: object) -> TrainSpec:
         changed(epochs=3, finetune=None),
         changed(dropout=Dropout(embedding=0.3, input=0.1, between=0.1, output=0.1, weight=0.1)),
         changed(optimizer=FULL.optimizer.model_copy(update={"learning_rate": 3.0, "clip": 0.1})),
+        changed(scoring=Scoring(raw_iterate=True)),
     ],
-    ids=["seed", "epochs", "dropout values", "rates"],
+    ids=["seed", "epochs", "dropout values", "rates", "raw iterate"],
 )
 def test_what_changes_no_step_is_measured_once(other: TrainSpec) -> None:
     assert measured_spec(other) == measured_spec(FULL)
@@ -66,12 +67,13 @@ def test_what_changes_no_step_is_measured_once(other: TrainSpec) -> None:
     [
         changed(dropout=FULL.dropout.model_copy(update={"weight": 0.0})),
         changed(batch_size=40),
+        changed(small_batch=5),
         changed(
             optimizer=Adam(kind="adam", learning_rate=1e-3, clip=0.25), finetune=Finetune(epochs=1, learning_rate=1.0)
         ),
         changed(model=FULL.model.model_copy(update={"hidden_size": 300})),
     ],
-    ids=["no mask", "batch", "adam", "size"],
+    ids=["no mask", "batch", "parts", "adam", "size"],
 )
 def test_what_changes_a_step_is_measured_by_itself(other: TrainSpec) -> None:
     assert measured_spec(other) != measured_spec(FULL)
@@ -81,6 +83,8 @@ def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
     epoch, valid, test = 100_000 / 1000, 10_000 / 2000, 12_000 / 500
     job = Job(make_trial(), MEASURED, CORPUS, epochs=10, stages=2)
     assert job.seconds == 3.0 + 10 * (epoch + valid) + 2 * (valid + test)
+    twice = replace(job, trial=make_trial(scoring=Scoring(raw_iterate=True)))
+    assert twice.seconds == 3.0 + 10 * (epoch + 2 * valid) + 2 * (valid + test)
 
 
 class Stub(Measuring):
