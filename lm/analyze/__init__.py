@@ -1,1 +1,1 @@
-"""What trained weights say beyond perplexity: a file for each kind of analysis."""
+"""`python -m lm analyze`: what settled trials say beyond their perplexity."""

@@ -40,7 +40,7 @@ from orchestrator.report.sections.search import hardly_chosen, search_section, t
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep.designs import Ablation
-from orchestrator.sweep.published import Published
+from orchestrator.sweep.published import Measure, Published
 from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
@@ -53,7 +53,7 @@ class ReportInput:
     `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
     whose they are. `looks`: when comparisons were judged. `varies`: what changes with the seed. `margin`: the share of
     perplexity that counts as no effect. `command` is the line that makes the sweep again. `analyses`: what trained
-    weights were asked; `doses`: the numbers that have a picture; `published_values` by metric and variant.
+    weights were asked; `doses`: the numbers that have a picture.
     """
 
     name: str
@@ -72,7 +72,7 @@ class ReportInput:
     searches: Sequence[SearchState] = ()
     analyses: Sequence[Analysis] = ()
     doses: Sequence[Dose] = ()
-    published_values: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    published_measures: Sequence[Measure] = ()
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def write_report(
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
             search=search_section(searches),
-            doses=dose_sections(outcomes, report.doses, report.published_values, pictures),
-            analyses=analysis_sections(outcomes, report.records, report.analyses, pictures),
+            doses=dose_sections(outcomes, report.doses, report.published_measures, pictures),
+            analyses=analysis_sections(outcomes, report.records, report.analyses, report.published_measures, pictures),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),

@@ -14,7 +14,7 @@ from orchestrator.report.files.place import IfFuller
 from orchestrator.report.files.summary import write_index
 from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.published import Published, published_numbers, published_values
+from orchestrator.sweep.published import Measure, Published, published_measures, published_numbers
 from orchestrator.trials.records import Records
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def report_sweep(
 ) -> Report:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
     file, reports = Path(file), Path(reports)
-    published, note = _published(sweep, file.parent / "published")
+    published, measures, note = _published(sweep, file.parent / "published")
     report = ReportInput(
         name=sweep.name,
         question=sweep.question,
@@ -35,6 +35,7 @@ def report_sweep(
         outcomes=read_outcomes(now.trials, records, sweep.baseline.name),
         records=records,
         published=published,
+        published_measures=measures,
         published_note=note,
         command=sweep_command(sweep, file),
         looks=now.looks,
@@ -43,7 +44,6 @@ def report_sweep(
         searches=now.searches,
         analyses=sweep.analyses,
         doses=sweep.doses,
-        published_values=published_values(sweep.published, sweep.baseline.spec.corpus.name, file.parent / "published"),
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     if written.changes:  # there is an interval to read
@@ -60,12 +60,13 @@ def sweep_command(sweep: ScaledSweep, file: Path) -> str:
     return shlex.join(["python", "-m", "orchestrator", "sweep", str(file), *sweep.options])
 
 
-def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], str]:
+def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], list[Measure], str]:
     """The papers' numbers on this scale's corpus, or if this is not their scale on the base's; and their source."""
     cells = {variant.name: variant.spec.model.cell for variant in sweep.variants}
     corpus = sweep.baseline.spec.corpus.name
     for dataset in (corpus,) if sweep.published_scale else (corpus, sweep.published_corpus):
         numbers = published_numbers(sweep.published, dataset, cells, folder)
-        if numbers:
-            return numbers, f"{', '.join(sweep.published)}, on {dataset}"
-    return {}, ""
+        measures = published_measures(sweep.published, dataset, folder)
+        if numbers or measures:
+            return numbers, measures, f"{', '.join(sweep.published)}, on {dataset}"
+    return {}, [], ""

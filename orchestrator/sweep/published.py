@@ -1,5 +1,6 @@
-"""The papers' numbers, matched to our variants by name. `sweeps/published/<file>.yaml` holds a list of records.
+"""The papers' numbers, matched to our variants by name and metric.
 
+`sweeps/published/<file>.yaml` holds a list of records.
 A record belongs to a variant if it has the variant's name, the sweep's data set and, if it names a `cell`, the
 variant's recurrent cell. A table has one such record for each split: a table printed for several sizes is several here.
 """
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -19,7 +20,7 @@ from lm.yaml_text import read_yaml_file
 
 
 class Row(BaseModel):
-    """One published number, as the file has it; fields that only other metrics have are ignored."""
+    """One published number, or an entry without one, as the file has it; fields that nobody shows are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -31,7 +32,6 @@ class Row(BaseModel):
     split: str | None = Field(default=None)
     metric: str
     perplexity: float | None = Field(default=None)
-    value: float | str | None = Field(default=None)
     std: float | None = Field(default=None)
     certainty: str
     note: str | None = Field(default=None)
@@ -46,6 +46,14 @@ class Number(Row):
     """A published perplexity. `certainty` says how we know it, in the words of the file's header."""
 
     perplexity: float
+
+
+class Measure(Row):
+    """A published number of another metric than perplexity; some belong to a `word` that was seen `count` times."""
+
+    value: float
+    word: str | None = Field(default=None)
+    count: int | None = Field(default=None)
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,7 @@ def published_numbers(
     """
     published: dict[str, Published] = {}
     for reference in references:
-        rows = [row for row in published_table(reference, folder) if row.dataset == dataset]
-        numbers = [row for row in rows if isinstance(row, Number)]
+        numbers = _of(Number, reference, dataset, folder)
         for variant, cell in cells.items():
             matching = [number for number in numbers if number.variant == variant and number.cell in (None, cell)]
             by_split = {split: [n for n in matching if n.split == split] for split in ("valid", "test")}
@@ -77,10 +84,17 @@ def published_numbers(
     return {variant: numbers for variant, numbers in published.items() if numbers != Published()}
 
 
-def published_values(references: Iterable[str], dataset: str, folder: Path) -> dict[tuple[str, str], float]:
-    """The published values of other metrics than perplexity on a data set, by metric and variant."""
-    rows = [row for reference in references for row in published_table(reference, folder) if row.dataset == dataset]
-    return {(row.metric, row.variant): row.value for row in rows if row.variant and isinstance(row.value, float)}
+def published_measures(references: Iterable[str], dataset: str, folder: Path) -> list[Measure]:
+    """What the tables print on a data set beside perplexities, of whichever variants; errors as above."""
+    return [measure for reference in references for measure in _of(Measure, reference, dataset, folder)]
+
+
+R = TypeVar("R", bound=Row)
+
+
+def _of(kind: type[R], reference: str, dataset: str, folder: Path) -> list[R]:
+    rows = published_table(reference, folder)
+    return [row for row in rows if isinstance(row, kind) and row.dataset == dataset]
 
 
 def published_table(reference: str, folder: Path) -> list[Row]:
@@ -103,7 +117,7 @@ def published_table(reference: str, folder: Path) -> list[Row]:
 
 @lru_cache(maxsize=8)  # a sweep file names several tables of one file, and reading one takes a tenth of a second
 def _rows(path: Path, _modified: int) -> list[Row]:
-    form = TypeAdapter(list[Annotated[Number | Row, Field(union_mode="left_to_right")]])
+    form = TypeAdapter(list[Annotated[Number | Measure | Row, Field(union_mode="left_to_right")]])
     try:
         return list(form.validate_python(read_yaml_file(path)))
     except ValidationError as error:

@@ -15,6 +15,7 @@ from orchestrator.api import load_sweep
 from orchestrator.report.pictures.drawing import figure_of
 from orchestrator.report.pictures.figures import Lines
 from orchestrator.sweep import SweepError
+from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.trial import Trial
 from tests.support.factories import make_curve, make_record, make_trial
@@ -23,6 +24,16 @@ from tests.support.places import SWEEP
 
 SHARE = Dose(of="head.augmented.share", measure="subspace_distance")
 TEMPERATURE = Dose(of="head.augmented.temperature", measure="subspace_distance")
+
+
+PUBLISHED = Measure(
+    paper="tying",
+    table="figure 1a",
+    variant="beta 1, tau 10",
+    metric="subspace_distance",
+    value=0.06,
+    certainty="code",
+)
 
 
 def blended(share: float, temperature: float) -> SoftmaxHead:
@@ -73,7 +84,7 @@ def test_each_number_has_a_picture_of_the_variants_that_differ_in_it_alone(tmp_p
 
 def test_its_table_has_the_published_value_and_the_training_loss(tmp_path: Path) -> None:
     lines = section(
-        page(tmp_path, SHARE, published_values={("subspace_distance", "beta 1, tau 10"): 0.06, ("rank", "x"): 4.0}),
+        page(tmp_path, SHARE, published_measures=[PUBLISHED]),
         "Subspace distance by head.augmented.share",
     )
     rows = [line for line in lines if line.startswith("| ")]
