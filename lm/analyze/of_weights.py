@@ -26,12 +26,13 @@ def rank(
     threads: Threads = None,
 ) -> None:
     """Print the rank of the matrix of log-probabilities: what a softmax cannot exceed and a mixture can."""
-    _answer(RankAnalysis(kind="rank", positions=positions, split=_split(split)), runs, stage, device, threads)
+    asked = RankAnalysis(kind="rank", positions=positions, split=_split(split))
+    _show(_ask(asked, runs, stage, device, threads))
 
 
 def subspace(runs: Runs, stage: Stage = None, device: Device = "auto", threads: Threads = None) -> None:
     """Print how far the output matrix's column space lies from the embedding's."""
-    _answer(SubspaceAnalysis(kind="subspace"), runs, stage, device, threads)
+    _show(_ask(SubspaceAnalysis(kind="subspace"), runs, stage, device, threads))
 
 
 def next_words(
@@ -47,21 +48,25 @@ def next_words(
     if not all(map(str.split, context or ())):
         refuse("--context: should have a word, got blanks")
     asked = NextWordsAnalysis(kind="next_words", contexts=tuple(context or ()), words=words, split=_split(split))
-    answers = _answer(asked, runs, stage, device, threads)
+    answers = _ask(asked, runs, stage, device, threads)
     found = {run: answer for run, answer in answers.items() if isinstance(answer, NextWordsFound)}
+    if left_out := {context: None for answer in found.values() for context in answer.left_out}:
+        refuse(f"--context: the text does not have {'; '.join(map(repr, left_out))}")
+    if len({tuple((each.context, each.position) for each in answer.contexts) for answer in found.values()}) > 1:
+        refuse(f"RUN: should all be of one text, got {' '.join(found)}")
+    _show(answers)
     for places in zip(*(answer.contexts for answer in found.values()), strict=True):
         typer.echo(f"\n{places[0].context} → {places[0].next}")
         best = zip(*(place.words for place in places), strict=True)
         _print([[*found], *([f"{word} {probability:.3f}" for word, probability in row] for row in best)])
-    if left_out := next(iter(found.values())).left_out:
-        refuse(f"--context: the text does not have {'; '.join(map(repr, left_out))}")
 
 
 def code_errors(
     runs: Runs, split: Split = "test", stage: Stage = None, device: Device = "auto", threads: Threads = None
 ) -> None:
     """Print how many bits of an ecoc head are wrong, and how often the word, corrected and not."""
-    _answer(CodeErrorsAnalysis(kind="code_errors", split=_split(split)), runs, stage, device, threads)
+    asked = CodeErrorsAnalysis(kind="code_errors", split=_split(split))
+    _show(_ask(asked, runs, stage, device, threads))
 
 
 def _split(name: str) -> Literal["valid", "test"]:
@@ -70,10 +75,8 @@ def _split(name: str) -> Literal["valid", "test"]:
     return "valid" if name == "valid" else "test"
 
 
-def _answer(
-    settings: Analysis, runs: list[Path], stage: str | None, device: str, threads: int | None
-) -> dict[str, Found]:
-    """Ask every run, or read what it keeps of the same question, and print a column of numbers for each."""
+def _ask(settings: Analysis, runs: list[Path], stage: str | None, device: str, threads: int | None) -> dict[str, Found]:
+    """Ask every run, or read what it keeps of the same question; the answers by its folder."""
     granted = grant_threads(threads)
     from lm.analyze.ask import analyze
 
@@ -87,10 +90,14 @@ def _answer(
             answers[str(run)] = analyze(settings, record, run, stage=of, device=device, threads=granted)
         except ValueError as error:  # also of a corpus that is missing
             refuse(str(error))
+    return answers
+
+
+def _show(answers: dict[str, Found]) -> None:
+    """Print a column of numbers for each run."""
     columns = [answer.numbers() for answer in answers.values()]
     names = dict.fromkeys(name for numbers in columns for name in numbers)
     _print([["", *answers], *([name, *(_shown(numbers.get(name)) for numbers in columns)] for name in names)])
-    return answers
 
 
 def _print(rows: list[list[str]]) -> None:
