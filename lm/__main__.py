@@ -28,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(corpus_app, name="corpus", help="List, check, fetch and make corpora.")
-app.add_typer(analyze_app, name="analyze", help="Ask trained weights what they say beyond perplexity.")
+app.add_typer(analyze_app, name="analyze", help="What settled trials say beyond their perplexity.")
 
 
 @app.callback()

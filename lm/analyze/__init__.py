@@ -1,1 +1,1 @@
-"""What settled trials say beyond perplexity: a file for each kind of analysis of their weights, and the command."""
+"""`python -m lm analyze`: what settled trials say beyond their perplexity."""

@@ -25,7 +25,7 @@ def analyze(
     """
     if (why := unanswerable(settings, record.spec)) is not None:
         raise ValueError(f"{folder}: {why}")
-    if getattr(settings, "split", None) == "test" and not record.tested:
+    if not isinstance(settings, SubspaceAnalysis) and settings.split == "test" and not record.tested:
         raise ValueError(f"{folder}: its test text has not been opened; ask with split valid")
 
     def asked() -> Found:

@@ -1,4 +1,4 @@
-"""`python -m lm analyze KIND RUN...`: what settled trials say beyond perplexity, one subcommand a kind."""
+"""`python -m lm analyze`: what settled trials say beyond their perplexity, one subcommand a kind."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from lm.analyzed import Found, NextWordsFound, trained_stage
-from lm.command_group import CommandGroup, Device, Threads, grant_threads, refuse
-from lm.record import Split, read_record
-from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
+from lm.analyze.of_weights import code_errors, next_words, rank, subspace
+from lm.command_group import CommandGroup, refuse
+from lm.record import Split
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, file_okay=False, help="folders of trials")]
-OnSplit = Annotated[Split, typer.Option(help="the text that is read: valid or test")]
-Stage = Annotated[str | None, typer.Option(help="the stage that is asked; the last one if not said")]
+OnSplit = Annotated[Split, typer.Option(help="test or valid")]
+Stage = Annotated[str | None, typer.Option(help="the stage whose losses are read; each run's last if not said")]
 
 
 @app.callback()
@@ -78,87 +77,7 @@ def words(
             typer.echo(f"{word.text:<24}{word.count:>10,}{word.nats:>14,.2f}")
 
 
-@app.command()
-def rank(
-    runs: Runs,
-    positions: Annotated[int, typer.Option(min=1, max=1_000_000, help="rows of the matrix")] = 20_000,
-    split: OnSplit = "test",
-    stage: Stage = None,
-    device: Device = "auto",
-    threads: Threads = None,
-) -> None:
-    """Print the rank of the matrix of log-probabilities: what a softmax cannot exceed and a mixture can."""
-    _answer(RankAnalysis(kind="rank", positions=positions, split=split), runs, stage, device, threads)
-
-
-@app.command()
-def subspace(runs: Runs, stage: Stage = None, device: Device = "auto", threads: Threads = None) -> None:
-    """Print how far the output matrix's column space lies from the embedding's."""
-    _answer(SubspaceAnalysis(kind="subspace"), runs, stage, device, threads)
-
-
-@app.command("next_words")
-def next_words(
-    runs: Runs,
-    context: Annotated[list[str] | None, typer.Option(help="words of the text; may be given again")] = None,
-    words: Annotated[int, typer.Option(min=1, max=1000, help="how many next words of each context")] = 10,
-    split: OnSplit = "test",
-    stage: Stage = None,
-    device: Device = "auto",
-    threads: Threads = None,
-) -> None:
-    """Print the most probable next words in contexts, side by side, and what frequent and similar words get."""
-    if not all(map(str.split, context or ())):
-        refuse("--context: should have a word, got blanks")
-    asked = NextWordsAnalysis(kind="next_words", contexts=tuple(context or ()), words=words, split=split)
-    answers = _answer(asked, runs, stage, device, threads)
-    found = {run: answer for run, answer in answers.items() if isinstance(answer, NextWordsFound)}
-    for places in zip(*(answer.contexts for answer in found.values()), strict=True):
-        typer.echo(f"\n{places[0].context} → {places[0].next}")
-        best = zip(*(place.words for place in places), strict=True)
-        _print([[*found], *([f"{word} {probability:.3f}" for word, probability in row] for row in best)])
-    if left_out := next(iter(found.values())).left_out:
-        refuse(f"--context: the text does not have {'; '.join(map(repr, left_out))}")
-
-
-@app.command("code_errors")
-def code_errors(
-    runs: Runs, split: OnSplit = "test", stage: Stage = None, device: Device = "auto", threads: Threads = None
-) -> None:
-    """Print how many bits of an ecoc head are wrong, and how often the word, corrected and not."""
-    _answer(CodeErrorsAnalysis(kind="code_errors", split=split), runs, stage, device, threads)
-
-
-def _answer(
-    settings: Analysis, runs: list[Path], stage: str | None, device: str, threads: int | None
-) -> dict[str, Found]:
-    """Ask every run, or read what it keeps of the same question, and print a column of numbers for each."""
-    granted = grant_threads(threads)
-    from lm.analyze.ask import analyze
-
-    answers: dict[str, Found] = {}
-    for run in runs:
-        try:
-            record = read_record(run)
-            if record is None:
-                refuse(f"{run}: no record.json; only a settled trial can be analyzed")
-            of = stage or trained_stage(record.spec)
-            answers[str(run)] = analyze(settings, record, run, stage=of, device=device, threads=granted)
-        except ValueError as error:  # also of a corpus that is missing
-            refuse(str(error))
-    columns = [answer.numbers() for answer in answers.values()]
-    names = dict.fromkeys(name for numbers in columns for name in numbers)
-    _print([["", *answers], *([name, *(_shown(numbers.get(name)) for numbers in columns)] for name in names)])
-    return answers
-
-
-def _print(rows: list[list[str]]) -> None:
-    """A table, its first column to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        typer.echo("  ".join([first.ljust(widths[0]), *cells]))
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.5g}" if value != int(value) else f"{value:,.0f}"
+app.command("rank")(rank)
+app.command("subspace")(subspace)
+app.command("next_words")(next_words)
+app.command("code_errors")(code_errors)

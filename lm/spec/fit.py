@@ -60,6 +60,8 @@ def subspace_misfit(head: Head, model: Model) -> str | None:
     """Why a model has no distance between its embedding and its output matrix, which needs both as (V, E)."""
     if not isinstance(head, SoftmaxHead):
         return f"the distance of subspaces is that of one softmax's output matrix, got a head of kind {head.kind}"
+    if model.tied:
+        return "a tied model has one matrix for both: its distance of subspaces is 0"
     if model.hidden_sizes[-1] != model.embedding_size:
         sizes = f"last layer {model.hidden_sizes[-1]}, embedding_size {model.embedding_size}"
         return f"subspaces of one size are compared, got {sizes}"

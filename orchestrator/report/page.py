@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -81,11 +81,6 @@ class ReportInput:
     published_measures: Sequence[Measure] = ()
 
 
-def _by_variant(measures: Iterable[Measure]) -> dict[tuple[str, str], float]:
-    """Published values by metric and variant."""
-    return {(each.metric, each.variant): each.value for each in measures if each.variant is not None}
-
-
 @dataclass(frozen=True)
 class Report:
     """A report as written: its page, its answer as plain text, verdicts and changes in perplexity by variant, in words.
@@ -151,8 +146,8 @@ def write_report(
             words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
             search=search_section(searches),
             texts=text_section(outcomes, report.records, report.generate),
-            doses=dose_sections(outcomes, report.doses, _by_variant(report.published_measures), pictures),
-            analyses=analysis_sections(outcomes, report.records, report.analyses, pictures),
+            doses=dose_sections(outcomes, report.doses, report.published_measures, pictures),
+            analyses=analysis_sections(outcomes, report.records, report.analyses, report.published_measures, pictures),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),

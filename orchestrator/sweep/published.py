@@ -35,7 +35,6 @@ class Row(BaseModel):
     split: str | None = Field(default=None)
     metric: str
     perplexity: float | None = Field(default=None)
-    value: float | str | None = Field(default=None)
     std: float | None = Field(default=None)
     certainty: str
     sweep: str | None = Field(default=None)

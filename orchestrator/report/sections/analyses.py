@@ -21,6 +21,7 @@ from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import Line, LinePanel, Lines
+from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, counted, escape, significant, spread
 
@@ -28,12 +29,16 @@ Answers = Mapping[str, Sequence[Found]]
 """By variant, what each complete seed's weights say."""
 
 
+_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
+"""What published numbers call the first number of an analysis."""
+
+
 @dataclass(frozen=True)
 class AnalysisRow:
     """A variant's numbers, means over the seeds that were asked."""
 
     variant: str
-    cells: Sequence[str]
+    cells: list[str]
     answered: int
     seeds: int
 
@@ -57,13 +62,27 @@ class AnalysisSection:
 
 
 def analysis_sections(
-    outcomes: Outcomes, records: Records, analyses: Sequence[Analysis], pictures: Pictures
+    outcomes: Outcomes,
+    records: Records,
+    analyses: Sequence[Analysis],
+    measures: Sequence[Measure],
+    pictures: Pictures,
 ) -> list[AnalysisSection]:
     """A section for each analysis that the sweep file asks for, in its order; draws their pictures."""
-    return [_section(asked, outcomes, records, pictures) for asked in analyses]
+    sections = []
+    for asked in analyses:
+        printed = {measure.variant: measure.value for measure in measures if measure.metric == _METRICS.get(asked.kind)}
+        sections.append(_section(asked, outcomes, records, printed, pictures))
+    return sections
 
 
-def _section(asked: Analysis, outcomes: Outcomes, records: Records, pictures: Pictures) -> AnalysisSection:
+def _section(
+    asked: Analysis,
+    outcomes: Outcomes,
+    records: Records,
+    printed: Mapping[str | None, float],
+    pictures: Pictures,
+) -> AnalysisSection:
     answers: dict[str, list[Found]] = {}
     gone, unasked = list[str](), list[str]()
     for outcome in outcomes.all:
@@ -80,6 +99,10 @@ def _section(asked: Analysis, outcomes: Outcomes, records: Records, pictures: Pi
         AnalysisRow(variant, [_cell(found, name) for name in columns], len(found), len(outcomes[variant]))
         for variant, found in answers.items()
     ]
+    if printed.keys() & answers.keys():
+        columns.append("published")
+        for row in rows:
+            row.cells.append(_number(printed.get(row.variant)))
     title, introduction = _words(asked)
     lines = _picture(asked, answers, outcomes.baseline) if answers else None
     if lines is not None:
@@ -117,7 +140,14 @@ def _cell(found: Sequence[Found], name: str) -> str:
         return NOTHING
     if len(set(values)) > 1:
         return spread(fmean(values), stdev(values))
-    return f"{values[0]:,.0f}" if values[0] == int(values[0]) else significant(values[0])
+    return _number(values[0])
+
+
+def _number(value: float | None) -> str:
+    """A count whole, another number with four digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if value == int(value) else significant(value)
 
 
 def _words(asked: Analysis) -> tuple[str, str]:
@@ -217,6 +247,6 @@ def _contexts(answers: Answers) -> list[tuple[str, str, str]]:
     rows: dict[int, list[tuple[str, str, str]]] = {}
     for variant, (first, *_) in answers.items():
         for each in first.contexts if isinstance(first, NextWordsFound) else ():
-            words = ", ".join(f"{word} {probability:.2f}" for word, probability in each.words)
+            words = ", ".join(f"{word} {significant(probability, 2)}" for word, probability in each.words)
             rows.setdefault(each.position, []).append((f"… {each.context} → {each.next}", variant, words))
     return [row for group in rows.values() for row in group]

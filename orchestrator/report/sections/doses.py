@@ -15,6 +15,7 @@ from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import Line, LinePanel, Lines
 from orchestrator.sweep.override import value_at
+from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
 from orchestrator.words import NOTHING, Markdown, escape, published, spread
 
@@ -52,10 +53,11 @@ class DoseSection:
 
 
 def dose_sections(
-    outcomes: Outcomes, doses: Sequence[Dose], printed: Mapping[tuple[str, str], float], pictures: Pictures
+    outcomes: Outcomes, doses: Sequence[Dose], measures: Sequence[Measure], pictures: Pictures
 ) -> list[DoseSection]:
     """A section for each number of the sweep file that complete variants differ in; draws their pictures."""
     sections = []
+    printed = {(measure.metric, measure.variant): measure.value for measure in measures}
     for place, dose in enumerate(doses, 1):
         if groups := [group for group in _groups(outcomes, dose.of) if len(group) > 1]:
             most = max(map(len, groups))
@@ -90,7 +92,7 @@ def _section(
     outcomes: Outcomes,
     dose: Dose,
     groups: Sequence[dict[str, float]],
-    printed: Mapping[tuple[str, str], float],
+    printed: Mapping[tuple[str, str | None], float],
     pictures: Pictures,
     file: str,
 ) -> DoseSection:
@@ -131,7 +133,7 @@ def _section(
 
 
 def _row(
-    outcomes: Outcomes, dose: Dose, variant: str, value: float, printed: Mapping[tuple[str, str], float]
+    outcomes: Outcomes, dose: Dose, variant: str, value: float, printed: Mapping[tuple[str, str | None], float]
 ) -> DoseRow:
     seeds = [outcome for outcome in outcomes[variant] if outcome.final]
     values = [_effect(outcome, dose.measure) for outcome in seeds]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 import lm.analyze.ask
 from lm.__main__ import app
 from lm.analyze.ask import analyze
-from lm.analyzed import analysis_path, read_analysis, trained_stage
+from lm.analyzed import RankFound, analysis_path, read_analysis, trained_stage
 from lm.spec import RankAnalysis, SubspaceAnalysis
 from tests.support.lm_trials import run, settled
 from tests.support.tiny import tiny_spec
@@ -79,11 +79,10 @@ def test_refusals_name_what_is_wrong(folder: Path, tmp_path: Path, corpus_folder
         (("rank", folder, "--split", "train"), "--split: should be valid or test, got 'train'"),
         (("rank", folder, "--stage", "finetune"), "no stage 'finetune' with weights of its own (did you mean"),
         (("rank", closed), "its test text has not been opened; ask with split valid"),
-        (("subspace", folder), ""),
+        (("subspace", folder), "a tied model has one matrix for both: its distance of subspaces is 0"),
     ):
         result = ask(*line)
-        assert result.exit_code == (2 if message else 0), result.output
-        assert message in result.stderr
+        assert result.exit_code == 2 and message in result.stderr, result.output
     assert ask("rank", closed, "--split", "valid").exit_code == 0
     shutil.rmtree(folder / "weights")
     result = ask("rank", folder)
@@ -96,3 +95,15 @@ def test_a_head_without_an_output_matrix_has_no_distance_of_subspaces(corpus_fol
     run(tiny_spec(corpus_folder, model=model, epochs=1), tmp_path)
     with pytest.raises(ValueError, match="subspaces of one size are compared, got last layer 10, embedding_size 6"):
         analyze(SubspaceAnalysis(kind="subspace"), settled(tmp_path), tmp_path, stage="train", device="cpu")
+
+
+def test_a_trained_softmax_keeps_its_bound_and_a_trained_mixture_passes_it(corpus_folder: Path, tmp_path: Path) -> None:
+    """24 words, 6 dimensions: 7 for the softmax, up to 23 for four of them."""
+    ranks = {}
+    for kind, head in (("softmax", {"kind": "softmax"}), ("mixture", {"kind": "mixture", "experts": [0, 0, 4]})):
+        run(tiny_spec(corpus_folder, head=head, epochs=3), tmp_path / kind)
+        found = analyze(RANK, settled(tmp_path / kind), tmp_path / kind, stage="train", device="cpu")
+        assert isinstance(found, RankFound)
+        ranks[kind] = found.centred.rank, found.bound
+    assert ranks["softmax"] == (7, 7)
+    assert ranks["mixture"][0] > 2 * 7 and ranks["mixture"][1] is None

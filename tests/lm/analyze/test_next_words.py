@@ -116,5 +116,6 @@ def test_two_models_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
     assert result.stdout.count(str(other)) == 5, "a column of the numbers, and of each context's words"
     refused = CliRunner().invoke(app, ["analyze", "next_words", str(folder), "--context", "no such", "--threads", "1"])
     assert refused.exit_code == 2 and "--context: the text does not have 'no such'" in refused.stderr
+    assert refused.stdout == ""
     blank = CliRunner().invoke(app, ["analyze", "next_words", str(folder), "--context", " "])
     assert blank.exit_code == 2 and "--context: should have a word, got blanks" in blank.stderr

@@ -21,6 +21,7 @@ from lm.record import read_record
 from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
 from orchestrator.report.pictures.drawing import figure_of
 from orchestrator.report.pictures.figures import Lines
+from orchestrator.sweep.published import Measure
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
 from tests.support.factories import make_trial, settle
@@ -70,9 +71,9 @@ def planned(runs: Path, **other: object) -> list[Trial]:
     return trials
 
 
-def page(tmp: Path, trials: list[Trial], *analyses: Analysis) -> tuple[str, list[Lines]]:
+def page(tmp: Path, trials: list[Trial], *analyses: Analysis, **how: object) -> tuple[str, list[Lines]]:
     artist = NoArtist()
-    text = write(tmp, trials, analyses=analyses, artist=artist)
+    text = write(tmp, trials, analyses=analyses, artist=artist, **how)
     return text, [picture for picture in artist.asked if isinstance(picture, Lines)]
 
 
@@ -85,28 +86,37 @@ def test_the_rank_of_each_variant_beside_its_bound_and_its_spectrum(tmp_path: Pa
     trials = planned(tmp_path / "runs", batch_size=7)
     for trial, (rank, bound) in zip(trials, ((41, 41), (41, 41), (90, None), (94, None)), strict=True):
         keep(tmp_path / "runs", trial, RANK, rank_of(rank, bound))
-    text, (picture,) = page(tmp_path, trials, RANK)
+    printed = Measure(paper="doc", table="5", variant="full", metric="rank", value=401, certainty="recalled")
+    text, (picture,) = page(tmp_path, trials, RANK, published_measures=[printed])
     table = rows(text, "Rank of the log-probabilities")
-    assert table[2] == "| full | 41 | 41 | 20 | 3.500 | 41 | 2 |"
+    assert table[2] == "| full | 41 | 41 | 20 | 3.500 | 41 | 401 | 2 |"
     assert table[3].startswith("| wide | – | 92.0 ± 2.8 | 46.0 ± 1.4 | 3.500 |")
     assert picture.FILE == "rank.svg" and [line.name for line in picture.panels[0].lines] == ["full", "wide"]
     figure, _ = figure_of(picture)
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
+    assert figure.axes[0].yaxis.get_major_formatter()(1e-4) == "0.0001", "no formula, which text is not read as"
 
 
 def test_a_seed_without_an_answer_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
     trials = planned(tmp_path / "runs", batch_size=7)
-    keep(
-        tmp_path / "runs",
-        trials[0],
-        SUBSPACE,
-        SubspaceFound(kind="subspace", distance=0.5, random=0.9, mean_cosine=0.0),
-    )
+    keep(tmp_path / "runs", trials[0], RANK, rank_of(41, 41))
+    text, _ = page(tmp_path, trials, RANK)
+    assert rows(text, "Rank of the log-probabilities")[2:] == ["| full | 41 | 41 | 20 | 3.500 | 41 | 1 of 2 |"]
+    assert "Without 3 trials (full, seed 2; wide, seed 1; wide, seed 2), whose weights are gone" in text
+
+
+def test_a_tied_model_is_not_asked_for_the_distance_and_another_is(tmp_path: Path) -> None:
+    trials = planned(tmp_path / "runs", model=UNTIED.model_copy(update={"hidden_size": UNTIED.embedding_size}))
+    for trial in trials[2:]:
+        keep(
+            tmp_path / "runs",
+            trial,
+            SUBSPACE,
+            SubspaceFound(kind="subspace", distance=0.5, random=0.9, mean_cosine=0.0),
+        )
     text, pictures = page(tmp_path, trials, SUBSPACE)
     title = "Distance of the output matrix from the embedding"
-    assert pictures == []
-    assert rows(text, title)[2:] == ["| full | 0.5000 | 0.9000 | 0 | 1 of 2 |"]
-    assert "Without 3 trials (full, seed 2; wide, seed 1; wide, seed 2), whose weights are gone" in text
+    assert pictures == [] and rows(text, title)[2:] == ["| wide | 0.5000 | 0.9000 | 0 | 2 |"]
 
 
 def test_contexts_stand_side_by_side_and_hostile_words_stay_words(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Lines over numbers: a panel or two, a line a variant, the lowest and highest seed around its mean."""
+"""Lines over numbers, or points over names: a panel or two, a variant's mean with its lowest and highest seed."""
 
 from __future__ import annotations
 
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from orchestrator.report.pictures.drawing import style
 from orchestrator.report.pictures.figures import GREY, Lines, line_styles
@@ -20,23 +21,25 @@ def lines_figure(lines: Lines) -> tuple[Figure, str | None]:
     keys: dict[str, Artist] = {}
     for place, panel in enumerate(lines.panels):
         axes = figure.add_subplot(1, len(lines.panels), 1 + place)
-        for line in panel.lines:
+        for number, line in enumerate(panel.lines):
             colour, dash = styles[line.name]
+            aside = (number - (len(panel.lines) - 1) / 2) * min(0.08, 0.6 / len(panel.lines)) if panel.ticks else 0.0
+            x = [value + aside for value in line.x]
             mark = "o" if len(line.x) <= _MOST_MARKED else ""
             (key,) = axes.plot(
-                line.x,
+                x,
                 line.mean,
                 color=colour,
-                linestyle=dash,
+                linestyle="none" if panel.ticks else dash,
                 marker=mark,
                 markersize=3.5,
                 label=style.one_line(line.name, 40),
             )
             keys.setdefault(line.name, key)
             if mark:
-                axes.vlines(line.x, line.low, line.high, color=colour, linewidth=1.3)
+                axes.vlines(x, line.low, line.high, color=colour, linewidth=1.3)
             else:
-                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
+                axes.fill_between(x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
         for level, label in panel.levels:
             axes.axhline(level, color=GREY, linewidth=1.0, linestyle="dotted")
             axes.annotate(label, (1.0, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
@@ -44,6 +47,9 @@ def lines_figure(lines: Lines) -> tuple[Figure, str | None]:
         axes.set_title(panel.title, loc="left", fontsize=9)
         axes.set_xscale("log" if panel.log_x else "linear")
         axes.set_yscale("log" if panel.log_y else "linear")
+        for axis in ([axes.xaxis] if panel.log_x else []) + ([axes.yaxis] if panel.log_y else []):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
         if panel.low is not None:
             axes.set_ylim(bottom=panel.low)
         if panel.ticks:

@@ -1,0 +1,112 @@
+"""The kinds of `python -m lm analyze` that need trained weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lm.analyzed import Found, NextWordsFound, trained_stage
+from lm.command_group import Device, Threads, grant_threads, refuse
+from lm.record import read_record
+from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, file_okay=False)]
+Split = Annotated[str, typer.Option(help="the text that is read: valid or test")]
+Stage = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
+
+
+def rank(
+    runs: Runs,
+    positions: Annotated[int, typer.Option(min=1, max=1_000_000, help="rows of the matrix")] = 20_000,
+    split: Split = "test",
+    stage: Stage = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Print the rank of the matrix of log-probabilities: what a softmax cannot exceed and a mixture can."""
+    asked = RankAnalysis(kind="rank", positions=positions, split=_split(split))
+    _show(_ask(asked, runs, stage, device, threads))
+
+
+def subspace(runs: Runs, stage: Stage = None, device: Device = "auto", threads: Threads = None) -> None:
+    """Print how far the output matrix's column space lies from the embedding's."""
+    _show(_ask(SubspaceAnalysis(kind="subspace"), runs, stage, device, threads))
+
+
+def next_words(
+    runs: Runs,
+    context: Annotated[list[str] | None, typer.Option(help="words of the text; may be given again")] = None,
+    words: Annotated[int, typer.Option(min=1, max=1000, help="how many next words of each context")] = 10,
+    split: Split = "test",
+    stage: Stage = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Print the most probable next words in contexts, side by side, and what frequent and similar words get."""
+    if not all(map(str.split, context or ())):
+        refuse("--context: should have a word, got blanks")
+    asked = NextWordsAnalysis(kind="next_words", contexts=tuple(context or ()), words=words, split=_split(split))
+    answers = _ask(asked, runs, stage, device, threads)
+    found = {run: answer for run, answer in answers.items() if isinstance(answer, NextWordsFound)}
+    if left_out := {context: None for answer in found.values() for context in answer.left_out}:
+        refuse(f"--context: the text does not have {'; '.join(map(repr, left_out))}")
+    if len({tuple((each.context, each.position) for each in answer.contexts) for answer in found.values()}) > 1:
+        refuse(f"RUN: should all be of one text, got {' '.join(found)}")
+    _show(answers)
+    for places in zip(*(answer.contexts for answer in found.values()), strict=True):
+        typer.echo(f"\n{places[0].context} → {places[0].next}")
+        best = zip(*(place.words for place in places), strict=True)
+        _print([[*found], *([f"{word} {probability:.3f}" for word, probability in row] for row in best)])
+
+
+def code_errors(
+    runs: Runs, split: Split = "test", stage: Stage = None, device: Device = "auto", threads: Threads = None
+) -> None:
+    """Print how many bits of an ecoc head are wrong, and how often the word, corrected and not."""
+    asked = CodeErrorsAnalysis(kind="code_errors", split=_split(split))
+    _show(_ask(asked, runs, stage, device, threads))
+
+
+def _split(name: str) -> Literal["valid", "test"]:
+    if name not in ("valid", "test"):
+        refuse(f"--split: should be valid or test, got {name!r}")
+    return "valid" if name == "valid" else "test"
+
+
+def _ask(settings: Analysis, runs: list[Path], stage: str | None, device: str, threads: int | None) -> dict[str, Found]:
+    """Ask every run, or read what it keeps of the same question; the answers by its folder."""
+    granted = grant_threads(threads)
+    from lm.analyze.ask import analyze
+
+    answers: dict[str, Found] = {}
+    for run in runs:
+        try:
+            record = read_record(run)
+            if record is None:
+                refuse(f"{run}: no record.json; only a settled trial can be analyzed")
+            of = stage or trained_stage(record.spec)
+            answers[str(run)] = analyze(settings, record, run, stage=of, device=device, threads=granted)
+        except ValueError as error:  # also of a corpus that is missing
+            refuse(str(error))
+    return answers
+
+
+def _show(answers: dict[str, Found]) -> None:
+    """Print a column of numbers for each run."""
+    columns = [answer.numbers() for answer in answers.values()]
+    names = dict.fromkeys(name for numbers in columns for name in numbers)
+    _print([["", *answers], *([name, *(_shown(numbers.get(name)) for numbers in columns)] for name in names)])
+
+
+def _print(rows: list[list[str]]) -> None:
+    """A table, its first column to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        typer.echo("  ".join([first.ljust(widths[0]), *cells]))
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.5g}" if value != int(value) else f"{value:,.0f}"
