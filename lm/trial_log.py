@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from typing import TextIO
 
 from lm import __version__
 from lm.record import Evaluation
@@ -42,6 +44,34 @@ def logged(folder: Path) -> Iterator[Callable[[str], None]]:
         raise
     finally:
         logger.removeHandler(handler)
+
+
+@contextmanager
+def captured(folder: Path) -> Iterator[None]:
+    """Within the block all that this process prints, code below Python included, goes to the trial's log.
+
+    For a process that trains one trial at a time and prints for nobody: other threads print there too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    before = (sys.stdout, sys.stderr)
+    with (folder / LOG).open("a", buffering=1, encoding="utf-8", errors="backslashreplace") as log:
+        kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+        try:
+            _point(before, dict.fromkeys(kept, log.fileno()))
+            with redirect_stdout(log), redirect_stderr(log):
+                yield
+        finally:
+            _point(before, kept)
+            for copy in kept.values():
+                os.close(copy)
+
+
+def _point(streams: Iterable[TextIO], descriptors: Mapping[int, int]) -> None:
+    """Make each descriptor a copy of another, once what the streams hold back is written to the old one."""
+    for stream in streams:
+        stream.flush()
+    for descriptor, target in descriptors.items():
+        os.dup2(target, descriptor)
 
 
 def in_a_line(point: Evaluation) -> str:

@@ -32,7 +32,7 @@ def why(
     runs: shared.WrittenRuns = Path("runs"),
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
-    """Show why a trial failed or diverged: its reason, the end of its traceback, the end of its curve."""
+    """Show why a trial failed or diverged: its reason, the ends of its traceback, its log and its curve."""
     from lm.record import read_curve
     from orchestrator.trials.records import check_trial, damage_in_a_line
 
@@ -57,6 +57,9 @@ def why(
     except OSError:
         if record is not None and record.status == "failed":
             typer.echo("no traceback was kept (failure.txt)")
+    if record is not None and record.status == "failed":
+        for line in _end_of_log(runs / key, lines):
+            typer.echo(line)
     for point in curve[-lines:]:
         typer.echo(_in_words(point))
     if not curve:
@@ -127,6 +130,20 @@ def _key(
     if seed not in trials[variant]:
         shared.wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
     return trials[variant][seed]
+
+
+def _end_of_log(folder: Path, lines: int) -> list[str]:
+    """The last lines of a failed trial's log, its evaluations and what it printed, without the traceback again."""
+    from lm.trial_log import LOG
+
+    try:
+        text = read_regular(folder / LOG).decode(errors="replace")
+    except OSError:  # a trial of an earlier version, or a worker elsewhere that died
+        return []
+    before, _, trace = text.rpartition(" ERROR failed: ")
+    if before and " INFO begins: " not in trace:
+        text = before.rpartition("\n")[0]
+    return ["the end of log.txt before it failed:", *text.rstrip().splitlines()[-lines:]]
 
 
 def _in_words(point: Evaluation) -> str:

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from lm.data import load
 from lm.files import DamagedError, write_text
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION
+from lm.trial_log import captured
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import redacted
 from orchestrator.execute.interrupt import Interrupt
@@ -37,7 +38,8 @@ class Allotment:
     """Where a trial's folder lies, and what the trial may use.
 
     With a `storage`, a worker keeps the folder there, and `runs` is the driver's, which fetches what a report needs.
-    `alone`: no other trial runs meanwhile, because the trial ran out of memory beside others before.
+    `alone`: no other trial runs meanwhile, because the trial ran out of memory beside others before. `in_worker`: what
+    the process prints goes to the trial's log.
     """
 
     runs: Path
@@ -47,6 +49,7 @@ class Allotment:
     storage: str | None = None
     stall_seconds: float | None = None
     alone: bool = False
+    in_worker: bool = False
 
     @property
     def threads(self) -> int:
@@ -155,7 +158,7 @@ def _train(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
     from lm.train import train
 
     folder = allotment.runs / trial.key
-    with stall_limit(folder, allotment.stall_seconds):
+    with stall_limit(folder, allotment.stall_seconds), captured(folder) if allotment.in_worker else nullcontext():
         evaluations = train(
             trial.spec,
             out=folder,

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lm.trial_log import LOG
 from orchestrator.trials.disk import set_aside
 
 _LOOKS = 20  # a trial may overrun its limit by a twentieth
-_NOT_PROGRESS = {".lock", "stalled.txt", "failure.txt"}
+_NOT_PROGRESS = {".lock", "stalled.txt", "failure.txt", LOG}
 
 
 @contextmanager

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from lm.trial_log import LOG, in_a_line
+from lm.trial_log import LOG, captured, in_a_line
 from tests.support.lm_trials import run
 from tests.support.tiny import tiny_spec
 
@@ -64,3 +68,34 @@ def test_a_failure_has_its_traceback_and_what_was_warned_of(
     assert lines(tmp_path)[-2:] == [("WARNING", "the stage is odd"), ("ERROR", "failed: RuntimeError")]
     assert (tmp_path / LOG).read_text(encoding="utf-8").endswith("\nRuntimeError: no luck\n")
     assert "Traceback (most recent call last):" in (tmp_path / LOG).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("ends_by", [None, RuntimeError, SystemExit])
+def test_what_a_process_prints_goes_to_the_log_and_afterwards_where_it_went_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], ends_by: type[BaseException] | None
+) -> None:
+    descriptors = {path.name for path in Path("/proc/self/fd").iterdir()}
+    print("before")
+    with pytest.raises(ends_by) if ends_by else nullcontext(), captured(tmp_path / "new"):
+        print("in Python", end="", flush=True)
+        os.write(2, b", below it")
+        subprocess.run(["echo", " and in a child"], check=True)
+        print("not flushed")
+        print("an error", file=sys.stderr)
+        if ends_by is not None:
+            raise ends_by
+    print("after", file=sys.stderr)
+    text = (tmp_path / "new" / LOG).read_text()
+    assert text == "in Python, below it and in a child\nnot flushed\nan error\n"
+    assert capfd.readouterr() == ("before\n", "after\n")
+    assert {path.name for path in Path("/proc/self/fd").iterdir()} == descriptors
+
+
+def test_a_trials_own_lines_stand_between_what_it_prints(corpus_folder: Path, tmp_path: Path) -> None:
+    with captured(tmp_path):
+        print("hello", flush=True)
+        run(tiny_spec(corpus_folder, epochs=1), tmp_path)
+        print("goodbye", flush=True)
+    first, *_, last = (tmp_path / LOG).read_text().splitlines()
+    assert (first, last) == ("hello", "goodbye")
+    assert [text.split()[0] for _, text in lines(tmp_path)] == ["begins:", "train", "ended"]

@@ -28,6 +28,7 @@ def test_why_shows_the_reason_the_traceback_and_the_curves_end(place: Path) -> N
     full = trials()["full"]
     folder = settle(full)
     change_record(folder, status="failed", reason="RuntimeError: no luck (x.py:1)")
+    (folder / "log.txt").unlink()
     code, out, _ = command("why", full.key[:8])
     assert code == 0
     assert out.startswith(f"{full.key} failed: RuntimeError: no luck (x.py:1)\nno traceback was kept (failure.txt)\n")
@@ -36,6 +37,23 @@ def test_why_shows_the_reason_the_traceback_and_the_curves_end(place: Path) -> N
     assert [line.split(":")[0] for line in out.splitlines()] == [
         f"{full.key} failed", "  line 48", "  line 49", "train epoch 2", "finetune-1 epoch 3",
     ]  # fmt: skip
+
+
+def test_why_shows_the_logs_end_once(place: Path) -> None:
+    full = trials()["full"]
+    folder = settle(full)
+    change_record(folder, status="failed", reason="RuntimeError: no luck (x.py:1)")
+    (folder / "failure.txt").write_text("Traceback\n")
+    begins = "2026-01-02T03:04:05Z INFO begins: process 1\n"
+    failed = "2026-01-02T03:04:06Z ERROR failed: RuntimeError\nTraceback\n"
+    (folder / "log.txt").write_text(begins + failed + begins + "one\ncuda: odd\n" + failed)
+    out = command("why", full.key, "--lines", "2")[1].splitlines()
+    assert out[1:5] == ["Traceback", "the end of log.txt before it failed:", "one", "cuda: odd"]
+    (folder / "log.txt").write_text(begins + failed + begins + "killed\n")  # its worker died, and left no traceback
+    out = command("why", full.key, "--lines", "2")[1].splitlines()
+    assert out[2:5] == ["the end of log.txt before it failed:", begins.strip(), "killed"]
+    change_record(folder, status="complete")
+    assert "log.txt" not in command("why", full.key)[1]
 
 
 def test_why_of_a_complete_trial_has_nothing_to_explain(place: Path) -> None:

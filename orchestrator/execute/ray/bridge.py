@@ -34,7 +34,7 @@ def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: P
 
 def train_in_worker(config: dict[str, Any]) -> None:
     """Train one trial in a Ray worker."""
-    trial, allotment = config["trial"], config["allotment"]
+    trial, allotment = config["trial"], dataclasses.replace(config["allotment"], in_worker=True)
     if (failure := run_trial(trial, allotment, lambda point: tune.report({"evaluation": point}))) is not None:
         tune.report({"failure": failure})
 

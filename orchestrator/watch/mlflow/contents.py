@@ -124,15 +124,15 @@ def sweep_numbers(runs: Sequence[Run], known: Mapping[str, float], step: int) ->
     """What a sweep's run lacks: trials done and the best of them by time, and `<variant>/test_perplexity`.
 
     `runs` are those of complete trials, `known` the last values that the sweep's run has, `step` the step of the last.
-    A perplexity is of the mean loss over seeds, as on the page; one whose variant is gone becomes NaN.
+    A perplexity is the mean over seeds, as on the page; one whose variant is gone becomes NaN.
     """
     runs = sorted(runs, key=lambda run: run.ended or 0)
     best = list(accumulate((run.metrics["final/valid_perplexity"] for run in runs), min))
-    losses: dict[str, list[float]] = {}
+    perplexities: dict[str, list[float]] = {}
     for run in runs:
         if (perplexity := run.metrics.get(f"final{TEST}")) is not None:
-            losses.setdefault(_key("", run.tags.get("variant", ""), TEST), []).append(math.log(perplexity))
-    numbers = {name: math.exp(statistics.fmean(nats)) for name, nats in losses.items()}
+            perplexities.setdefault(_key("", run.tags.get("variant", ""), TEST), []).append(perplexity)
+    numbers = {name: statistics.fmean(values) for name, values in perplexities.items()}
     numbers |= {DONE: float(len(runs)), BEST: best[-1]} if runs else {DONE: 0.0}
     gone = {name: math.nan for name, value in known.items() if name not in numbers and not math.isnan(value)}
     changed = {name: value for name, value in (numbers | gone).items() if known.get(name) != value}

@@ -282,7 +282,7 @@ def test_the_sweeps_run_shows_how_far_it_is_and_what_each_variant_reached(record
     numbers = {
         "curve/trials_done": 3.0,
         "curve/best_valid_perplexity": pytest.approx(90.0),
-        "full/test_perplexity": pytest.approx(90.0),  # the geometric mean: of the mean loss
+        "full/test_perplexity": pytest.approx(90.5),  # the mean over seeds, as on the page
         "without dropout/test_perplexity": pytest.approx(77.0),
     }
     assert parent.data.metrics == numbers
