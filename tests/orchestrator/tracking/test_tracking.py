@@ -77,6 +77,7 @@ def test_a_sweep_is_a_parent_with_a_run_for_each_trial(records: Records, report:
     constants = ("seconds", "peak_memory_bytes", "finetune-1.best_epoch", "mlflow.source.git.commit")
     assert [tags[name] for name in constants] == ["8", "5000000", "2", "abc123"]
     assert (params["parameters"], tags["mlflow.user"]) == ("1234", getpass.getuser())
+    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("sweeps/parts.yaml", "LOCAL")
     [dataset] = full.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("pydoc", "f" * 36)
     assert seen.nested["lost", 1].data.tags["reason"] == "loss is nan at step 12"
