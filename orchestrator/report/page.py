@@ -128,7 +128,7 @@ def write_report(
             interactions=interactions,
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
-            search=search_section(searches),
+            search=search_section(searches, pictures),
             costs=cost_table(outcomes),
             devices=devices(outcomes),
             untrained=untrained(outcomes.all),

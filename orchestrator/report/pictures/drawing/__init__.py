@@ -12,8 +12,21 @@ from lm.files import atomic
 from orchestrator.report.pictures.drawing.differences import forest_figure, frequency_figure, position_figure
 from orchestrator.report.pictures.drawing.heads import heads_figure
 from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
+from orchestrator.report.pictures.drawing.search import course_figure, front_figure, rungs_figure, slices_figure
 from orchestrator.report.pictures.drawing.style import report_style
-from orchestrator.report.pictures.figures import Forest, Frequency, Heads, Overview, Panels, Picture, Position
+from orchestrator.report.pictures.figures import (
+    Forest,
+    Frequency,
+    Front,
+    Heads,
+    Overview,
+    Panels,
+    Picture,
+    Position,
+    Rungs,
+    SearchCourse,
+    Slices,
+)
 
 _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Forest: forest_figure,
@@ -22,6 +35,10 @@ _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Frequency: frequency_figure,
     Position: position_figure,
     Heads: heads_figure,
+    SearchCourse: course_figure,
+    Slices: slices_figure,
+    Rungs: rungs_figure,
+    Front: front_figure,
 }
 
 
