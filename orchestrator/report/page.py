@@ -144,7 +144,7 @@ def write_report(
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
             words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
-            search=search_section(searches),
+            search=search_section(searches, pictures),
             texts=text_section(outcomes, report.records, report.generate),
             doses=dose_sections(outcomes, report.doses, report.published_measures, pictures),
             analyses=analysis_sections(outcomes, report.records, report.analyses, report.published_measures, pictures),

@@ -11,6 +11,8 @@ from typing import Any
 
 from lm.record import perplexity
 from lm.spec import Part
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.sections.search_pictures import SearchShown, show_searches
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, front
 from orchestrator.search.population import history, own_share
@@ -170,12 +172,14 @@ class SearchSection:
     objectives: Sequence[str]
     front: Sequence[SearchTrialRow]
     importance: Sequence[tuple[Markdown, str]]
+    without_share: Markdown
     why_no_importance: str
+    shown: SearchShown
     fewest: int = FEWEST_COMPLETE
 
 
-def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
-    """What the page says; None if nothing was searched."""
+def search_section(searches: Sequence[SearchState], pictures: Pictures) -> SearchSection | None:
+    """What the page says, with its pictures drawn; None if nothing was searched."""
     if not searches:
         return None
     first, ended = searches[0], all(search.ended for search in searches)
@@ -202,7 +206,9 @@ def search_section(searches: Sequence[SearchState]) -> SearchSection | None:
         objectives=[OBJECTIVES[name][0] for name in objectives],
         front=trials if len(objectives) > 1 else (),
         importance=importance,
+        without_share=Markdown(listed([f"`{key}`" for key in first.task.space if f"`{key}`" not in dict(importance)])),
         why_no_importance=why_not,
+        shown=show_searches(searches, pictures),
     )
 
 

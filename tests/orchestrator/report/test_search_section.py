@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
+from orchestrator.report.pictures.figures import Rungs, SearchAxis, SearchCourse, Slices
 from orchestrator.report.sections.search import SearchRow, not_searched, trials_of_tuning
+from orchestrator.report.sections.search_pictures import rung_rows
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
@@ -17,7 +20,7 @@ from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_population import Trainer, population
 from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
 from tests.support.factories import make_trial, settle
-from tests.support.pages import answer, render, write
+from tests.support.pages import NoArtist, answer, render, write
 
 
 def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> SearchTrial:
@@ -29,11 +32,11 @@ def found(number: int, perplexity: float | None, rate: float = 1.0, **how: objec
     return SearchTrial(number=number, key=f"{number:016x}", **{"values": values} | made | how)  # type: ignore[arg-type]
 
 
-def page(tmp_path: Path, *searches: SearchState) -> str:
+def page(tmp_path: Path, *searches: SearchState, **how: Any) -> str:
     trials = [make_trial("full", seed) for seed in (1, 2)]
     for trial in trials:
         settle(tmp_path / "runs", trial, 100.0)
-    return write(tmp_path, trials, searches=searches)
+    return write(tmp_path, trials, searches=searches, **how)
 
 
 @pytest.fixture
@@ -94,6 +97,19 @@ def test_importance_is_shown_of_a_long_search(tmp_path: Path, task: SearchTask) 
     rates = [0.1 * 1.2**i for i in range(24)]
     trials = tuple(found(i, 100.0 + abs(math.log(rate)), rate) for i, rate in enumerate(rates))
     assert "| `optimizer.learning_rate` | 1.00 ± 0.00 |" in page(tmp_path, SearchState(task, tmp_path / "none", trials))
+
+
+def test_values_that_not_every_trial_had_are_said_to_have_no_share_of_importance(tmp_path: Path) -> None:
+    task = search_tasks(at_paper(tmp_path, CHOICES))[0]
+    trials = [
+        found(
+            n, 100.0 + n, values={"layer": "thin", "batch_size": "48"[n % 2], "optimizer.learning_rate": 5.0 + n / 10}
+        )
+        for n in range(20)
+    ]
+    wide = {"layer": "wide", "batch_size": "8", "optimizer.learning_rate": 0.5}
+    text = page(tmp_path, SearchState(task, tmp_path / "none", (*trials, found(20, 130.0, values=wide))))
+    assert "Without a share, since not every trial had it, or in the same range: `optimizer.learning_rate`.\n" in text
 
 
 def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_path: Path) -> None:
@@ -201,3 +217,68 @@ def test_a_population_has_a_section_of_its_own(tmp_path: Path) -> None:
     text = page(tmp_path, SearchState(one, tmp_path / "none", tuple(trials)))
     assert "\n\nAll trials, in full digits: [searches.csv](searches.csv).\n\n" in text
     assert "of earlier generations" in text
+
+
+def test_a_page_shows_the_search_and_where_trials_were_stopped(tmp_path: Path, task: SearchTask) -> None:
+    trials = (
+        found(0, 120.0, 5.0, curve=((1, 5.0), (4, math.log(120.0)))),
+        found(1, None, 2.0, epochs=2, valid_nats=math.log(160.0), curve=((2, math.log(160.0)),)),
+        found(2, None, 3.0, epochs=2, valid_nats=math.log(150.0)),
+        found(3, None, 4.0, state="diverged", epochs=1),
+    )
+    artist = NoArtist()
+    search = SearchState(task, tmp_path / "none", trials)
+    text = page(tmp_path, search, artist=artist)
+    drawn = {type(picture): picture for picture in artist.asked}
+    course, slices, rungs = drawn[SearchCourse], drawn[Slices], drawn[Rungs]
+    assert isinstance(course, SearchCourse) and isinstance(slices, Slices) and isinstance(rungs, Rungs)
+    assert [(p.number, round(p.perplexity), p.complete) for p in course.trials.points] == [
+        (0, 120, True),
+        (1, 160, False),
+        (2, 150, False),
+    ]
+    assert slices.axes == [SearchAxis("optimizer.learning_rate", "log", [], (0.1, 10.0))]
+    assert rungs.epochs == [2]
+    assert [row.names for row in rung_rows([search])] == ["1 and 2"]
+    assert "| 2 | 3 | 2 | 150.00 | 1 and 2 |" in text, "the diverged trial did not come so far"
+    for file in ("search.svg", "slices.svg", "rungs.svg"):
+        assert f"]({file})" in text
+
+
+def test_trials_stopped_in_tuning_are_named_with_their_variant(tmp_path: Path) -> None:
+    first, second, *_ = search_tasks(at_paper(tmp_path, TUNE))
+    trials = (found(0, 120.0), found(1, None, epochs=2), found(2, None, epochs=3))
+    searches = [SearchState(task, tmp_path / "none", trials) for task in (first, second)]
+    assert [row.names for row in rung_rows(searches)] == [
+        f"1 of {first.title}; 1 of {second.title}",
+        f"2 of {first.title}; 2 of {second.title}",
+    ]
+
+
+def test_heads_by_codebook_stand_in_a_grid_where_both_are_searched(tmp_path: Path) -> None:
+    head = "{kind: ecoc, codebook: {kind: random, bits: 20}, loss: {kind: normalized}}"
+    space = (
+        f"  space:\n    layer: {{kind: change, among: {{plain: {{}}, codes: {{model.tied: false, head: {head}}}}}}}\n"
+        "    head.codebook:\n      kind: choice\n      when: {layer: codes}\n"
+        "      among: {short: {kind: random, bits: 20}, long: {kind: hybrid, bits: 20},"
+        " no: {kind: unigram, bits: 20}}\n"
+    )
+    task = search_tasks(at_paper(tmp_path, SEARCH.replace("  space:\n", space)))[0]
+    rate = {"optimizer.learning_rate": 1.0}
+    values: list[dict[str, object]] = [
+        {"layer": "plain"},
+        {"layer": "plain"},
+        {"layer": "codes", "head.codebook": "short"},
+        {"layer": "codes", "head.codebook": "long"},
+    ]
+    trials = [
+        found(n, p, values=v | rate) for n, (v, p) in enumerate(zip(values, (90.0, 95.0, 130.0, None), strict=True))
+    ]
+    artist = NoArtist()
+    text = page(tmp_path, SearchState(task, tmp_path / "none", tuple(trials)), artist=artist)
+    assert "| `layer` | none | short | long |\n" in text
+    assert "| plain | 90.00 (2 trials) | – | – |\n| codes | – | 130.00 (1 trial) | – (1 trial) |\n" in text
+    (course,) = [picture for picture in artist.asked if isinstance(picture, SearchCourse)]
+    assert course.trials.heads and course.trials.groups == ["softmax", "ecoc"]
+    assert "colours are kinds of output layer" in text
+    assert all(len(set(rows)) == 1 for rows in render(text).tables)

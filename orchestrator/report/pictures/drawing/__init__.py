@@ -13,17 +13,22 @@ from orchestrator.report.pictures.drawing.differences import forest_figure, freq
 from orchestrator.report.pictures.drawing.heads import heads_figure
 from orchestrator.report.pictures.drawing.learning import overview_figure, panels_figure
 from orchestrator.report.pictures.drawing.lines import lines_figure
+from orchestrator.report.pictures.drawing.search import course_figure, front_figure, rungs_figure, slices_figure
 from orchestrator.report.pictures.drawing.style import report_style
 from orchestrator.report.pictures.drawing.words import words_figure
 from orchestrator.report.pictures.figures import (
     Forest,
     Frequency,
+    Front,
     Heads,
     Lines,
     Overview,
     Panels,
     Picture,
     Position,
+    Rungs,
+    SearchCourse,
+    Slices,
     Words,
 )
 
@@ -36,6 +41,10 @@ _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Heads: heads_figure,
     Words: words_figure,
     Lines: lines_figure,
+    SearchCourse: course_figure,
+    Slices: slices_figure,
+    Rungs: rungs_figure,
+    Front: front_figure,
 }
 
 
