@@ -166,7 +166,7 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
     """The sweep with the baseline and these variants alone, the whole if none is named; CannotStartError for others."""
     if not only:
         return sweep
-    searches_base = isinstance(sweep.searching, Search)
+    searches_base = isinstance(sweep.searching, Search) and not sweep.base_is_found
     names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base  # to which the search belongs
     for name in only:
         if name not in names:
@@ -185,7 +185,7 @@ def to_train(
     """The trials that a run would train, with their states, and the searches that it would run first."""
     state = expand(sweep, records)
     searches = [search for search in state.searches if fresh or not search.ended]
-    waiting = {search.task.variant for search in searches}
+    waiting = {name for search in searches for name in search.task.variants}
     trials = [trial for trial in state.trials if trial.variant not in waiting]
     trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
     states = [(trial, state_of(trial, records)) for trial in trained]

@@ -18,8 +18,8 @@ from orchestrator.search.ledger import SearchState, ledger_path, read_search_tri
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.override import value_at
-from orchestrator.sweep.scaled import Variant
+from orchestrator.sweep.override import override, value_at
+from orchestrator.sweep.scaled import BY_HAND, Variant
 from orchestrator.sweep.searches import GridSampler, Search, Tune
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
@@ -47,7 +47,7 @@ class SweepState:
     @property
     def waiting(self) -> set[str]:
         """The variants whose values a search has still to find."""
-        return {search.task.variant for search in self.searches if not search.ended}
+        return {name for search in self.searches if not search.ended for name in search.task.variants}
 
     @property
     def table(self) -> list[Trial]:
@@ -73,7 +73,8 @@ class Left:
 def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     """The searches and the trials; while a search is not over, only those of variants that wait for none.
 
-    The baseline is always among them, as the file has it while it is being tuned, or if its tuning found nothing.
+    The baseline is always among them, as the file has it while it is being tuned, or if its tuning found nothing. A
+    change that does not fit what a search of the base found is not.
     """
     facts, searches, without_values = Facts(), list[SearchState](), set[str]()
     variants = {variant.name: variant for variant in sweep.variants}
@@ -82,25 +83,29 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
         # Another sweep, or an earlier version of this one, may have asked for more: budgets stay equal.
         search = SearchState(task, path, tuple(read_search_trials(path, task)[: task.trials]))
         searches.append(search)
-        if search.ended and (best := search.best) is not None:
-            spec, _ = search.generations.spec(best.values, best.parent)
-            assert spec is not None, "a trial was trained with these values"
+        if search.ended and (found := search.best_spec) is not None:
             variant = variants.get(task.variant, replace(sweep.baseline, name=task.variant))
-            spec = spec.model_copy(update={"seed": variant.spec.seed})
+            spec = found.model_copy(update={"seed": variant.spec.seed})
             of_seeds = variant.by_seed if task.seed is None else {**variant.by_seed, task.seed: spec}
             variants[task.variant] = replace(variant, spec=variant.spec if of_seeds else spec, by_seed=of_seeds)
+            for name, changes in task.built_on.items():
+                variants[name] = replace(variants[name], spec=override(spec, changes)[0])
+            without_values.update(search.misfits)
         else:
-            without_values.add(task.variant)
+            without_values.update(task.variants)
     for name in without_values:  # one whose search found nothing would meet others of a larger budget
         variants.pop(name, None)
     if sweep.baseline.name not in variants:
         variants = {sweep.baseline.name: sweep.baseline}
     looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds)
     trials = trials_by_look(replace(sweep, variants=tuple(variants.values())), records, looks)
-    changes = {BEST_FOUND: "a schedule, see Search"} if searches and searches[0].task.population else {}
+    words = {BEST_FOUND: "a schedule, see Search"} if searches and searches[0].task.population else {}
     if variants[sweep.baseline.name] != sweep.baseline:
-        changes[sweep.baseline.name] = "the base itself, at its tuned values"
-    return SweepState(tuple(searches), [replace(t, change=changes.get(t.variant, t.change)) for t in trials], looks)
+        how = "as the search found it" if sweep.base_is_found else "at its tuned values"
+        words[sweep.baseline.name] = f"the base itself, {how}"
+    for trial in trials if sweep.base_is_found else ():
+        words.setdefault(trial.variant, trial.change or "nothing: what was found has it already")
+    return SweepState(tuple(searches), [replace(t, change=words.get(t.variant, t.change)) for t in trials], looks)
 
 
 def looks_path(sweep: ScaledSweep, records: Records) -> Path:
@@ -167,7 +172,7 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
     missing = len(unsettled(state.table, records))
     if not state.searching:
         return Left(0, missing, missing)
-    extra = isinstance(sweep.searching, Search)
+    extra = isinstance(sweep.searching, Search) and not sweep.base_is_found
     variants = len(sweep.variants) + extra
     most = sum(len(sweep.seeds_of(variant)) for variant in sweep.variants) + extra * len(sweep.variant_seeds)
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)
@@ -197,7 +202,11 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
     if searching is None:
         return []
     if isinstance(searching, Search):
-        return [_task(BEST_FOUND, sweep.baseline, sweep.baseline, searching)]
+        if not sweep.base_is_found:
+            return [_task(BEST_FOUND, sweep.baseline, sweep.baseline, searching)]
+        built_on = {v.name: v.overrides for v in sweep.variants[1:] if v.name != BY_HAND}
+        task = _task(sweep.baseline.name, sweep.baseline, sweep.baseline, searching)
+        return [replace(task, built_on=built_on)]
     tasks = [task for variant in sweep.variants for task in _repeated(sweep, variant, searching)]
     if isinstance(searching.sampler, GridSampler):
         sizes = {task.variant: _grid_size(task, searching.sampler, searching.trials) for task in tasks}

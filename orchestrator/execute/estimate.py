@@ -179,7 +179,9 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
         return state.trials
     # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
     trials = [
-        replace(t, key=f"{t.title}, tuned", reads_from=None, starts_from=None) if t.variant in state.waiting else t
+        replace(t, key=f"{t.title}, tuned", reads_from=None, starts_from=None)
+        if t.variant in state.waiting
+        else replace(t, reads_from=None if sweep.base_is_found else t.reads_from)  # by hand, from what is found
         for t in plan(sweep)
     ]
     for search in state.searches:

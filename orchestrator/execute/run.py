@@ -120,6 +120,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
                 f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
             )
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
+    specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
     for variant, spec in specs.items():  # fetches and encodes each corpus once, before eight workers want it
         _check_columns(variant, spec)
     for folder in (options.runs, options.reports):  # rather now than after hours of training
@@ -241,8 +242,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
             raise
         searches = reported.searches
         searched = [(trial.key, search.task.title) for search in searches for trial in search.trials if trial.key]
-        undecided = [search.task.variant for search in searches if not search.ended]
-        planned = Planned(reported.trials, searched, undecided)
+        planned = Planned(reported.trials, searched, sorted(reported.waiting))
         how = ending(state, records)
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
@@ -266,6 +266,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> boo
         from orchestrator.execute.ray import Order, run_on_ray
 
         corpora = {trial.spec.corpus for trial in state.trials} | {s.task.base.corpus for s in state.searches}
+        corpora |= {variant.spec.corpus for variant in prepared.sweep.variants}
         order = Order(prepared.allotment, options.jobs, options.address, tuple(corpora), options.verbose)
         run_on_ray(source, order, listener, interrupt)
     return time.monotonic() >= deadline

@@ -191,7 +191,7 @@ def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationR
             row.variant: verdict_in_words(row.effect, report.margin) if row.effect else "no verdict" for row in compared
         },
         base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
-        searches={search.task.title: search.ledger.stem for search in report.searches},
+        searches={name: s.ledger.stem for s in report.searches for name in (*s.task.built_on, s.task.title)},
     )
 
 

@@ -18,9 +18,11 @@ from itertools import islice
 from pathlib import Path
 
 from lm.files import atomic, read_regular, sync
+from lm.spec import TrainSpec
 from orchestrator.search.events import Event, SearchTrial, apply, check_next, parse
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
+from orchestrator.sweep.override import override
 from orchestrator.sweep.searches import GridSampler, Search
 from orchestrator.trials.disk import set_aside
 from orchestrator.words import counted
@@ -103,6 +105,23 @@ class SearchState:
     def best(self) -> SearchTrial | None:
         """The complete trial with the lowest validation loss, None while none is complete."""
         return best(self.trials)
+
+    @property
+    def best_spec(self) -> TrainSpec | None:
+        """What the best trial trained, of a population with its whole schedule; None while none is complete."""
+        best = self.best
+        return None if best is None else self.generations.spec(best.values, best.parent)[0]
+
+    @property
+    def misfits(self) -> dict[str, str]:
+        """Why changes do not fit what was found, such as the dropout of a head that it does not have, by variant."""
+        base = self.best_spec
+        wrong = {} if base is None else {name: override(base, c)[1] for name, c in self.task.built_on.items()}
+        return {
+            name: "; ".join(f"{'.'.join(map(str, problem.place))}: {problem.text}" for problem in problems)
+            for name, problems in wrong.items()
+            if problems
+        }
 
 
 def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:

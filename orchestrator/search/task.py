@@ -24,7 +24,8 @@ _NOT_EXPLAINED = {"trials", "training_hours", "variants", "repeats", "start_rest
 class SearchTask:
     """One variant's search. `base` has the training seed; `fixed` names what of the space is not searched for it.
 
-    `seed` is the one of the table that takes its values, None if all do.
+    `seed` is the one of the table that takes its values, None if all do. `built_on` are the variants of the table that
+    are changes of what is found, with what they change.
     """
 
     variant: str
@@ -32,6 +33,12 @@ class SearchTask:
     searching: Searching
     fixed: tuple[str, ...] = field(default=())
     seed: int | None = None
+    built_on: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants of the table that wait for it."""
+        return self.variant, *self.built_on
 
     @property
     def title(self) -> str:

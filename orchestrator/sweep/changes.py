@@ -67,8 +67,8 @@ class Changes:
         changed = scales[scale] = dict(scales.get(scale) or {})
         for path, value in self.values.items():
             section, _, inside = path.partition(".")
-            if section not in document.data:
-                present = [name for name in _SECTIONS if name in document.data]
+            present = [name for name in _SECTIONS if name in document.data or name in changed]
+            if section not in present:
                 raise ValueError(f"--set {path}: the file has no {section!r}{nearest(section, present)}")
             changed[section] = _written(dict(changed.get(section) or {}), inside, value)
         if self.seeds is not None:

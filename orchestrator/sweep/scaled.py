@@ -15,6 +15,8 @@ from orchestrator.sweep.override import ABSENT, override, value_at
 from orchestrator.sweep.searches import Search, Tune
 
 TRAIN_START = "corpus.train_start"
+BY_HAND = "by hand"
+"""The base as the file has it, beside variants of the one that a search found."""
 
 
 def _check_share(gpus: float | Literal["auto"]) -> float | Literal["auto"]:
@@ -81,6 +83,7 @@ class Variant:
     """What is compared: a name, its whole spec with the default seed, and its place in the file.
 
     `by_seed` has the specs of seeds that have values of their own, such as those of a search for each seed.
+    `overrides` is what it changes of the base, by dotted path.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Variant:
     is_component: bool
     place: Place
     by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class ScaledSweep:
     the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
     baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
     `changed_by` are the options of the command line that changed the scale; its name then has them after a plus.
+    If `base_is_found`, the baseline has the values that the search finds, the others are changes of it, and the last
+    variant is the base by hand.
     """
 
     name: str
@@ -121,6 +127,7 @@ class ScaledSweep:
     generate: Generate | None = None
     analyses: tuple[Analysis, ...] = ()
     doses: tuple[Dose, ...] = ()
+    base_is_found: bool = False
 
     @property
     def baseline(self) -> Variant:
@@ -159,4 +166,5 @@ def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
     if missing <= 0 or variant.spec.cache is not None:
         return None
     spec = variant.spec.model_copy(update={"epochs": variant.spec.epochs + missing})
-    return Variant(f"{variant.name} (as many epochs)", spec, False, variant.place)
+    overrides = {**variant.overrides, "epochs": spec.epochs}
+    return Variant(f"{variant.name} (as many epochs)", spec, False, variant.place, overrides=overrides)

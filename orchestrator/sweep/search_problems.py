@@ -27,7 +27,8 @@ from orchestrator.sweep.override import (
     value_at,
     walk,
 )
-from orchestrator.sweep.searches import PopulationBased, Searching, Tune
+from orchestrator.sweep.scaled import BY_HAND
+from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Dimension, OneOf, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
 
@@ -40,30 +41,39 @@ _NEVER = {
 _BUDGET = ("epochs", "legs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats")
 _CHANGING = ("optimizer.", "dropout.", "penalties.")
 _MOST_COMBINATIONS = 1000
+_KINDS: dict[str, type[Searching]] = {"search": Search, "tune": Tune}
 
 
 def search_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     """All that is wrong with `search` and `tune` at a scale of a sweep in which everything else is right."""
     scale = sweep.scale(scale_name)
-    if sweep.search is not None and sweep.tune is not None:
-        yield Problem(("tune",), "a sweep either searches (for the base) or tunes (every variant), not both")
+    words = [word for word in _KINDS if getattr(sweep, word) is not None]
+    at_scale = [word for word in _KINDS if getattr(scale, word)]
+    if len(words or at_scale) > 1:
+        place = ("tune",) if words else ("scales", scale_name, "tune")
+        yield Problem(place, "a sweep either searches (for the base) or tunes (every variant), not both")
         return
-    if sweep.search is not None and (sweep.components or sweep.variants):
-        yield Problem(("search",), "a search is for the base alone; to search for every variant alike, write 'tune'")
-    for word, searching in (("search", sweep.search), ("tune", sweep.tune)):
+    for word in at_scale if words else ():
+        if word not in words:
+            yield Problem(("scales", scale_name, word), f"the sweep has no {word!r} to replace values of")
+    for word in words or at_scale:
         replaced = getattr(scale, word)
-        if searching is None:
-            if replaced:
-                yield Problem(("scales", scale_name, word), f"the sweep has no {word!r} to replace values of")
-            continue
         try:
             problems = list(_problems(sweep, scale_name))
         except ValidationError as error:
-            problems = problems_of(error, type(searching))
+            problems = problems_of(error, _KINDS[word])
         for problem in problems:
-            key, *inside = problem.place
+            key, inside = next(iter(problem.place), None), problem.place[1:]
             is_replaced = key in replaced and (key != "space" or not inside or inside[0] in replaced["space"])
-            yield problem.under(*(("scales", scale_name) if is_replaced else ()), word)
+            yield problem.under(*(("scales", scale_name) if is_replaced or not words else ()), word)
+        if word == "search":
+            yield from _name_problems(sweep, scale_name)
+
+
+def _name_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    places = {sweep.baseline: ("baseline",)} | {change.variant: change.place for change in sweep.changes(scale_name)}
+    if BY_HAND in places and len(places) > 1:
+        yield Problem(places[BY_HAND], f"the name {BY_HAND!r} is taken by the base as it was before the search")
 
 
 def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
@@ -96,6 +106,19 @@ def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     yield from wrong_starts or _least_trials(searching, base)
     if base.legs and isinstance(searching.scheduler, PopulationBased):
         yield Problem(("scheduler",), "a population makes legs: the base must have none")
+    if isinstance(searching, Search) and list(sweep.changes(scale_name)):
+        yield from _design_problems(sweep, searching)
+
+
+def _design_problems(sweep: Sweep, searching: Search) -> Iterator[Problem]:
+    """Why components and variants cannot be changes of what a search finds."""
+    if isinstance(searching.scheduler, PopulationBased):
+        rule = "a population finds a schedule, off which nothing can be taken: take another scheduler"
+        yield Problem(("scheduler",), f"{rule}, or leave components and variants to a file of their own")
+    for key, place in searching.space.items() if sweep.equal_budget else ():
+        if any(not _paths(key, dimension).isdisjoint(_BUDGET) for dimension in dimensions_of(place)):
+            rule = "equal_budget must know the epochs of the base before they are searched"
+            yield Problem(("space", key), f"{rule}: set it to false, or do not search them")
 
 
 def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
@@ -106,7 +129,7 @@ def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iter
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
     for number, dimension in enumerate(dimensions_of(place)):
-        paths = {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
+        paths = _paths(key, dimension)
         rules = {_NEVER[part] for path in paths if (part := path.partition(".")[0]) in _NEVER}
         if isinstance(searching, Tune) and not paths.isdisjoint(_BUDGET):
             rules.add("tuning gives every trial the same budget: epochs are not tuned")
@@ -129,6 +152,11 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
             return
         depth = 0 if isinstance(dimension, Change) else 1
         yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
+
+
+def _paths(key: str, dimension: Dimension) -> set[str]:
+    """The dotted paths of a spec that a dimension may change."""
+    return {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
 
 
 def _points(dimension: Dimension) -> dict[Place, Any]:

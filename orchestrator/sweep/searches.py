@@ -160,7 +160,10 @@ class Searching(Part):
 
 
 class Search(Searching):
-    """Finds values for the base, which are then compared with the base as written, on seeds the search never saw."""
+    """Finds values for the base, which are then compared with the base as written, on seeds the search never saw.
+
+    If the file has components or variants, they are changes of what was found.
+    """
 
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(distinct)] = Field(
         default=("validation",), description="What is made small; several give a Pareto front, and stop nothing early."

@@ -14,6 +14,7 @@ from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
 from orchestrator.sweep.override import override
 from orchestrator.sweep.scaled import (
+    BY_HAND,
     TRAIN_START,
     Dose,
     Resources,
@@ -80,10 +81,14 @@ class Scale(Part):
     )
     seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here too.")
     search: dict[str, Any] = Field(
-        default={}, description="Replaced values of the search, such as {trials: 12}; of its space single dimensions."
+        default={},
+        description="Replaced values of the search, such as {trials: 12}; of its space single dimensions. A whole "
+        "search if the file neither searches nor tunes.",
     )
     tune: dict[str, Any] = Field(
-        default={}, description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions."
+        default={},
+        description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions. A whole "
+        "tuning if the file neither searches nor tunes.",
     )
     analyses: Analyses | None = Field(
         default=None, description="Replace the file's analyses; null: they hold here too."
@@ -118,7 +123,10 @@ class Sweep(Part):
     variants: dict[Name, dict[str, Any]] = Field(
         default={}, description="Other changes of the base, by name: values by dotted path."
     )
-    search: Search | None = Field(default=None, description="Finds values for the base; null: none.")
+    search: Search | None = Field(
+        default=None,
+        description="Finds values for the base; components and variants are then changes of what it found. null: none.",
+    )
     tune: Tune | None = Field(default=None, description="Finds nuisance values for every variant alike; null: none.")
     seeds: SomeSeeds = Field(
         description="The seeds of every variant; {baseline: 6, variants: 3}, as the baseline is in every comparison;"
@@ -201,11 +209,17 @@ class Sweep(Part):
             yield VariantOverrides(name, scale.variants.get(name, overrides), place("variants", name))
 
     def searching(self, scale_name: str) -> Search | Tune | None:
-        """What is searched at a scale, which replaces values and single dimensions; ValidationError if one misfits."""
+        """What is searched at a scale, which replaces values and single dimensions; ValidationError if one misfits.
+
+        If the file itself neither searches nor tunes, the scale has the whole.
+        """
         scale = self.scale(scale_name)
+        if self.search is None and self.tune is None:
+            if scale.search:
+                return Search.model_validate(scale.search)
+            return Tune.model_validate(scale.tune) if scale.tune else None
         searching, replaced = (self.search, scale.search) if self.search is not None else (self.tune, scale.tune)
-        if searching is None:
-            return None
+        assert searching is not None
         merged = dict(searching) | replaced
         if isinstance(replaced.get("space"), dict):
             merged["space"] = searching.space | replaced["space"]
@@ -223,11 +237,21 @@ class Sweep(Part):
         scale = self.scale(scale_name)
         base = changed(self.base, scale.base)
         variants = [
-            Variant(change.variant, changed(base, change.overrides), bool(change.removed), change.place)
+            Variant(
+                change.variant,
+                changed(base, change.overrides),
+                bool(change.removed),
+                change.place,
+                overrides=change.overrides,
+            )
             for change in self.changes(scale_name)
         ]
         if self.equal_budget:
             variants += [control for variant in variants if (control := with_as_many_epochs(variant, base))]
+        searching = self.searching(scale_name)
+        base_is_found = isinstance(searching, Search) and bool(variants)
+        if base_is_found:
+            variants.append(Variant(BY_HAND, base, False, ("base",)))
         seeds = scale.seeds or self.seeds
         resources = {name: self.scale(name).resources or self.resources for name in self.scale_names}
         return ScaledSweep(
@@ -247,8 +271,9 @@ class Sweep(Part):
             margin=self.margin,
             analyses=self.analyses if scale.analyses is None else scale.analyses,
             doses=self.doses,
-            searching=self.searching(scale_name),
+            searching=searching,
             resources=resources[scale_name],
             generate=self.generate,
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
+            base_is_found=base_is_found,
         )

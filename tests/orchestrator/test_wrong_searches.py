@@ -68,7 +68,6 @@ WRONG_SEARCHES = {
     "a scale's unknown key": ("{trials: 2}", "{trails: 2}", "26: scales.tiny.search.trails: unknown key 'trails' (did you mean 'trials'?)"),
     "a scale's dimension": ("{trials: 2}", "{space: {head.dropout: {kind: uniform, low: 0.0, high: 2.0}}}", "26: scales.tiny.search.space.head.dropout: unknown key 'dropout'"),
     "a scale's other word": ("tiny: {search:", "tiny: {tune:", "26: scales.tiny.tune: the sweep has no 'tune' to replace values of"),
-    "variants of a search": ("seeds: [1, 2]", "variants: {wide: {batch_size: 9}}\nseeds: [1, 2]", "8: search: a search is for the base alone; to search for every variant alike, write 'tune'"),
     "a population with a number of trials": ("  trials: 4\n", "  trials: 4\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.trials: trials and training_hours do not go with a population, which ends with the epochs"),
     "a population of heads": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "12: search.space.head: a population changes values in mid-training: only those of optimizer, dropout and penalties"),
     "a small population": ("  trials: 4\n", "  scheduler: {kind: population, population: 3, interval_epochs: 1}\n", "9: search.scheduler.population: should be greater than or equal to 4, got 3"),
@@ -127,6 +126,56 @@ def test_a_wrong_search_is_told_at_its_line(case: str, tmp_path: Path) -> None:
     old, new, line = WRONG_SEARCHES[case]
     assert SEARCH.count(old) == 1, old
     lines = errors_of(tmp_path, SEARCH.replace(old, new))
+    assert any(error.startswith(line) for error in lines), lines
+
+
+DESIGN = SEARCH.replace("seeds: [1, 2]\n", "components:\n  clip: {off: {optimizer.clip: 0.5}}\nseeds: [1, 2]\n")
+"""What is found becomes the base; its component stands in line 25."""
+HEAD = SEARCH[SEARCH.index("    head:") : SEARCH.index("  start:")]
+WRONG_DESIGNS = {
+    "a population": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.scheduler: a population finds a schedule, off which nothing can be taken: take another scheduler, or leave components and variants to a file of their own"),
+    "an unknown budget": ("seeds: [1, 2]", "equal_budget: true\nseeds: [1, 2]", "18: search.space.size: equal_budget must know the epochs of the base before they are searched: set it to false, or do not search them"),
+    "a baseline called by hand": ("base:\n", "baseline: by hand\nbase:\n", "3: baseline: the name 'by hand' is taken by the base as it was before the search"),
+    "a variant called by hand": ("seeds: [1, 2]", "variants:\n  by hand: {batch_size: 9}\nseeds: [1, 2]", "27: variants.by hand: the name 'by hand' is taken by the base as it was before the search"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG_DESIGNS)
+def test_a_design_that_a_search_cannot_be_the_base_of_is_told_at_its_line(case: str, tmp_path: Path) -> None:
+    old, new, line = WRONG_DESIGNS[case]
+    text = DESIGN.replace("large: {", "large: {epochs: 5, ") if case == "an unknown budget" else DESIGN
+    if case == "a population":
+        text = text.replace(HEAD, "").replace(", head: mixture, size: small", "").replace("{trials: 2}", "{}")
+    assert text.count(old) == 1, old
+    assert line in errors_of(tmp_path, text.replace(old, new))
+
+
+WHOLE = "{trials: 2, space: {optimizer.learning_rate: {kind: uniform, low: 1.0, high: 2.0}}}"
+PLAIN = DESIGN[: DESIGN.index("search:")] + DESIGN[DESIGN.index("components:") :]
+"""Neither searches nor tunes but for what its scale has, in line 12."""
+
+
+def test_a_scale_may_search_or_tune_although_the_file_does_not(tmp_path: Path) -> None:
+    for word, kind in (("search", Search), ("tune", Tune)):
+        sweep = read_text(tmp_path, PLAIN.replace("{search: {trials: 2}}", f"{{{word}: {WHOLE}}}"))
+        assert sweep.at("paper").searching is None and not sweep.at("paper").base_is_found
+        tiny = sweep.at("tiny")
+        assert isinstance(tiny.searching, kind) and tiny.searching.trials == 2
+        assert tiny.base_is_found == (word == "search")
+
+
+@pytest.mark.parametrize(
+    ("scale", "line"),
+    [
+        ("{search: {trials: 2}}", "12: scales.tiny.search: missing key 'space'"),
+        ("{tune: " + WHOLE.replace("trials: 2, ", "") + "}", "12: scales.tiny.tune.trials: trials must be given"),
+        ("{tune: " + WHOLE.replace("trials", "trails") + "}", "12: scales.tiny.tune.trails: unknown key 'trails'"),
+        ("{tune: " + WHOLE.replace("_rate", "_rat") + "}", "12: scales.tiny.tune.space.optimizer.learning_rat: unknown"),
+        (f"{{search: {WHOLE}, tune: {WHOLE}}}", "12: scales.tiny.tune: a sweep either searches"),
+    ],
+)  # fmt: skip
+def test_a_search_of_a_scale_alone_is_checked_whole(tmp_path: Path, scale: str, line: str) -> None:
+    lines = errors_of(tmp_path, PLAIN.replace("{search: {trials: 2}}", scale))
     assert any(error.startswith(line) for error in lines), lines
 
 

@@ -14,7 +14,7 @@ COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#9
 DASHES = ("solid", "dashed", "dotted", "dashdot")  # names that matplotlib and Bokeh share
 GREY = "#8c8c8c"
 # Of a change in perplexity: rose and indigo differ in hue for every eye, and in lightness without colour.
-HURTS, HELPS = COLOURS[0], COLOURS[1]
+HURTS, HELPS = COLOURS[:2]
 
 
 def line_styles(variants: Iterable[str], baseline: str | None) -> dict[str, tuple[str, str]]:

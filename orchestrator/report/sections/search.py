@@ -155,7 +155,9 @@ def _at_edge(dimension: Dimension, value: Any) -> bool:
 
 @dataclass(frozen=True)
 class SearchSection:
-    """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives."""
+    """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives.
+
+    `changed` are variants built on what was found, `misfits` those that could not be."""
 
     title: str
     searching: Searching
@@ -168,6 +170,8 @@ class SearchSection:
     edges: Markdown
     hardly_chosen: Sequence[str]
     untuned: Sequence[str]
+    changed: Sequence[str]
+    misfits: Mapping[str, str]
     best: Sequence[SearchTrialRow]
     objectives: Sequence[str]
     front: Sequence[SearchTrialRow]
@@ -201,7 +205,9 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
         edges=Markdown(listed(edges)),
         hardly_chosen=hardly_chosen(searches),
-        untuned=[s.task.title for s in searches if isinstance(searching, Tune) and s.ended and s.best is None],
+        untuned=[s.task.title for s in searches if s.ended and s.best is None and _is_tuned(s.task)],
+        changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
+        misfits=first.misfits if ended else {},
         best=trials if alone else (),
         objectives=[OBJECTIVES[name][0] for name in objectives],
         front=trials if len(objectives) > 1 else (),
@@ -210,6 +216,11 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         why_no_importance=why_not,
         shown=show_searches(searches, pictures),
     )
+
+
+def _is_tuned(task: SearchTask) -> bool:
+    """Whether variants of the file wait for it, and not one that it adds to them."""
+    return isinstance(task.searching, Tune) or bool(task.built_on)
 
 
 def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -> list[int]:
