@@ -127,6 +127,9 @@ def test_a_model_without_the_distance_is_refused_with_the_reason() -> None:
         TrainSpec.model_validate(measured | {"model": {"embedding_size": 4, "hidden_size": 8, "tied": False}})
     with pytest.raises(ValueError, match=r"epoch_measures: .* got a head of kind adaptive"):
         TrainSpec.model_validate(measured | {"model": {"tied": False}, "head": {"kind": "adaptive"}})
-    plain = TrainSpec.model_validate(parts)
-    assert trial_key(plain, "0") != trial_key(TrainSpec.model_validate(measured), "0")
+    with pytest.raises(ValueError, match="epoch_measures: a tied model has one matrix for both"):
+        TrainSpec.model_validate(measured)
+    untied = {"model": {"embedding_size": 4, "hidden_size": 4, "tied": False}}
+    plain = TrainSpec.model_validate(parts | untied)
+    assert trial_key(plain, "0") != trial_key(TrainSpec.model_validate(measured | untied), "0")
     assert "epoch_measures" not in plain.model_dump(exclude_defaults=True), "keys of trials without it stay"
