@@ -212,7 +212,7 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
     before = page.stat().st_mtime_ns, database.stat().st_mtime_ns
     quick = process(whole, "-X", "importtime", *SWEEP)
     assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
-    link = "MLflow: mlflow ui, then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
+    link = "MLflow: mlflow ui, then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning&compareRunsMode=CHART"
     assert quick.stdout.splitlines()[-2] == link, "it was noted, because MLflow takes seconds to import"
     summary = json.loads(page.with_name("summary.json").read_text())
     assert summary["answer"] in quick.stdout.splitlines()

@@ -35,7 +35,8 @@ _LONGEST_REASON = 400
 
 def link(uri: str, experiment: str) -> str:
     """How a browser gets to an experiment's runs: the address, after the command that serves a database."""
-    place = f"#/experiments/{experiment}/runs?workflowType=machine_learning"
+    # As charts: MLflow's list shows no number until the reader chooses its columns.
+    place = f"#/experiments/{experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART"
     if uri.startswith(("http://", "https://")):
         return f"{redacted(uri).rstrip('/')}/{place}"
     is_default = sqlite_file(uri) == Path.cwd() / "mlflow.db"

@@ -299,7 +299,7 @@ def test_the_sweeps_run_shows_how_far_it_is_and_what_each_variant_reached(record
     assert note == ["Which parts matter?", "It helps.", f"Page: `{report}/report.md`, also under Artifacts."]
     experiment = seen.experiment
     assert experiment.tags["mlflow.note.content"] == "Which parts matter?"
-    place = f"#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
+    place = f"#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning&compareRunsMode=CHART"
     assert mirror.link == f"mlflow ui, then http://127.0.0.1:5000/{place}"
 
     tracker([FULL, other], records).finish(report, "complete", planned=Planned([FULL, other]))
