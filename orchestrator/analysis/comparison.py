@@ -82,7 +82,7 @@ def possibly_best(outcomes: Outcomes, error: float = LEVEL_OF_ERROR) -> tuple[st
     for name in fair:
         others = {other: each for other, each in losses.items() if other != name}
         effects = statistics.compare(losses[name], others, 1 - error).effects.values()
-        if not any(effect.verdict == "helps" for effect in effects):
+        if not any(effect.verdict == "lowers" for effect in effects):
             best.append(name)
     return tuple(best)
 

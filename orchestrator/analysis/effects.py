@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from orchestrator.analysis.noise import Correlation, Deviation
 from orchestrator.analysis.power import Further
 
-Verdict = Literal["hurts", "helps", "equivalent", "not decided", "no verdict"]
-DECIDED: tuple[Verdict, ...] = ("hurts", "helps", "equivalent")
+Verdict = Literal["raises", "lowers", "equivalent", "not decided", "no verdict"]
+DECIDED: tuple[Verdict, ...] = ("raises", "lowers", "equivalent")
 
 Reason = Literal[
     "adaptive",

@@ -48,7 +48,7 @@ def contrasts(
     sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6): a contrast that is decided
     needs no share of the level any more. If only a later step decides one, its interval ends at zero (Strassburger and
     Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So
-    the verdict is that of the interval: *hurts* or *helps* if it lies on one side of zero, *equivalent* if it lies
+    the verdict is that of the interval: *raises* or *lowers* if it lies on one side of zero, *equivalent* if it lies
     within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all
     verdicts are right together with probability `level`. Contrasts without a verdict take no share, equal ones one.
 
@@ -263,9 +263,9 @@ def _with_verdict(effect: Effect, estimate: _Estimate, decided: bool, errors: Er
     low, high = effect.interval
     none = math.log1p(margin)
     if decided and estimate.nats > 0:
-        return replace(effect, verdict="hurts", interval=Interval(max(low, 0.0), high))
+        return replace(effect, verdict="raises", interval=Interval(max(low, 0.0), high))
     if decided:
-        return replace(effect, verdict="helps", interval=Interval(low, min(high, 0.0)))
+        return replace(effect, verdict="lowers", interval=Interval(low, min(high, 0.0)))
     if -none < low and high < none:
         return replace(effect, verdict="equivalent")
     text = (0.0, 1.0) if estimate.text is None else (math.sqrt(estimate.text[0]), estimate.text[1])

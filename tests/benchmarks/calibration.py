@@ -151,9 +151,9 @@ class Tally:
 def is_wrong(verdict: str, truth: float) -> bool:
     """Whether a verdict says what is not so."""
     match verdict:
-        case "hurts":
+        case "raises":
             return truth <= 0
-        case "helps":
+        case "lowers":
             return truth >= 0
         case "equivalent":
             return abs(truth) >= math.log1p(MARGIN)
@@ -266,7 +266,7 @@ def power_table(sweeps: int) -> None:
             rng, told, of = np.random.default_rng(seeds), 0, 0
             for _ in range(sweeps):
                 comparison = judge(simulated(SETTINGS[0], seeds, rng, math.log1p(effect)))
-                told += sum(e.verdict == ("hurts" if effect else "equivalent") for e in comparison.effects.values())
+                told += sum(e.verdict == ("raises" if effect else "equivalent") for e in comparison.effects.values())
                 of += len(comparison.effects)
             cells.append(f"{100 * told / of:5.1f}")
         print(f"{seeds:5}  {'  '.join(cells)}", flush=True)
@@ -301,7 +301,9 @@ def looks_table(sweeps: int) -> None:
                 sweep[1:] = [_shifted(losses, truth) for losses, truth in zip(sweep[1:], truths, strict=True)]
                 comparison, cost = judged(sweep)
                 trials += cost
-                decided += sum(comparison.effects[str(k)].verdict == "hurts" for k, truth in enumerate(truths) if truth)
+                decided += sum(
+                    comparison.effects[str(k)].verdict == "raises" for k, truth in enumerate(truths) if truth
+                )
             cells.append(f"{100 * decided / sweeps / sum(map(bool, truths)):11.1f} for {trials / sweeps:5.1f} trials")
         print(f"{design:26}" + "  ".join(f"{cell:>26}" for cell in cells), flush=True)
 

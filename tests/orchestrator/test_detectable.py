@@ -35,7 +35,7 @@ def test_four_of_five_simulated_sweeps_show_it(seeds: int, others: int, text: fl
     for _ in range(repeats):
         baseline = drawn(rng, 5.0, deviation, 0.0, seeds)
         variants = {str(i): drawn(rng, 5.0 + nats * (i == 0), deviation, text, seeds) for i in range(others)}
-        decided += compare(baseline, variants).effects["0"].verdict == "hurts"
+        decided += compare(baseline, variants).effects["0"].verdict == "raises"
         none = drawn(rng, 5.0, deviation, text, seeds)
         of_none = compare(baseline, variants | {"0": none}, margin=math.expm1(margin)).effects["0"]
         found_none += of_none.verdict == "equivalent"

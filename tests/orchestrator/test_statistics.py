@@ -163,9 +163,9 @@ def test_verdicts_step_down_and_an_interval_that_a_later_step_decides_ends_at_ze
     still = last(0.0).interval
     assert still is not None
     for share, verdict, end in (
-        (1.1, "hurts", None),
-        (0.9, "hurts", 0.0),
-        (-0.9, "helps", 0.0),
+        (1.1, "raises", None),
+        (0.9, "raises", 0.0),
+        (-0.9, "lowers", 0.0),
         (0.5, "not decided", None),
     ):
         effect = last(share * still.high)
@@ -292,10 +292,10 @@ def test_verdicts_read_the_interval_alone() -> None:
     far = groups(worse=[4.30, 4.31, 4.29], better=[3.70, 3.71, 3.69], open=[4.005, 3.995, 4.01])
     quiet, loud = seeded(4.0 + 1e-4 * rng.normal(size=8)), seeded([4.00, 4.01, 3.99])
     found = {name: effect.verdict for name, effect in compare(quiet, close).effects.items()}
-    assert found == {"same": "equivalent", "close": "hurts"}
+    assert found == {"same": "equivalent", "close": "raises"}
     assert compare(quiet, close, margin=1e-5).effects["same"].verdict == "not decided"
     found = {name: effect.verdict for name, effect in compare(loud, far).effects.items()}
-    assert found == {"worse": "hurts", "better": "helps", "open": "not decided"}
+    assert found == {"worse": "raises", "better": "lowers", "open": "not decided"}
 
 
 @pytest.mark.parametrize("side", [-1, 1])

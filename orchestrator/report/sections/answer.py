@@ -26,8 +26,8 @@ _SAME_SIZE = 0.1
 _LISTED = 8
 """The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 _TOGETHER: dict[Verdict, str] = {
-    "hurts": "each partly replaces the other",
-    "helps": "each needs the other",
+    "raises": "each partly replaces the other",
+    "lowers": "each needs the other",
     "equivalent": "hardly any",
 }
 _WHY: dict[Reason, str] = {
@@ -111,15 +111,15 @@ def _subject(row: AblationRow) -> str:
 def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list[str]:
     """The changes that raise and those that lower test perplexity, the largest first."""
     clauses = []
-    for verdict, verb in (("hurts", "raises"), ("helps", "lowers")):
+    for verdict in ("raises", "lowers"):
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
         if len(matching) > _LISTED:
             ends = (f"{_size_of(row)} by {_subject(row)}" for row in (matching[-1], matching[0]))
-            clauses.append(f"{len(matching)} changes {verb[:-1]} test perplexity, from {' to '.join(ends)}")
+            clauses.append(f"{len(matching)} changes {verdict[:-1]} test perplexity, from {' to '.join(ends)}")
         elif matching:
             first, *rest = matching
-            sentence = f"{_subject(first)} {verb} test perplexity by {_size_of(first)}{_larger(first, base)}"
+            sentence = f"{_subject(first)} {verdict} test perplexity by {_size_of(first)}{_larger(first, base)}"
             tail = [f"{_subject(row)} by {_size_of(row)}{_larger(row, base)}" for row in rest]
             clauses.append(listed([sentence, *tail]))
     if not clauses:
@@ -166,11 +166,11 @@ def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
     for kind, context in averaged.items():
         judged = [row for row in rows if row.estimand.kind == kind and row.effect.verdict != "no verdict"]
         decided = sorted(
-            (row for row in judged if row.effect.verdict in ("hurts", "helps")),
+            (row for row in judged if row.effect.verdict in ("raises", "lowers")),
             key=lambda row: -abs(row.effect.nats or 0.0),
         )
         sentences = [
-            f"removing {escape(row.estimand.factor)} {'raises' if row.effect.verdict == 'hurts' else 'lowers'} test "
+            f"removing {escape(row.estimand.factor)} {row.effect.verdict} test "
             f"perplexity by {by_percent(row.effect)}{_also(row)}"
             for row in decided[:_LISTED]
         ]

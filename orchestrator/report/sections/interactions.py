@@ -17,7 +17,7 @@ from orchestrator.report.sections.verdicts import at_most, verdict_in_words, wha
 from orchestrator.sweep.designs import Ablation, Factors
 from orchestrator.words import Markdown, escape, number, signed
 
-_TOGETHER: Mapping[Verdict, str] = {"hurts": "costs more together", "helps": "costs less together"}
+_TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
 
 
@@ -60,7 +60,7 @@ class InteractionRow:
 
     @property
     def verdict(self) -> str:
-        """An interaction costs more or less together, where a lone change hurts or helps."""
+        """An interaction costs more or less together, where a lone change raises or lowers perplexity."""
         words = _TOGETHER if self.estimand.kind == "interaction" else {}
         return words.get(self.effect.verdict, self.effect.verdict)
 

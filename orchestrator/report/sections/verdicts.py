@@ -32,9 +32,8 @@ def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
 
 
 def verdict_in_words(effect: Effect, margin: float) -> str:
-    """A verdict with its margin, `no effect larger than 0.5%`; what hurts raises perplexity, what helps lowers it."""
-    words = {"equivalent": no_effect(margin), "hurts": "raises", "helps": "lowers"}
-    return words.get(effect.verdict, effect.verdict)
+    """A verdict with its margin, `no effect larger than 0.5%`."""
+    return no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
 
 
 def in_percent(nats: float, interval: Interval | None) -> str:

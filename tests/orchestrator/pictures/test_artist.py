@@ -15,7 +15,7 @@ from orchestrator.report.pictures.figures import Forest, ForestRow, Heads, Pictu
 from tests.support import golden
 from tests.support.pages import NoArtist, render
 
-FOREST = Forest([ForestRow("b", 0.1, 0.05, 0.15, "hurts", None, False)], 0.005, "full", "95%")
+FOREST = Forest([ForestRow("b", 0.1, 0.05, 0.15, "raises", None, False)], 0.005, "full", "95%")
 
 
 class Tired(NoArtist):

@@ -149,6 +149,6 @@ def test_every_verdict_that_a_row_can_have_has_its_shape_in_the_picture() -> Non
     rows, _ = table({"full": near(60.0), "b": near(66.0)})
     effect = rows[1].effect
     assert effect is not None
-    verdicts = ("hurts", "helps", "equivalent", "not decided", "no verdict")
+    verdicts = ("raises", "lowers", "equivalent", "not decided", "no verdict")
     kinds = [verdict_kind(verdict_in_words(replace(effect, verdict=verdict), 0.005)) for verdict in verdicts]
     assert kinds == list(MARKERS)

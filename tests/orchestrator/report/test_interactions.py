@@ -49,8 +49,8 @@ def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp
     text, rows = page(tmp_path, "both", "A", "B", "C")
     verdicts = {name: row["verdict"] for name, row in rows.items()}
     assert verdicts == {
-        "alone no A": "hurts",
-        "alone no B": "hurts",
+        "alone no A": "raises",
+        "alone no B": "raises",
         "alone no C": "not decided",
         "interaction A × the rest": "costs more together",
         "interaction B × the rest": "costs more together",

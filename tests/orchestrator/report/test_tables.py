@@ -65,7 +65,7 @@ def test_means_are_of_perplexities_and_differences_of_losses(tmp_path: Path) -> 
     assert row.test is not None and row.effect is not None
     assert (row.test.mean, row.test.deviation, row.test.n) == (pytest.approx(72.0), pytest.approx(2.0), 3)
     assert row.effect.nats == pytest.approx(math.log(70 * 72 * 74 / (60 * 61 * 62)) / 3)
-    assert row.effect.verdict == "hurts"
+    assert row.effect.verdict == "raises"
     geometric = (60 * 61 * 62) ** (1 / 3), (70 * 72 * 74) ** (1 / 3)
     assert row.change_in_perplexity == pytest.approx(geometric[1] - geometric[0])
     assert row.interval_in_perplexity is not None

@@ -234,7 +234,7 @@ def test_a_trial_that_nobody_planned_gets_its_run_and_keeps_it(records: Records,
 def test_verdicts_and_answer_are_tags_of_the_parent_that_can_be_filtered_by(records: Records, report: Path) -> None:
     leave(records, FULL, record(FULL))
     (report / "report.html").write_text("<p>")
-    found = {"no dropout": "hurts", "no AR/TAR": "helps", "a'b/../<c>\n": "not decided", "x" * 400: "not decided"}
+    found = {"no dropout": "raises", "no AR/TAR": "lowers", "a'b/../<c>\n": "not decided", "x" * 400: "not decided"}
     tracker([FULL], records).finish(report, "complete", "It hurts.", found)
     seen = Seen()
     (parent,) = seen.parents
@@ -243,9 +243,9 @@ def test_verdicts_and_answer_are_tags_of_the_parent_that_can_be_filtered_by(reco
     def having(query: str) -> list[str]:
         return [run.info.run_id for run in seen.client.search_runs([seen.experiment.experiment_id], query)]
 
-    assert having("tags.\"verdict.no dropout\" = 'hurts'") == having("tags.\"verdict.no AR/TAR\" = 'helps'")
-    assert having("tags.\"verdict.no dropout\" = 'hurts'") == [parent.info.run_id]
-    assert having("tags.\"verdict.no dropout\" = 'helps'") == []
+    assert having("tags.\"verdict.no dropout\" = 'raises'") == having("tags.\"verdict.no AR/TAR\" = 'lowers'")
+    assert having("tags.\"verdict.no dropout\" = 'raises'") == [parent.info.run_id]
+    assert having("tags.\"verdict.no dropout\" = 'lowers'") == []
     assert parent.data.tags["answer"] == "It hurts."
     others = [name for name, value in parent.data.tags.items() if value == "not decided"]
     assert len(others) == 2 and all(len(name) <= 250 for name in others)
@@ -256,12 +256,12 @@ def test_verdicts_and_answer_are_tags_of_the_parent_that_can_be_filtered_by(reco
 
 def test_a_verdict_that_is_no_longer_given_is_no_tag(records: Records, report: Path) -> None:
     leave(records, FULL, record(FULL))
-    tracker([FULL], records).finish(report, "complete", "a", {"b": "hurts", "c": "helps"})
+    tracker([FULL], records).finish(report, "complete", "a", {"b": "raises", "c": "lowers"})
     tracker([FULL], records).finish(None, "stopped")
-    assert Seen().parents[0].data.tags["verdict.b"] == "hurts", "without a report nothing is known anew"
-    tracker([FULL], records).finish(report, "complete", "a", {"b": "helps"})
+    assert Seen().parents[0].data.tags["verdict.b"] == "raises", "without a report nothing is known anew"
+    tracker([FULL], records).finish(report, "complete", "a", {"b": "lowers"})
     tags = Seen().parents[0].data.tags
-    assert (tags["verdict.b"], tags["verdict.c"]) == ("helps", "")
+    assert (tags["verdict.b"], tags["verdict.c"]) == ("lowers", "")
 
 
 def later(of: Record, seconds: int, **changed: float) -> Record:
