@@ -26,6 +26,7 @@ from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
 from orchestrator.report.sections.ensembles import ensemble_table
+from orchestrator.report.sections.front import front_clause
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
@@ -116,7 +117,8 @@ def write_report(
     best = () if report.ablation.factors else possibly_best(outcomes, error)
     of_paper = rows[0].published_test if report.published_scale else None
     paper = None if of_paper is None else of_paper.perplexity
-    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best, paper)
+    front = front_clause(searches)
+    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best, paper, front)
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     base = outcomes.of_baseline[0].trial.spec

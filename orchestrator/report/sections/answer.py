@@ -47,16 +47,18 @@ def answer(
     interactions: Sequence[InteractionRow] = (),
     best: Sequence[str] = (),
     published: float | None = None,
+    front: str = "",
 ) -> Markdown:
     """The answer.
 
     `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `best`: the
-    variants that may have the lowest test perplexity; `published`: the baseline's at this scale.
+    variants that may have the lowest test perplexity; `published`: the baseline's at this scale; `front`:
+    what is on a search's front.
     """
     designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
-    clauses = [*_contrasts(interactions), *_best(rows, best), _answer(rows, shown, comparison, published)]
+    clauses = [front, *_contrasts(interactions), *_best(rows, best), _answer(rows, shown, comparison, published)]
     tuned = ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)

@@ -5,28 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lm.record import perplexity
 from lm.spec import Part
 from orchestrator.report.pictures import Pictures
+from orchestrator.report.sections.front import OBJECTIVES, draw_front, front_in_order, name_of
 from orchestrator.report.sections.search_pictures import SearchShown, show_searches
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, front
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Objective, Search, Searching, Tune
+from orchestrator.sweep.searches import Search, Searching, Tune
 from orchestrator.sweep.space import Dimension, Integer, LogUniform, OneOf, dimensions_of
-from orchestrator.words import NOTHING, Markdown, counted, duration, escape, listed, number, value_in_words
+from orchestrator.words import NOTHING, Markdown, counted, escape, listed, value_in_words
 
-OBJECTIVES: dict[Objective, tuple[str, Callable[[float], str]]] = {
-    "validation": ("Validation", lambda nats: number(perplexity(nats))),
-    "parameters": ("Parameters", "{:,.0f}".format),
-    "decoder_parameters": ("Decoder parameters", "{:,.0f}".format),
-    "seconds": ("Training time", duration),
-}
 _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
 FEWEST_COMPLETE = 3
@@ -55,6 +49,11 @@ class SearchTrialRow:
         """What it reached in each objective of the search."""
         shown = (OBJECTIVES[name][1] for name in self.search.task.objectives)
         return [show(value) for show, value in zip(shown, self.trial.objectives or (), strict=False)]
+
+    @property
+    def name(self) -> str:
+        """What it chose."""
+        return name_of(self.search.task, self.trial.values)
 
     @property
     def values(self) -> str:
@@ -175,6 +174,7 @@ class SearchSection:
     best: Sequence[SearchTrialRow]
     objectives: Sequence[str]
     front: Sequence[SearchTrialRow]
+    front_is_drawn: bool
     importance: Sequence[tuple[Markdown, str]]
     without_share: Markdown
     why_no_importance: str
@@ -190,7 +190,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     searching, objectives = first.task.searching, first.task.objectives
     rows, options = [SearchRow(search) for search in searches], option_rows(searches)
     alone = len(searches) == 1 and len(objectives) == 1
-    shown = _best(first) if alone else sorted(front(first.trials), key=lambda trial: trial.objectives or ())
+    shown = _best(first) if alone else front_in_order(first)
     trials = [SearchTrialRow(first, trial) for trial in shown]
     edges = [f"{escape(row.search.task.title)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
     importance, why_not = _importance(first)
@@ -211,6 +211,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         best=trials if alone else (),
         objectives=[OBJECTIVES[name][0] for name in objectives],
         front=trials if len(objectives) > 1 else (),
+        front_is_drawn=len(objectives) > 1 and draw_front(first, pictures),
         importance=importance,
         without_share=Markdown(listed([f"`{key}`" for key in first.task.space if f"`{key}`" not in dict(importance)])),
         why_no_importance=why_not,

@@ -12,7 +12,6 @@ from lm.by_token.losses import Array, Losses, read_cache, read_losses
 from lm.by_token.words import Word, WordSavings, vocabulary_of, word_savings
 from lm.kept import say_once
 from lm.record import token_nats_path
-from orchestrator.analysis.effects import DECIDED
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, is_adaptive
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import WordBar, Words
@@ -75,7 +74,7 @@ def word_section(
 def _comparisons(
     outcomes: Outcomes, records: Records, rows: Sequence[AblationRow]
 ) -> Iterator[tuple[str, str | None, list[Pair]]]:
-    decided = [row.variant for row in rows if row.effect is not None and row.effect.verdict in DECIDED]
+    decided = [row.variant for row in rows if row.effect is not None and row.effect.verdict in ("raises", "lowers")]
     if decided:
         base, own = (_losses(outcomes[variant], records) for variant in (outcomes.baseline, decided[0]))
         if base and own and all(one.is_of_the_text_of(base[0]) for one in [*base, *own]):

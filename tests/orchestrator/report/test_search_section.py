@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.report.pictures.figures import Rungs, SearchAxis, SearchCourse, Slices
+from orchestrator.report.pictures.figures import Front, Rungs, SearchAxis, SearchCourse, Slices
+from orchestrator.report.sections.front import front_clause, name_of
 from orchestrator.report.sections.search import SearchRow, not_searched, trials_of_tuning
 from orchestrator.report.sections.search_pictures import rung_rows
 from orchestrator.search.events import SearchTrial
@@ -85,11 +86,23 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
         found(1, 110.0, objectives=(math.log(110.0), 1e6)),
         found(2, 115.0, objectives=(math.log(115.0), 1e6)),
     )
-    text = page(tmp_path, SearchState(task, tmp_path / "none", trials))
+    artist = NoArtist()
+    text = page(tmp_path, SearchState(task, tmp_path / "none", trials), artist=artist)
     front = text[text.index("The Pareto front") : text.index("The importance")]
-    assert "| 1 | 110.00 | 1,000,000 |" in front
-    assert "| 0 | 120.00 | 2,000 |" in front
+    assert "| 1 | optimizer.learning_rate 1.0 | 110.00 | 1,000,000 |" in front
+    assert "| 0 | optimizer.learning_rate 1.0 | 120.00 | 2,000 |" in front
     assert "115.00" not in front
+    (drawn,) = [picture for picture in artist.asked if isinstance(picture, Front)]
+    assert [(p.number, p.x, round(p.y), p.name is None) for p in drawn.points] == [
+        (0, 2000.0, 120, False),
+        (1, 1e6, 110, False),
+        (2, 1e6, 115, True),
+    ]
+    assert (drawn.x_label, drawn.y_label) == ("parameters", "validation perplexity")
+    assert answer(text).startswith(
+        "At scale laptop, 2 of the search’s 3 complete trials are on its Pareto front: "
+        "“optimizer.learning_rate 1.0” (validation perplexity 110.00, 1,000,000 parameters) and "
+    )
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
 
 
@@ -253,6 +266,22 @@ def test_trials_stopped_in_tuning_are_named_with_their_variant(tmp_path: Path) -
         f"1 of {first.title}; 1 of {second.title}",
         f"2 of {first.title}; 2 of {second.title}",
     ]
+
+
+def test_a_trial_on_a_front_is_called_by_what_it_chose(tmp_path: Path) -> None:
+    task = search_tasks(at_paper(tmp_path, CHOICES))[0]
+    assert name_of(task, {"layer": "thin", "batch_size": "4", "optimizer.learning_rate": 5.0}) == "thin, batch_size 4"
+
+
+def test_the_answer_names_the_ends_of_a_long_front_and_nothing_without_one(tmp_path: Path, task: SearchTask) -> None:
+    assert front_clause([SearchState(task, tmp_path / "none", (found(0, 120.0),))]) == ""
+    text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  objectives: [validation, seconds]\n  scheduler: null\n")
+    two = search_tasks(at_paper(tmp_path, text))[0]
+    assert front_clause([SearchState(two, tmp_path / "none", (found(0, None),))]) == ""
+    trials = tuple(found(n, 100.0 - n, 1.0 + n, objectives=(math.log(100.0 - n), 60.0 + n)) for n in range(9))
+    clause = front_clause([SearchState(two, tmp_path / "none", trials)])
+    assert "9 of the search’s 9 complete trials are on its Pareto front: from “" in clause and " to “" in clause
+    assert "(validation perplexity 92.00, 1.1 min of training) to" in clause
 
 
 def test_heads_by_codebook_stand_in_a_grid_where_both_are_searched(tmp_path: Path) -> None:
