@@ -18,6 +18,7 @@ from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_search_end_to_end import SEARCH, SWEEP, place  # noqa: F401 (a fixture)
 from tests.orchestrator.test_rounds import BASE, at_paper, find
+from tests.support.sweep_texts import errors_of
 
 DESIGN = f"""{BASE}
 components:
@@ -123,6 +124,16 @@ def test_what_the_search_has_taken_away_already_is_read_from_the_base(tmp_path: 
     trials = {trial.variant: trial for trial in expand(sweep, records).trials}
     assert trials["no weight-dropping"].change == "nothing: what was found has it already"
     assert trials["no weight-dropping"].reads_from == trials["full"].key
+
+
+def test_what_is_searched_may_be_off_in_the_base_as_written(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, DESIGN.replace("dropout: {weight: 0.5}", "dropout: {weight: 0.0}"))
+    (task,) = search_tasks(sweep)
+    find(records, task, ({RATE: 5.0, WEIGHT: 0.2}, 3.8), ({RATE: 7.0, WEIGHT: 0.3}, 3.9))
+    changes = {trial.variant: trial.change for trial in expand(sweep, records).trials}
+    assert changes["no weight-dropping"] == "dropout.weight 0.2 -> 0.0"
+    fixed = DESIGN.replace("penalties: {activation: 2.0}", "penalties: null")
+    assert errors_of(tmp_path, fixed)[0].endswith("changes nothing: the base already has penalties = null")
 
 
 def test_some_variants_alone_keep_the_base_that_is_found(tmp_path: Path, records: Records) -> None:
