@@ -12,6 +12,7 @@ from orchestrator.__main__ import app
 from orchestrator.agenda.expand import Left, expand, search_tasks, what_is_left
 from orchestrator.api import select, to_train
 from orchestrator.execute.estimate import most_trials
+from orchestrator.report.markdown import template
 from orchestrator.report.sections.search import search_section
 from orchestrator.sweep.scaled import BY_HAND
 from orchestrator.trials.plan import Facts
@@ -115,6 +116,10 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     section = search_section(state.searches)
     assert section is not None and "no head dropout" not in section.changed
     assert section.misfits["no head dropout"].startswith("head.dropout: unknown key 'dropout'")
+    page = template("sections/search.md.jinja").render(search=section)
+    assert (
+        "**Left out, since the search did not keep what they change**: no head dropout (head.dropout: unknown" in page
+    )
 
 
 def test_what_the_search_has_taken_away_already_is_read_from_the_base(tmp_path: Path, records: Records) -> None:
