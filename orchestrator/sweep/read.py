@@ -18,7 +18,7 @@ from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep
-from orchestrator.sweep.search_problems import search_problems
+from orchestrator.sweep.search_problems import search_problems, searched_paths
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
 
@@ -229,6 +229,7 @@ def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     another = "another component that is taken away together with it"
     sound = True
     seen = {effective(base): sweep.baseline}
+    searched = searched_paths(sweep, scale_name)
     for change in sweep.changes(scale_name):
         if len(change.removed) > 1 and not sound:  # one of its components is wrong
             continue
@@ -241,7 +242,10 @@ def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
             for key, value in part.overrides.items()
             if (written := change.overrides[key]) != value
         ]
-        same = None if problems else seen.setdefault(effective(spec), change.variant)
+        # What a change of a searched value comes to is known when the search is over.
+        pairs = [(f"{key}.", f"{path}.") for key in change.overrides for path in searched]
+        is_open = any(key.startswith(path) or path.startswith(key) for key, path in pairs)
+        same = None if problems or is_open else seen.setdefault(effective(spec), change.variant)
         if same == sweep.baseline:
             values = {key: value_at(base, key) for key in change.overrides}
             texts = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())

@@ -25,7 +25,7 @@ _NAMED = {"components": "NAME", "scales": "NAME", "space": "PATH"}
 
 def reference_text() -> str:
     """The page in Markdown, as `docs/reference.md` holds it."""
-    schema = json.loads(schema_text())
+    schema = _schema()
     parts = schema.pop("$defs") | {schema["title"]: schema}
     headings = dict(_headings(schema["title"], "The file", "", parts, set()))
     return "\n".join([_INTRODUCTION, *(_section(parts[part], headings[part], headings) for part in headings)])
@@ -115,7 +115,57 @@ def _cell(text: str) -> str:
 
 
 def schema_text() -> str:
-    """The JSON Schema of sweep files, by which editors complete and check them: what `sweeps/schema.json` holds."""
+    """The JSON Schema of sweep files, by which editors complete and check them: what `sweeps/schema.json` holds.
+
+    Where a file changes the base, the schema has every dotted path, so that editors offer them with their types.
+    """
+    schema = _schema()
+    parts = schema["$defs"]
+    forms: dict[str, list[dict[str, Any]]] = {}
+    for path, form in _paths("TrainSpec", "", parts):
+        if form not in forms.setdefault(path, []):
+            forms[path].append(form)
+    component, scale, change = (parts[name]["properties"] for name in ("Component", "Scale", "Change"))
+    named = (schema["properties"]["variants"], scale["variants"], change["among"])
+    places = [
+        component["off"],
+        scale["base"],
+        *(form for field in named for form in field["patternProperties"].values()),
+    ]
+    for place in places:
+        place["$ref"] = "#/$defs/Changes"
+    properties = {path: several[0] if len(several) == 1 else _any_of(several) for path, several in forms.items()}
+    parts["Changes"] = {"description": "Values of the base by dotted path.", "properties": properties}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema() -> dict[str, Any]:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Sweep.model_json_schema()}
     del schema["$defs"]["TrainSpec"]["properties"]["seed"]
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return schema
+
+
+def _paths(part: str, prefix: str, parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every dotted path into a part with the form of its value, once for each kind of the parts above that has it.
+
+    A kind changes with its whole part, so it has no path; a change has no default.
+    """
+    for name, field in parts[part]["properties"].items():
+        if name != "kind":
+            yield f"{prefix}{name}", {key: value for key, value in field.items() if key != "default"}
+            for inner in _parts_of(field):
+                yield from _paths(inner, f"{prefix}{name}.", parts)
+
+
+def _parts_of(form: dict[str, Any]) -> Iterator[str]:
+    """The parts that a value may be; not those in a list or a mapping, which no dotted path leads into."""
+    if "$ref" in form:
+        yield form["$ref"].removeprefix("#/$defs/")
+    for inner in (*form.get("anyOf", ()), *form.get("oneOf", ())):
+        yield from _parts_of(inner)
+
+
+def _any_of(forms: list[dict[str, Any]]) -> dict[str, Any]:
+    """What different kinds of a part hold in a field of the same name."""
+    descriptions = dict.fromkeys(form["description"] for form in forms)
+    return {"anyOf": forms, "description": " Or: ".join(descriptions)}

@@ -70,6 +70,16 @@ def search_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
             yield from _name_problems(sweep, scale_name)
 
 
+def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:
+    """The dotted paths whose values in the base a search decides; none if what is searched is wrong."""
+    try:
+        searching = sweep.searching(scale_name)
+    except ValidationError:  # `search_problems` says what it is
+        return set()
+    space = searching.space if isinstance(searching, Search) else {}
+    return {path for key, place in space.items() for one in dimensions_of(place) for path in paths_of(key, one)}
+
+
 def _name_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     places = {sweep.baseline: ("baseline",)} | {change.variant: change.place for change in sweep.changes(scale_name)}
     if BY_HAND in places and len(places) > 1:
@@ -116,7 +126,7 @@ def _design_problems(sweep: Sweep, searching: Search) -> Iterator[Problem]:
         rule = "a population finds a schedule, off which nothing can be taken: take another scheduler"
         yield Problem(("scheduler",), f"{rule}, or leave components and variants to a file of their own")
     for key, place in searching.space.items() if sweep.equal_budget else ():
-        if any(not _paths(key, dimension).isdisjoint(_BUDGET) for dimension in dimensions_of(place)):
+        if any(not paths_of(key, dimension).isdisjoint(_BUDGET) for dimension in dimensions_of(place)):
             rule = "equal_budget must know the epochs of the base before they are searched"
             yield Problem(("space", key), f"{rule}: set it to false, or do not search them")
 
@@ -129,7 +139,7 @@ def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iter
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
     for number, dimension in enumerate(dimensions_of(place)):
-        paths = _paths(key, dimension)
+        paths = paths_of(key, dimension)
         rules = {_NEVER[part] for path in paths if (part := path.partition(".")[0]) in _NEVER}
         if isinstance(searching, Tune) and not paths.isdisjoint(_BUDGET):
             rules.add("tuning gives every trial the same budget: epochs are not tuned")
@@ -154,7 +164,7 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
         yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
 
 
-def _paths(key: str, dimension: Dimension) -> set[str]:
+def paths_of(key: str, dimension: Dimension) -> set[str]:
     """The dotted paths of a spec that a dimension may change."""
     return {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
 

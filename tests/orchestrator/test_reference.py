@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
+import pytest
 from typer.testing import CliRunner
 
+from lm.spec import Part, TrainSpec
 from orchestrator.__main__ import app
+from orchestrator.sweep import read_sweep
 from orchestrator.sweep.reference import reference_text, schema_text
 
 PAGE = reference_text()
 SCHEMA = json.loads(schema_text())
+CHANGES = SCHEMA["$defs"].pop("Changes")["properties"]
+"""What `off:` and variants may change, by dotted path."""
 PARTS = {"Sweep": SCHEMA} | SCHEMA["$defs"]
 HEADINGS = re.findall(r"^##+ (.*)$", PAGE, flags=re.MULTILINE)
 
@@ -63,3 +70,52 @@ def test_rows_read_as_they_should() -> None:
         "| `bptt` | [variable](#basebptt-variable) or [fixed](#basebptt-fixed) | `{kind: fixed}` |",
     ):
         assert row in PAGE
+
+
+def test_editors_are_offered_the_dotted_paths_of_every_change() -> None:
+    change = {"additionalProperties": True, "type": "object", "$ref": "#/$defs/Changes"}
+    scale = SCHEMA["$defs"]["Scale"]["properties"]
+    for field in (
+        SCHEMA["properties"]["variants"],
+        scale["variants"],
+        SCHEMA["$defs"]["Change"]["properties"]["among"],
+    ):
+        assert list(field["patternProperties"].values()) == [change]
+    for place in (SCHEMA["$defs"]["Component"]["properties"]["off"], scale["base"]):
+        assert change.items() <= place.items()
+    weight = CHANGES["dropout.weight"]
+    assert weight["type"] == "number" and weight["exclusiveMaximum"] == 1.0 and "default" not in weight
+    assert {"null"} < {form.get("type") for form in CHANGES["optimizer.clip"]["anyOf"]} and "penalties" in CHANGES
+    assert {"head.dropout", "head.codebook.bits", "finetune.epochs"} <= CHANGES.keys()
+    assert not {"seed", "head.kind", "kind"} & CHANGES.keys()
+    assert all(form["description"].endswith(".") for form in CHANGES.values())
+
+
+def test_every_path_that_is_offered_can_be_changed_in_some_base() -> None:
+    """A path is there unless every kind of its part lacks it: the walk over the spec's own fields finds the same."""
+
+    def paths(part: type[Part], prefix: str) -> Iterator[str]:
+        for name, field in part.model_fields.items():
+            yield f"{prefix}{name}"
+            for inner in parts_in(field.annotation):
+                yield from paths(inner, f"{prefix}{name}.")
+
+    def parts_in(annotation: Any) -> Iterator[type[Part]]:
+        if isinstance(annotation, type) and issubclass(annotation, Part):
+            yield annotation
+        elif get_origin(annotation) not in (tuple, list, dict):
+            for inner in get_args(annotation):
+                yield from parts_in(inner)
+
+    expected = {path for path in paths(TrainSpec, "") if path != "seed" and path.rpartition(".")[2] != "kind"}
+    assert CHANGES.keys() == expected
+
+
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml")), ids=lambda file: file.stem
+)
+def test_every_change_of_the_shipped_sweeps_is_offered(file: Path) -> None:
+    sweep = read_sweep(file)
+    changes = [*(scale.base for scale in sweep.scales.values()), *sweep.variants.values()]
+    changes += [component.off for component in sweep.components.values()]
+    assert {path for change in changes for path in change} <= CHANGES.keys()

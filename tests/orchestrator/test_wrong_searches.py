@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.sweep import read_sweep
+from orchestrator.sweep.changes import Changes
 from orchestrator.sweep.searches import Search, Tune
 from tests.support.sweep_texts import errors_of, read_text
 
@@ -162,6 +164,8 @@ def test_a_scale_may_search_or_tune_although_the_file_does_not(tmp_path: Path) -
         tiny = sweep.at("tiny")
         assert isinstance(tiny.searching, kind) and tiny.searching.trials == 2
         assert tiny.base_is_found == (word == "search")
+        changed = read_sweep(tmp_path / "toy.yaml", Changes.read([f"{word}.trials=3"]), "tiny").at("tiny").searching
+        assert changed is not None and changed.trials == 3
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from orchestrator.__main__ import app
 from orchestrator.agenda.expand import Left, expand, search_tasks, what_is_left
 from orchestrator.api import select, to_train
 from orchestrator.execute.estimate import most_trials
+from orchestrator.report.markdown import template
 from orchestrator.report.sections.search import search_section
 from orchestrator.sweep.scaled import BY_HAND
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_search_end_to_end import SEARCH, SWEEP, place  # noqa: F401 (a fixture)
 from tests.orchestrator.test_rounds import BASE, at_paper, find
+from tests.support.sweep_texts import errors_of
 
 DESIGN = f"""{BASE}
 components:
@@ -114,6 +116,10 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     section = search_section(state.searches)
     assert section is not None and "no head dropout" not in section.changed
     assert section.misfits["no head dropout"].startswith("head.dropout: unknown key 'dropout'")
+    page = template("sections/search.md.jinja").render(search=section)
+    assert (
+        "**Left out, since the search did not keep what they change**: no head dropout (head.dropout: unknown" in page
+    )
 
 
 def test_what_the_search_has_taken_away_already_is_read_from_the_base(tmp_path: Path, records: Records) -> None:
@@ -123,6 +129,16 @@ def test_what_the_search_has_taken_away_already_is_read_from_the_base(tmp_path: 
     trials = {trial.variant: trial for trial in expand(sweep, records).trials}
     assert trials["no weight-dropping"].change == "nothing: what was found has it already"
     assert trials["no weight-dropping"].reads_from == trials["full"].key
+
+
+def test_what_is_searched_may_be_off_in_the_base_as_written(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, DESIGN.replace("dropout: {weight: 0.5}", "dropout: {weight: 0.0}"))
+    (task,) = search_tasks(sweep)
+    find(records, task, ({RATE: 5.0, WEIGHT: 0.2}, 3.8), ({RATE: 7.0, WEIGHT: 0.3}, 3.9))
+    changes = {trial.variant: trial.change for trial in expand(sweep, records).trials}
+    assert changes["no weight-dropping"] == "dropout.weight 0.2 -> 0.0"
+    fixed = DESIGN.replace("penalties: {activation: 2.0}", "penalties: null")
+    assert errors_of(tmp_path, fixed)[0].endswith("changes nothing: the base already has penalties = null")
 
 
 def test_some_variants_alone_keep_the_base_that_is_found(tmp_path: Path, records: Records) -> None:
