@@ -11,6 +11,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from orchestrator.report.files.summary import read_summary
+from orchestrator.report.sections.analyses import PRINTED_METRICS
 from orchestrator.report.sections.published_measures import SHOWN
 from orchestrator.report.sections.words import CACHE_METRIC
 from orchestrator.sweep import ScaledSweep, read_sweep
@@ -28,7 +29,7 @@ MEANING: Mapping[State, str] = {
 }
 _SETTINGS = ("hyperparameter:", "tokens", "vocabulary")
 """How metrics begin that are no results."""
-_ON_PAGES = ("perplexity", CACHE_METRIC, *SHOWN)
+_ON_PAGES = ("perplexity", CACHE_METRIC, *SHOWN, *PRINTED_METRICS.values())
 """Metrics that a page can have; of others no trial leaves a measure."""
 _INTRODUCTION = """# What of the papers is covered
 

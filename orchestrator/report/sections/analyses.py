@@ -29,7 +29,7 @@ Answers = Mapping[str, Sequence[Found]]
 """By variant, what each complete seed's weights say."""
 
 
-_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
+PRINTED_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
 """What published numbers call the first number of an analysis."""
 
 
@@ -71,7 +71,8 @@ def analysis_sections(
     """A section for each analysis that the sweep file asks for, in its order; draws their pictures."""
     sections = []
     for asked in analyses:
-        printed = {measure.variant: measure.value for measure in measures if measure.metric == _METRICS.get(asked.kind)}
+        metric = PRINTED_METRICS.get(asked.kind)
+        printed = {measure.variant: measure.value for measure in measures if measure.metric == metric}
         sections.append(_section(asked, outcomes, records, printed, pictures))
     return sections
 
