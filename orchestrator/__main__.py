@@ -10,7 +10,8 @@ import typer
 from lm.command_group import CommandGroup, Version
 from orchestrator.commands import files, runs
 from orchestrator.commands.files import init
-from orchestrator.commands.plan import export, plan, schema, status
+from orchestrator.commands.plan import export, plan, schema
+from orchestrator.commands.status import status
 from orchestrator.commands.sweep import report, sweep
 from orchestrator.commands.why import reproduce, why
 
