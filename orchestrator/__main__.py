@@ -12,7 +12,8 @@ from orchestrator.commands import files, runs
 from orchestrator.commands.coverage import coverage
 from orchestrator.commands.export import export
 from orchestrator.commands.files import init
-from orchestrator.commands.plan import plan, schema, status
+from orchestrator.commands.plan import plan, schema
+from orchestrator.commands.status import status
 from orchestrator.commands.sweep import report, sweep
 from orchestrator.commands.why import reproduce, why
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,6 +137,41 @@ def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> S
         trials=trials,
         searches=tuple(map(search_standing, state.searches)),
     )
+
+
+@dataclass(frozen=True)
+class TrialLine:
+    """A trial in short: its variant, or with the `number` of a search's trial what that tries; its best perplexity."""
+
+    name: str
+    number: int | None
+    seed: int
+    epoch: int
+    epochs: int
+    valid_perplexity: float | None
+    state: str
+
+
+def trial_lines(standing: SweepStanding, searches: Sequence[SearchState]) -> list[TrialLine]:
+    """A line for each trial: those of searches first, as they were trained, then those of the table."""
+    tried = [
+        TrialLine(
+            name=f"{search.task.title}: {search.task.in_words(trial.values)}",
+            number=trial.number,
+            seed=search.task.searching.training_seed,
+            epoch=trial.epochs,
+            epochs=sum(stage_epochs(search.task.base).values()),
+            valid_perplexity=None if trial.valid_nats is None else perplexity(trial.valid_nats),
+            state=trial.state,
+        )
+        for search in searches
+        for trial in search.trials
+    ]
+    table = [
+        TrialLine(t.variant, None, t.seed, t.epoch, t.epochs, t.best_valid_perplexity, t.state_in_words)
+        for t in standing.trials
+    ]
+    return tried + table
 
 
 def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", "killed"]]]:

@@ -1,11 +1,10 @@
-"""`plan`, `status` and `schema`: a sweep's trials, how far they are, its searches, what a file may hold."""
+"""`plan` and `schema`: a sweep's trials, its searches, what a file may hold."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,13 +17,11 @@ from orchestrator.words import byte_size, counted, in_words
 if TYPE_CHECKING:
     from lm.spec import TrainSpec
     from orchestrator.agenda.expand import Left, SweepState
-    from orchestrator.agenda.standing import SweepStanding, TrialStanding
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import ScaledSweep
     from orchestrator.sweep.searches import Scheduler
     from orchestrator.trials.records import Records
 
-_EVERY = "a sweep file [default: every sweep of RUNS]"
 _SPECS = "write a spec for `python -m lm train` for each trial to train"
 
 
@@ -72,44 +69,6 @@ def plan(
             typer.echo(f"{specs} written to {write_specs}; as this sweep would train one: {line}", err=as_json)
 
 
-def status(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_EVERY, autocompletion=shared.sweep_files)] = None,
-    scale: shared.ScaleName = None,
-    set_: shared.Set = None,
-    seeds: shared.Seeds = None,
-    runs: shared.WrittenRuns = Path("runs"),
-    as_json: shared.AsJson = False,
-) -> None:
-    """Show who runs a sweep and how far every trial has come; without FILE, the last command of every sweep."""
-    from orchestrator.agenda.standing import sweep_standing
-
-    if file is None:
-        _last_commands(runs.resolve(), as_json)
-        return
-    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
-    with shared.refused(ValueError, OSError):
-        standing = sweep_standing(sweep, state, records)
-    (shared.print_json if as_json else print_status)(standing)
-
-
-def _last_commands(runs: Path, as_json: bool) -> None:
-    from orchestrator.agenda.standing import last_commands
-
-    with shared.refused(OSError):
-        commands = last_commands(runs)
-    if as_json:
-        shared.print_json({"sweeps": [asdict(holder) | {"state": state} for holder, state in commands]})
-    elif not commands:
-        typer.echo(f"no sweep was run with {runs}")
-    else:
-        rows = [
-            (h.sweep, h.scale, state, h.since, h.until or "", f"{h.user}, {h.pid} on {h.host}", h.command)
-            for h, state in commands
-        ]
-        headings = ("sweep", "scale", "state", "since", "until", "by", "command")
-        print_table(headings, rows, whole=("sweep", "scale"))
-
-
 def schema(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="the same as a page, which docs/reference.md holds")
@@ -150,7 +109,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         if len(sweep.looks) > 1:
             seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
         variants = counted(len({trial.variant for trial in trials}), "variant")
-        typer.echo(_counts(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
+        typer.echo(counts_in_words(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
     if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     if not state.searching:
@@ -199,22 +158,8 @@ def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[s
     }
 
 
-def print_status(standing: SweepStanding) -> None:
-    """Print who runs the sweep, a line a trial, the counts, and the best trial so far."""
-    by = "" if standing.held_by is None else f" by {standing.held_by.in_words()}"
-    typer.echo(f"running{by}" if standing.is_running else "no command runs it now")
-    for search in standing.searches:
-        typer.echo(search.in_words())
-    headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
-    right = ("seed", "epoch", "validation perplexity", "best")
-    print_table(headings, map(_status_cells, standing.trials), right=right)
-    typer.echo(_counts(len(standing.trials), standing.counts))
-    if (best := standing.best) is not None:
-        perplexity = f"{best.best_valid_perplexity:.2f} validation perplexity"
-        typer.echo(f"best so far: {best.variant}, seed {best.seed}: {perplexity}")
-
-
-def _counts(trials: int, states: Mapping[str, int], detail: str = "") -> str:
+def counts_in_words(trials: int, states: Mapping[str, int], detail: str = "") -> str:
+    """`4 trials: 2 done, 1 running`."""
     return f"{counted(trials, 'trial')}{detail}: {', '.join(f'{count} {state}' for state, count in states.items())}"
 
 
@@ -229,15 +174,6 @@ def _left_in_words(left: Left) -> str:
         searches = f"up to {counted(left.search_trials, 'search trial')}"
     table = str(most) if fewest == most else f"{fewest} to {most}"
     return f"to train: {searches}, then {table} of the table, with the values that the searches find"
-
-
-def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
-    when = trial.finished_at or trial.last_epoch_at
-    at = "" if when is None else f"{datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M:%S}"
-    reached = f"{trial.epoch}/{trial.epochs}" if trial.epoch else ""
-    perplexities = (trial.valid_perplexity, trial.best_valid_perplexity)
-    last, best = ("" if value is None else f"{value:.2f}" for value in perplexities)
-    return trial.variant, str(trial.seed), trial.state_in_words, trial.stage or "", reached, last, best, at
 
 
 def print_estimate(cost: Estimate) -> None:

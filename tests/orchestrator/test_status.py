@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
 import pytest
 
+from orchestrator.agenda.expand import expand, search_tasks
+from orchestrator.agenda.standing import sweep_standing, trial_lines
 from orchestrator.trials.locks import holding
+from orchestrator.trials.records import Records
+from tests.orchestrator.test_rounds import SEARCH, at_paper, find, within
 from tests.support.places import command, make_place, settle, start, trials
 
 
@@ -53,6 +58,36 @@ def test_status_tells_what_runs_what_is_done_and_the_best(place: Path) -> None:
     assert "no command runs it now" in out
     assert "4 trials: 2 done, 1 to resume, 1 new" in out
     assert [state["state"] for state in json.loads(command("status", "--json")[1])["sweeps"]] == ["ended"]
+
+
+def test_status_has_a_line_for_each_trial_of_the_table(place: Path) -> None:
+    settle(trials()["full"])
+    code, out, _ = command("status", "toy.yaml", "--scale", "paper", "--trials")
+    _, heading, *lines = out.splitlines()
+    assert code == 0 and heading.split("  ")[0] == "trial" and len(lines) == 4
+    (full,) = [line.split() for line in lines if line.split()[-1] == "full"]
+    assert full[:2] == ["1", "3/3"] and float(full[2]) > 1 and full[3] == "done"
+    data = json.loads(command("status", "toy.yaml", "--scale", "paper", "--trials", "--json")[1])
+    assert len(data["lines"]) == len(data["trials"]) == 4
+    assert set(data["lines"][0]) == {"name", "number", "seed", "epoch", "epochs", "valid_perplexity", "state"}
+
+
+def test_a_searchs_trials_are_called_by_what_they_try(tmp_path: Path) -> None:
+    sweep, records = at_paper(tmp_path, SEARCH), Records(tmp_path / "runs")
+    (task,) = search_tasks(sweep)
+    find(records, task, (within(task), math.log(70.0)), (within(task, 0.7), None))
+    state = expand(sweep, records)
+    first, second, *table = trial_lines(sweep_standing(sweep, state, records), state.searches)
+    assert first.name == f"best found: {task.in_words(within(task))}"
+    assert (first.number, first.seed, first.epoch, first.state) == (0, task.searching.training_seed, 4, "complete")
+    assert first.valid_perplexity == pytest.approx(70.0)
+    assert (second.number, second.state, second.valid_perplexity) == (1, "stopped", None)
+    assert [(line.name, line.number) for line in table] == [(trial.variant, None) for trial in state.table]
+
+
+def test_trials_of_no_sweep_are_refused(place: Path) -> None:
+    code, _, error = command("status", "--trials")
+    assert code == 2 and "--trials needs FILE" in error
 
 
 def test_status_of_nothing(place: Path) -> None:

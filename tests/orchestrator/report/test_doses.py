@@ -29,7 +29,7 @@ TEMPERATURE = Dose(of="head.augmented.temperature", measure="subspace_distance")
 PUBLISHED = Measure(
     paper="tying",
     table="figure 1a",
-    variant="beta 1, tau 10",
+    variant="beta 1 tau 10",
     metric="subspace_distance",
     value=0.06,
     certainty="code",
@@ -47,7 +47,7 @@ def trials(runs: Path, seeds: int = 3) -> list[Trial]:
     for share, temperature in ((1.0, 10.0), (0.0, 10.0), (0.5, 10.0), (1.0, 2.0), (1.0, 20.0)):
         for seed in range(1, seeds + 1):
             head = blended(share, temperature)
-            planned.append(make_trial(f"beta {share:g}, tau {temperature:g}", seed, head=head, finetune=None))
+            planned.append(make_trial(f"beta {share:g} tau {temperature:g}", seed, head=head, finetune=None))
             points = make_curve(planned[-1].spec, 100.0, noise=seed)
             last = 0.9 - 0.6 * share - temperature / 100 + seed / 1000
             terms = [{"augmented": 2.0, "subspace_distance": last + 1 / point.epoch - 1 / 12} for point in points]
@@ -58,7 +58,7 @@ def trials(runs: Path, seeds: int = 3) -> list[Trial]:
 
 
 def page(tmp: Path, *doses: Dose, artist: NoArtist | None = None, **how: object) -> str:
-    return write(tmp, trials(tmp / "runs"), baseline="beta 1, tau 10", doses=doses, artist=artist, **how)
+    return write(tmp, trials(tmp / "runs"), baseline="beta 1 tau 10", doses=doses, artist=artist, **how)
 
 
 def section(text: str, title: str) -> list[str]:
@@ -71,7 +71,7 @@ def test_each_number_has_a_picture_of_the_variants_that_differ_in_it_alone(tmp_p
     by_share, by_temperature = [picture for picture in artist.asked if isinstance(picture, Lines)]
     assert (by_share.FILE, by_temperature.FILE) == ("dose-1.svg", "dose-2.svg")
     (line,) = by_share.panels[0].lines
-    assert (line.name, list(line.x)) == ("beta 0, tau 10 to beta 1, tau 10", [0.0, 0.5, 1.0])
+    assert (line.name, list(line.x)) == ("beta 0 tau 10 to beta 1 tau 10", [0.0, 0.5, 1.0])
     assert line.mean == pytest.approx([0.802, 0.502, 0.202]), "of the last epoch"
     assert (line.low[0], line.high[0]) == pytest.approx((0.801, 0.803))
     (line,) = by_temperature.panels[0].lines
@@ -91,7 +91,7 @@ def test_its_table_has_the_published_value_and_the_training_loss(tmp_path: Path)
     spec = make_trial(finetune=None).spec
     train = fmean(make_curve(spec, 100.0, noise=seed)[-1].train_nats_per_token for seed in (1, 2, 3))
     assert rows[0].endswith("| Published | Training loss, last epoch | Seeds |")
-    assert [row.split(" | ")[1] for row in rows[2:]] == ["beta 0, tau 10", "beta 0.5, tau 10", "beta 1, tau 10"]
+    assert [row.split(" | ")[1] for row in rows[2:]] == ["beta 0 tau 10", "beta 0.5 tau 10", "beta 1 tau 10"]
     assert "| 0.202 ± 0.001 | 0.2010 | 0.2030 | 0.06 | " in rows[-1] and " | – | " in rows[2]
     assert f" {2.0 + train:.4g} | 3 |" in rows[-1], "what the head adds counts, a measure does not"
 
