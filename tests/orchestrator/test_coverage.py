@@ -37,7 +37,7 @@ PUBLISHED = "".join(
         "table: '1', dataset: ptb, metric: perplexity, variant: b, cell: gru, perplexity: null",
         "table: '1', dataset: ptb, metric: perplexity, variant: b, cell: lstm, perplexity: 8.0",
         "table: '1', dataset: wikitext-2, metric: perplexity, variant: a, perplexity: 7.0",
-        "table: '2', dataset: ptb, metric: rank, variant: a, value: 5",
+        "table: '2', dataset: ptb, metric: BLEU, variant: a, value: 5",
         "table: '3', dataset: ptb, metric: 'hyperparameter:emb', value: 5",
         "table: figure 1, dataset: ptb, metric: curves, sweep: toy",
     )
@@ -86,7 +86,7 @@ def test_a_row_says_how_many_numbers_are_reached_and_where_the_pages_are(sweeps:
         "| p | 1 | ptb | perplexity: 2 of 3 reached; the digits of 1 are lost | `toy`: paper, small | run smaller | "
         "[toy/small](../reports/toy/small/report.md) |" in lines
     )
-    assert "| p | 2 | ptb | rank: 1 | – | no sweep | – |" in lines
+    assert "| p | 2 | ptb | BLEU: 1 | – | no sweep | – |" in lines
     assert f"| no sweep | 2 | {MEANING['no sweep']} |" in lines
 
 
