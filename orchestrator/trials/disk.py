@@ -2,6 +2,7 @@
 
 A copy lacks what only training needs, and is enough to make every page again:
 <folder>/<key>/record.json, curve.parquet, tokens/<stage>.test.parquet   the trial's own bytes
+<folder>/<key>/tokens/cache.valid.parquet                               what a neural cache saves by word
 <folder>/<key>/samples/*.json                                           text that its model wrote
 <folder>/<key>/analyses/<kind>.json                                     what its weights were asked
 <folder>/.searches/<key>.jsonl                                          the ledgers of searches
@@ -42,7 +43,7 @@ from orchestrator.trials.locks import trial_is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
-_LOSSES = re.compile(r"tokens/[\w-]+\.test\.parquet")
+_LOSSES = re.compile(r"tokens/([\w-]+\.test|cache\.valid)\.parquet")
 
 
 @dataclass(frozen=True)

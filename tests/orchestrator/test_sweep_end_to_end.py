@@ -124,7 +124,7 @@ def test_what_cannot_be_trained_is_told_before_anything_starts(place: Path, chan
     code, output = finish(start(place))
     assert code == 2, output
     assert "Traceback" not in output
-    assert "7000" in output or "corpsu" in output
+    assert "7,000" in output or "corpsu" in output
     assert not (place / "runs").exists()
 
 

@@ -13,6 +13,7 @@ from orchestrator.agenda.expand import Left, expand, search_tasks, what_is_left
 from orchestrator.api import select, to_train
 from orchestrator.execute.estimate import most_trials
 from orchestrator.report.markdown import template
+from orchestrator.report.pictures import Pictures
 from orchestrator.report.sections.search import search_section
 from orchestrator.sweep.scaled import BY_HAND
 from orchestrator.trials.plan import Facts
@@ -93,7 +94,7 @@ def test_nothing_found_is_nothing_ablated(tmp_path: Path, records: Records) -> N
     find(records, task, ({RATE: 5.0, WEIGHT: 0.2}, None), ({RATE: 7.0, WEIGHT: 0.3}, None))
     state = expand(sweep, records)
     assert {trial.variant for trial in state.trials} == {"full"}
-    section = search_section(state.searches)
+    section = search_section(state.searches, Pictures(tmp_path))
     assert section is not None and section.untuned == ["full"] and section.changed == []
 
 
@@ -113,10 +114,10 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     state = expand(sweep, records)
     names = {trial.variant for trial in state.trials}
     assert "no AR" in names and not any("head dropout" in name for name in names)
-    section = search_section(state.searches)
+    section = search_section(state.searches, Pictures(tmp_path))
     assert section is not None and "no head dropout" not in section.changed
     assert section.misfits["no head dropout"].startswith("head.dropout: unknown key 'dropout'")
-    page = template("sections/search.md.jinja").render(search=section)
+    page = template("sections/search.md.jinja").render(search=section, picture=Pictures(tmp_path).on_page)
     assert (
         "**Left out, since the search did not keep what they change**: no head dropout (head.dropout: unknown" in page
     )

@@ -165,7 +165,7 @@ def test_a_range_of_each_option_is_a_parameter_of_its_own_in_an_export(tmp_path:
     one = options(sampler={"kind": "random"}, trials=24)
     (trials,) = search([one], Shelf(tmp_path))
     url = f"sqlite:///{tmp_path}/optuna.db"
-    export({"a": (one, trials)}, url)
+    export({"a": (one, trials)}, url, lambda key: None)
     study = optuna.load_study(study_name="a", storage=url)
     for theirs, ours in zip(study.trials, trials, strict=True):
         kind = HEADS[ours.values["layer"]]

@@ -417,7 +417,7 @@ def test_an_exported_study_says_the_same_and_replaces_the_last(tmp_path: Path) -
     (trials,) = search([one], Shelf(tmp_path))
     url = f"sqlite:///{tmp_path}/optuna.db"
     for part in (trials[:4], trials):
-        export({"a.paper.full": (one, part)}, url)
+        export({"a.paper.full": (one, part)}, url, lambda key: None)
     study = optuna.load_study(study_name="a.paper.full", storage=url)
     assert [trial.state.name for trial in study.trials] == [
         {"complete": "COMPLETE", "failed": "FAIL"}.get(trial.state, "PRUNED") for trial in trials
