@@ -114,10 +114,11 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     state = expand(sweep, records)
     names = {trial.variant for trial in state.trials}
     assert "no AR" in names and not any("head dropout" in name for name in names)
-    section = search_section(state.searches, Pictures(tmp_path))
+    pictures = Pictures(tmp_path)
+    section = search_section(state.searches, pictures)
     assert section is not None and "no head dropout" not in section.changed
     assert section.misfits["no head dropout"].startswith("head.dropout: unknown key 'dropout'")
-    page = template("sections/search.md.jinja").render(search=section, picture=Pictures(tmp_path).on_page)
+    page = template("sections/search.md.jinja").render(search=section, picture=pictures.on_page, **pictures.sentences)
     assert (
         "**Left out, since the search did not keep what they change**: no head dropout (head.dropout: unknown" in page
     )
