@@ -56,8 +56,8 @@ def by_percent(effect: Effect) -> str:
 
 def at_most(effects: Sequence[Effect]) -> str:
     """How large effects that are not decided can be: `at most 2.3% either way`."""
-    ends = (abs(100 * perplexity_change(0.0, end)) for effect in effects for end in effect.interval or ())
-    return f"at most {significant(max(ends), 2)}% either way"
+    largest = max(abs(100 * perplexity_change(0.0, end)) for effect in effects for end in effect.interval or ())
+    return f"at most {significant(largest, 2)}% either way" if largest <= 100.0 else "not even to a factor of two"
 
 
 def no_effect(margin: float) -> str:

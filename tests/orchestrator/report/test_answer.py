@@ -72,6 +72,15 @@ def test_what_is_not_decided_is_bounded_by_the_farther_end_of_its_interval() -> 
     assert "do not decide about “b” (at most 4.9% either way)" in answer(rows, comparison, "mini")
 
 
+def test_a_bound_above_a_factor_of_two_is_none() -> None:
+    rows, comparison = table({"full": near(60.0), "b": near(60.05)})
+    effect = rows[1].effect
+    assert effect is not None
+    rows[1] = replace(rows[1], effect=replace(effect, verdict="not decided", interval=Interval(-0.7, 0.7)))
+    assert rows[1].verdict(0.005) == "not decided: not even to a factor of two", "exp(0.7) is 2.01"
+    assert "do not decide about “b” (not even to a factor of two)" in answer(rows, comparison, "mini")
+
+
 @pytest.mark.parametrize(("sign", "verb"), [(1, "raises"), (-1, "lowers")])
 def test_what_is_certain_on_this_test_text_alone_is_said_to_be(sign: int, verb: str) -> None:
     rows, comparison = table({"full": near(60.0), "b": near(60.05), "c": near(60.05)})
