@@ -48,7 +48,10 @@ def _read(path: Path) -> Encoding | None:
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         columns = [reader.get_batch(split).column(0) for split in range(3)]
-        train, valid, test = (column.indices.to_numpy() for column in columns)
+        # Not by Arrow's own `to_numpy`, which imports pandas first.
+        train, valid, test = (np.asarray(np.from_dlpack(column.indices), dtype=np.int32) for column in columns)
+        for ids in (train, valid, test):
+            ids.setflags(write=False)
         metadata = reader.schema.metadata
         vocabulary = tuple(columns[0].dictionary.to_pylist())
         encoding = Encoding(vocabulary, train, valid, test, metadata[b"rule"].decode())
