@@ -13,8 +13,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from lm.files import in_a_line, read_regular, write_text
 from lm.kept import kept, say_once
-from lm.record import weights_path
-from lm.spec import Analysis, Part, TrainSpec
+from lm.record import Record, weights_path
+from lm.spec import Analysis, Part
 
 _LONGEST_SECONDS = 24 * 3600.0
 """Longer than any analysis takes."""
@@ -167,9 +167,12 @@ def analysis_path(folder: Path, kind: str) -> Path:
     return folder / "analyses" / f"{kind}.json"
 
 
-def trained_stage(spec: TrainSpec) -> str:
-    """The last stage that has weights of its own."""
-    return [name for name in spec.stages() if name != "cache"][-1]
+def trained_stage(record: Record) -> str:
+    """The last stage that left weights of its own; `train` if none did.
+
+    Of the record, not of the spec: fine-tuning until there is no gain may end before its last pass.
+    """
+    return next((name for name in reversed(record.best_epochs) if name != "cache"), "train")
 
 
 def read_analysis(folder: Path, settings: Analysis, stage: str, hashes: dict[str, str]) -> Found | None:

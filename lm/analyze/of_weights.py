@@ -86,7 +86,7 @@ def _ask(settings: Analysis, runs: list[Path], stage: str | None, device: str, t
             record = read_record(run)
             if record is None:
                 refuse(f"{run}: no record.json; only a settled trial can be analyzed")
-            of = stage or trained_stage(record.spec)
+            of = stage or trained_stage(record)
             answers[str(run)] = analyze(settings, record, run, stage=of, device=device, threads=granted)
         except ValueError as error:  # also of a corpus that is missing
             refuse(str(error))

@@ -23,7 +23,7 @@ def unasked(analyses: Sequence[Analysis], trials: Sequence[Trial], records: Reco
         if analyses
         and (record := records.find(trial)) is not None
         and record.status == "complete"
-        and weights_path(records.folder(records.holder(trial)), trained_stage(trial.spec)).exists()
+        and weights_path(records.folder(records.holder(trial)), trained_stage(record)).exists()
     ]
     return [
         (trial, asked)
@@ -43,10 +43,10 @@ def ask(
         try:
             from lm.analyze.ask import analyze
 
-            if (record := records.read(folder.name)) is not None:
+            own, record = records.find(trial), records.read(folder.name)
+            if own is not None and record is not None:
                 device = "auto" if resources.gpus else "cpu"
-                stage = trained_stage(trial.spec)
-                analyze(asked, record, folder, stage=stage, device=device, threads=resources.threads)
+                analyze(asked, record, folder, stage=trained_stage(own), device=device, threads=resources.threads)
         except Exception as error:
             _log.warning("%s could not be asked for %s (%s: %s)", trial.title, asked.kind, type(error).__name__, error)
             _log.debug("%s", trial.title, exc_info=True)

@@ -188,8 +188,9 @@ class Records:
 
     def analysis(self, trial: Trial, asked: Analysis) -> Found | None:
         """What was found in the weights of a settled trial's last trained stage; None if they were not asked."""
-        folder = self.folder(self.holder(trial))
-        return read_analysis(folder, asked, trained_stage(trial.spec), self.hashes(trial))
+        if (record := self.find(trial)) is None:
+            return None
+        return read_analysis(self.folder(self.holder(trial)), asked, trained_stage(record), self.hashes(trial))
 
     def holder(self, trial: Trial) -> str:
         """The key of the folder that holds the stages of a settled trial; its own, if it has no record yet."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 import lm.epochs
 import lm.scoring
+from lm.analyzed import trained_stage
 from lm.data import load
 from lm.evaluate import token_nats
 from lm.record import read_curve, weights_path
@@ -156,3 +157,9 @@ def test_what_a_record_holds_of_a_trial_with_unfinished_passes(corpus_folder: Pa
 def test_wrong_repeats_are_refused(repeats: dict[str, Any], where: str) -> None:
     with pytest.raises(ValidationError, match=where):
         tiny_spec("somewhere", finetune={"epochs": 1, "repeats": repeats})
+
+
+def test_an_analysis_asks_the_weights_of_the_pass_that_was_the_last(undisturbed: Path) -> None:
+    record = settled(undisturbed)
+    assert trained_stage(record) == "finetune-4", "the spec allows eight passes, and a cache has no weights"
+    assert weights_path(undisturbed, trained_stage(record)).exists()

@@ -88,13 +88,13 @@ def _section(
     gone, unasked = list[str](), list[str]()
     for outcome in outcomes.all:
         trial = outcome.trial
-        if outcome.final is None or unanswerable(asked, trial.spec) is not None:
+        if outcome.final is None or outcome.record is None or unanswerable(asked, trial.spec) is not None:
             continue
         if (found := records.analysis(trial, asked)) is not None:
             answers.setdefault(trial.variant, []).append(found)
         else:
             folder = records.folder(records.holder(trial))
-            (unasked if weights_path(folder, trained_stage(trial.spec)).exists() else gone).append(trial.title)
+            (unasked if weights_path(folder, trained_stage(outcome.record)).exists() else gone).append(trial.title)
     columns = list(dict.fromkeys(name for found in answers.values() for one in found for name in one.numbers()))
     rows = [
         AnalysisRow(variant, [_cell(found, name) for name in columns], len(found), len(outcomes[variant]))

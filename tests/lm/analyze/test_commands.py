@@ -62,7 +62,7 @@ def test_a_question_is_asked_once_of_each_stage_and_settings(folder: Path, monke
 @pytest.mark.parametrize("damage", ["", "[{}]", "nonsense"])
 def test_what_is_damaged_or_of_other_weights_is_asked_again(folder: Path, damage: str) -> None:
     record = settled(folder)
-    stage = trained_stage(record.spec)
+    stage = trained_stage(record)
     first = analyze(RANK, record, folder, stage=stage, device="cpu")
     analysis_path(folder, "rank").write_text(damage)
     assert read_analysis(folder, RANK, stage, record.hashes) is None

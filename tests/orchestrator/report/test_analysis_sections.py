@@ -60,7 +60,7 @@ def keep(runs: Path, trial: Trial, asked: Analysis, found: Found) -> None:
     folder = runs / trial.key
     record = read_record(folder)
     assert record is not None
-    analysis(folder, asked, trained_stage(trial.spec), record.hashes, lambda: found)
+    analysis(folder, asked, trained_stage(record), record.hashes, lambda: found)
 
 
 def planned(runs: Path, **other: object) -> list[Trial]:
