@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 
-from lm.data.text import SPLITS, UNKNOWN, CorpusError
+from lm.data.text import SPLITS, CorpusError, with_unknown
 
 MINIMUM_COUNT = 2
 """A word seen fewer times in the training text is `<unk>` everywhere; gives a vocabulary of about 1,500."""
@@ -41,14 +40,7 @@ def texts() -> dict[str, str]:
     for paragraph in _paragraphs():
         lines[_BLOCKS[tokens // BLOCK_TOKENS % len(_BLOCKS)]].append(paragraph)
         tokens += len(paragraph) + 1
-    counts = Counter(word for paragraph in lines["train"] for word in paragraph)
-    known = {word for word, count in counts.items() if count >= MINIMUM_COUNT}
-    return {
-        split: "".join(
-            " ".join(word if word in known else UNKNOWN for word in paragraph) + "\n" for paragraph in paragraphs
-        )
-        for split, paragraphs in lines.items()
-    }
+    return with_unknown(lines, MINIMUM_COUNT)
 
 
 def hashes() -> dict[str, str]:

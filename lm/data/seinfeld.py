@@ -7,14 +7,13 @@ Who speaks is not marked everywhere, so that some turns hold several speakers' w
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 from lm.data.corpora import Package
 from lm.data.make import Words
-from lm.data.text import SPLITS, UNKNOWN, CorpusError
+from lm.data.text import SPLITS, CorpusError, with_unknown
 
 _MINIMUM_COUNT = 2
 """A word seen fewer times in the training text is `<unk>` everywhere."""
@@ -32,14 +31,9 @@ def texts(episodes: Path) -> dict[str, str]:
     turns: dict[str, list[list[str]]] = {split: [] for split in SPLITS}
     for number, path in enumerate(sorted(episodes.glob("*.merged"))):
         turns[_SPLIT_OF[number % len(_SPLIT_OF)]] += _turns(path.read_bytes())
-    counts = Counter(word for turn in turns["train"] for word in turn)
-    if not counts:
+    if not turns["train"]:
         raise CorpusError(f"{episodes}: expected episodes, *.merged, and there are none")
-    known = {word for word, count in counts.items() if count >= _MINIMUM_COUNT}
-    return {
-        split: "".join(" ".join(word if word in known else UNKNOWN for word in turn) + "\n" for turn in of)
-        for split, of in turns.items()
-    }
+    return with_unknown(turns, _MINIMUM_COUNT)
 
 
 def episodes_folder(package: Package) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 SPLITS = ("train", "valid", "test")
@@ -25,6 +26,15 @@ class CorpusError(ValueError):
     def __init__(self, message: str, field: str = "name") -> None:
         super().__init__(message)
         self.field = field
+
+
+def with_unknown(lines: Mapping[str, Sequence[Sequence[str]]], min_count: int) -> dict[str, str]:
+    """The text of each split of words by line; words that training has fewer than `min_count` times are `<unk>`."""
+    counts = Counter(word for line in lines["train"] for word in line)
+    return {
+        split: "".join(" ".join(word if counts[word] >= min_count else UNKNOWN for word in line) + "\n" for line in of)
+        for split, of in lines.items()
+    }
 
 
 def file_in(folder: Path, split: str) -> Path:
