@@ -7,7 +7,7 @@ from typing import Any
 
 from lm.record import perplexity
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Front, FrontPoint
+from orchestrator.report.pictures.search_figures import Front, FrontPoint
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, front
 from orchestrator.search.task import SearchTask

@@ -12,9 +12,10 @@ from typing import Any
 from lm.spec import Part
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.sections.front import OBJECTIVES, draw_front, front_in_order, name_of
+from orchestrator.report.sections.search_options import FEWEST_COMPLETE, OptionRow, hardly_tried, option_rows
 from orchestrator.report.sections.search_pictures import SearchShown, show_searches
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Search, Searching, Tune
@@ -23,8 +24,6 @@ from orchestrator.words import NOTHING, Markdown, counted, escape, listed, value
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
-FEWEST_COMPLETE = 3
-"""Complete trials of an option below which little is known of what it reaches with values that suit it."""
 _ENDS: dict[SearchTrialStatus, str] = {
     "complete": "complete",
     "stopped": "stopped early",
@@ -108,37 +107,6 @@ class SearchRow:
         return [key for key, dimension in drawn.items() if _at_edge(dimension, values[key])]
 
 
-@dataclass(frozen=True)
-class OptionRow:
-    """What became of the trials with one option of a choice; the best by validation."""
-
-    choice: str
-    option: str
-    states: Mapping[SearchTrialStatus, int]
-    trials: int
-    best: SearchTrial | None
-    is_rare: bool
-
-
-def option_rows(searches: Sequence[SearchState]) -> list[OptionRow]:
-    """A row for every option of every choice; none of a population, in which an option that dies out was tried too."""
-    searches = [search for search in searches if not search.task.population]
-    options = {
-        (key, option): None
-        for key in dict.fromkeys(key for search in searches for key in search.task.space)
-        for search in searches
-        if isinstance(dimension := search.task.space.get(key), OneOf)
-        for option in dimension.options
-    }
-    rows = []
-    for key, option in options:
-        tried = [trial for search in searches for trial in search.trials if trial.values.get(key) == option]
-        states = Counter(trial.state for trial in tried)
-        fewest = max(FEWEST_COMPLETE, *(search.task.min_trials_per_option.get(key, 0) for search in searches))
-        rows.append(OptionRow(key, option, states, len(tried), best(tried), states["complete"] < fewest))
-    return rows
-
-
 def _at_edge(dimension: Dimension, value: Any) -> bool:
     match dimension:
         case OneOf():
@@ -201,7 +169,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         space=_space(searching),
         rows=rows,
         options=options,
-        hardly_tried=_hardly_tried(options),
+        hardly_tried=hardly_tried(options),
         fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
         edges=Markdown(listed(edges)),
         hardly_chosen=hardly_chosen(searches),
@@ -254,12 +222,6 @@ def _space(searching: Searching) -> list[tuple[Markdown, str]]:
         for key, place in space.items()
         for dimension in dimensions_of(place)
     ]
-
-
-def _hardly_tried(rows: Sequence[OptionRow]) -> Markdown:
-    words = "{} of `{}` ({} of {} complete)"
-    few = [(escape(row.option), row.choice, row.states.get("complete", 0), row.trials) for row in rows if row.is_rare]
-    return Markdown(listed([words.format(*each) for each in few]))
 
 
 def _best(search: SearchState) -> list[SearchTrial]:

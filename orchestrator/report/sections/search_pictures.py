@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from lm.record import perplexity
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Rungs, SearchAxis, SearchCourse, SearchPoint, SearchPoints, Slices
+from orchestrator.report.pictures.search_figures import (
+    Rungs,
+    SearchAxis,
+    SearchCourse,
+    SearchPoint,
+    SearchPoints,
+    Slices,
+)
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.sweep.space import Integer, LogUniform, OneOf, Range, dimensions_of

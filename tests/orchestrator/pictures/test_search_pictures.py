@@ -9,10 +9,10 @@ import pytest
 
 from orchestrator.report.pictures.drawing import draw, figure_of
 from orchestrator.report.pictures.drawing.heads import MARKERS
-from orchestrator.report.pictures.figures import (
+from orchestrator.report.pictures.figures import Picture
+from orchestrator.report.pictures.search_figures import (
     Front,
     FrontPoint,
-    Picture,
     Rungs,
     SearchAxis,
     SearchCourse,

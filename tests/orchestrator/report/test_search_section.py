@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.report.pictures.figures import Front, Rungs, SearchAxis, SearchCourse, Slices
+from orchestrator.report.pictures.search_figures import Front, Rungs, SearchAxis, SearchCourse, Slices
 from orchestrator.report.sections.front import front_clause, name_of
 from orchestrator.report.sections.search import SearchRow, not_searched, trials_of_tuning
 from orchestrator.report.sections.search_pictures import rung_rows

@@ -19,18 +19,15 @@ from orchestrator.report.pictures.drawing.words import words_figure
 from orchestrator.report.pictures.figures import (
     Forest,
     Frequency,
-    Front,
     Heads,
     Lines,
     Overview,
     Panels,
     Picture,
     Position,
-    Rungs,
-    SearchCourse,
-    Slices,
     Words,
 )
+from orchestrator.report.pictures.search_figures import Front, Rungs, SearchCourse, Slices
 
 _FIGURES: dict[type[Picture], Callable[[Any], tuple[Figure, str | None]]] = {
     Forest: forest_figure,

@@ -14,9 +14,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
 
 from orchestrator.report.pictures.drawing import style
 from orchestrator.report.pictures.drawing.heads import MARKERS
-from orchestrator.report.pictures.figures import (
-    COLOURS,
-    GREY,
+from orchestrator.report.pictures.figures import COLOURS, GREY
+from orchestrator.report.pictures.search_figures import (
     Front,
     Rungs,
     SearchAxis,
