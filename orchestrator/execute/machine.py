@@ -69,8 +69,8 @@ def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> t
     scaled = sweep.at(name)
     if changes.words:
         changed, published = read_sweep(path, changes, name).at(name), scaled.published_scale and not changes.values
-        label = changes.label(name)
-        scaled = replace(changed, scale=label, published_scale=published, changed_by=changes.words)
+        changed = replace(changed, scale=changes.label(name), has_scales=scaled.has_scales)
+        scaled = replace(changed, published_scale=published, changed_by=changes.words)
     check_vocabularies(scaled, path, changes)
     return scaled, why
 

@@ -64,9 +64,9 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
                 raise
             if variant is sweep.baseline or variant.spec.corpus != base.corpus:
                 place = _written_place(document, variant.place, scale, f"corpus.{error.field}")
-                problems.append(Problem(place, f"{error} (at scale {sweep.scale})"))
+                problems.append(Problem(place, f"{error}{_said(sweep)}"))
     problems = problems or [
-        Problem((*variant.place, "head"), f"{misfit} (at scale {sweep.scale})")
+        Problem((*variant.place, "head"), f"{misfit}{_said(sweep)}")
         for variant in sweep.variants
         if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
@@ -85,7 +85,11 @@ def _texts_too_short(sweep: ScaledSweep, document: Document) -> Iterator[Problem
             if is_own and tokens // width < FEWEST_ROWS:
                 most = f"the {tokens:,} {text} tokens allow at most {tokens // FEWEST_ROWS:,} columns"
                 place = _written_place(document, variant.place, scale, path)
-                yield Problem(place, f"{most}, got {width:,} (at scale {sweep.scale})")
+                yield Problem(place, f"{most}, got {width:,}{_said(sweep)}")
+
+
+def _said(sweep: ScaledSweep) -> str:
+    return f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
 
 
 def _widths(spec: TrainSpec) -> tuple[tuple[str, int], ...]:
