@@ -104,6 +104,7 @@ class ScaledSweep:
     `changed_by` are the options of the command line that changed the scale; its name then has them after a plus.
     If `base_is_found`, the baseline has the values that the search finds, the others are changes of it, and the last
     variant is the base by hand. A file without scales (`has_scales`) has one all the same, which no sentence names.
+    `alternatives` are the file's scales if nobody asked for this one, None if somebody did.
     """
 
     name: str
@@ -129,6 +130,7 @@ class ScaledSweep:
     doses: tuple[Dose, ...] = ()
     base_is_found: bool = False
     has_scales: bool = True
+    alternatives: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
 
     @property
     def baseline(self) -> Variant:
