@@ -258,7 +258,7 @@ class Progress:
         lines += [Text(ending, "dim", no_wrap=True, overflow="ellipsis") for ending in endings]
         total, left = sum(counts.values()), counts["running"] + counts["waiting"]
         bar = ProgressBar(max(total, 1), total - left, width=60)  # a search may have asked for none yet
-        return Group(*([table] if running else []), *lines, bar, Text(f"{total - left}/{total}: {self.summary()}"))
+        return Group(*([table] if running else []), *lines, Text(f"{total - left}/{total}: {self.summary()}"), bar)
 
     def _cells(self, trial: Trial, evaluation: Evaluation) -> tuple[str, str, str, str]:
         epochs = f"{evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
