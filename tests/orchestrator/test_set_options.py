@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,9 @@ def test_a_quick_look_leaves_the_scale_as_it_was(tmp_path: Path, monkeypatch: py
     files = [page, page.parent / "table.tex", Path("reports/README.md")]
     texts = [out, err, *invoke("plan", *at)[1:], *(file.read_text() for file in files)]
     assert not re.search(r"at scale|, scale|--scale|\| paper \|", "".join(texts)), "the file has no scale"
+    with closing(sqlite3.connect("mlflow.db")) as database:
+        names = {name for (name,) in database.execute("select name from runs")}
+    assert names == {"tiny", "full, seed 1", "GRU, seed 1"}
     before = page.read_bytes()
 
     change = ("--set", "base.epochs=1", "--set", "base.finetune=null", "--seeds", "1-2")
