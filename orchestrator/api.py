@@ -126,7 +126,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     except ValueError as error:
         raise CannotStartError(str(error)) from error
     ledgers = [search.ledger for search in prepared.state.searches if fresh or not search.ended]
-    with holding(prepared.records.root, sweep.name, sweep.scale), holding_searches(ledgers):
+    with holding(prepared.records.root, sweep.name, sweep.scale, sweep.at_scale), holding_searches(ledgers):
         if fresh:
             set_trials_aside(prepared.state, prepared.records.root)
             prepared = prepare(part, options, whole=sweep, fresh=True)

@@ -31,7 +31,7 @@ def export(
     sweep, state, records = shared.opened_state(file, scale, runs)
     if optuna is not None:
         if sweep.searching is None:
-            shared.wrong(f"{file}: neither searches nor tunes at scale {sweep.scale}: there is no study to write")
+            shared.wrong(f"{file}: neither searches nor tunes{sweep.at_scale}: there is no study to write")
         _write_studies(f"{sweep.name}.{sweep.scale}", state, records, optuna)
     if tensorboard is not None:
         with shared.refused(ValueError, OSError):

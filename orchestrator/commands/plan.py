@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lm.spec import TrainSpec
     from orchestrator.agenda.expand import Left, SweepState
     from orchestrator.execute.estimate import Estimate
-    from orchestrator.sweep import ScaledSweep
+    from orchestrator.sweep import Changes, ScaledSweep
     from orchestrator.sweep.searches import Scheduler
     from orchestrator.trials.records import Records
 
@@ -41,13 +41,17 @@ def plan(
     as_json: shared.AsJson = False,
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
+    from orchestrator.agenda.expand import what_is_left
     from orchestrator.execute.machine import granted
+    from orchestrator.sweep import Changes
 
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         if not as_json:
-            for warning in _of_texts(sweep):
+            left = what_is_left(sweep, state, records)
+            starts = () if left.nothing else _of_start(sweep, file, Changes.read(set_ or (), seeds))
+            for warning in (*_of_texts(sweep), *starts):
                 typer.echo(f"warning: {warning}", err=True)
             print_plan(sweep, state, records)
         cost = None
@@ -125,6 +129,19 @@ def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
     for corpus in dict.fromkeys(variant.spec.corpus for variant in sweep.variants):
         if corpus.name not in PUBLISHED:
             yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
+
+
+def _of_start(sweep: ScaledSweep, file: Path, changes: Changes) -> Iterator[str]:
+    """What `sweep` would fetch first, and why it would not start on this machine."""
+    from orchestrator.errors import CannotStartError
+    from orchestrator.execute.machine import check_machine, gpus_of
+    from orchestrator.sweep.read import corpora_to_fetch
+
+    yield from corpora_to_fetch(sweep, file, changes)
+    try:
+        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), sweep.scales_without_gpu)
+    except CannotStartError as error:
+        yield f"`sweep` would not start here: {error}"
 
 
 def _defaults_in_words(scheduler: Scheduler | None, base: TrainSpec) -> str:

@@ -94,7 +94,8 @@ def opened(
     with refused(ValueError, CorpusError):
         sweep, why = open_sweep(file, scale, Changes.read(set_ or (), seeds))
     if not silent:
-        typer.echo(f"{sweep.name} at scale {sweep.scale} ({why}): {sweep.question}")
+        at_scale = f"{sweep.at_scale} ({why})" if sweep.at_scale else ""
+        typer.echo(f"{sweep.name}{at_scale}: {sweep.question}")
     return sweep
 
 

@@ -133,7 +133,7 @@ def estimate(
         measuring.of(trial.spec)
     jobs = _jobs(trials, records, measuring)
     packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
-    lanes = int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
+    lanes = _lanes(packing, at_once)
     seconds = [job.seconds for job in jobs]
     outcomes = read_outcomes(trials, records, sweep.baseline.name)
     return Estimate(
@@ -149,12 +149,37 @@ def estimate(
     )
 
 
-def core_hours(sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring) -> float | None:
-    """As in an `Estimate`, without measuring: None if a model that has to train was never measured."""
+@dataclass(frozen=True)
+class AtMost:
+    """What is left of a sweep, at most; seconds and core-hours as in an `Estimate`, None if a model was never measured.
+
+    `parameters` are those of the largest model.
+    """
+
+    trials: int
+    parameters: int
+    seconds: float | None
+    core_hours: float | None
+
+
+def at_most(
+    sweep: ScaledSweep, state: SweepState, records: Records, measuring: Measuring, at_once: int | None = None
+) -> AtMost:
+    """What is left, without measuring."""
     trials = most_trials(sweep, state)
-    if not all(measuring.has(trial.spec) for trial in trials if state_of(trial, records) in _TO_TRAIN):
-        return None
-    return sum(job.seconds for job in _jobs(trials, records, measuring)) * sweep.resources.cpus / 3600
+    left = [trial for trial in trials if state_of(trial, records) in _TO_TRAIN]
+    seconds = hours = None
+    if left and all(measuring.has(trial.spec) for trial in left):
+        jobs = _jobs(trials, records, measuring)
+        each = [job.seconds for job in jobs]
+        seconds = makespan(each, _lanes(packing_of(sweep, [job.measured for job in jobs]), at_once))
+        hours = sum(each) * sweep.resources.cpus / 3600
+    return AtMost(len(left), max((trial.parameters for trial in left), default=0), seconds, hours)
+
+
+def _lanes(packing: Packing | None, at_once: int | None) -> int:
+    """How many trials run at once: as many as fit, but one at least."""
+    return int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
 
 
 def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> list[Job]:

@@ -80,7 +80,7 @@ class Interrupt:
         if not self._acknowledged:
             self._acknowledged = True
             # By the system alone: a handler may interrupt a print. A terminal has just shown ^C.
-            os.write(2, b"\nstopping; again to stop at once\n")
+            os.write(2, b"\nstopping after this step; again to stop at once\n")
         if self._postponed is not None:
             self._postponed.append(number)
             return

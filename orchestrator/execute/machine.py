@@ -69,10 +69,10 @@ def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> t
     scaled = sweep.at(name)
     if changes.words:
         changed, published = read_sweep(path, changes, name).at(name), scaled.published_scale and not changes.values
-        label = changes.label(name)
-        scaled = replace(changed, scale=label, published_scale=published, changed_by=changes.words)
+        changed = replace(changed, scale=changes.label(name), has_scales=scaled.has_scales)
+        scaled = replace(changed, published_scale=published, changed_by=changes.words)
     check_vocabularies(scaled, path, changes)
-    return scaled, why
+    return (scaled if scale is not None else replace(scaled, alternatives=sweep.scale_names)), why
 
 
 def default_scale(sweep: Sweep) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -22,22 +22,22 @@ from orchestrator.agenda.trial_source import StopOnStorageError, TrialSource, Un
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.analyses import ask, unasked
 from orchestrator.execute.draw import draw_missing
-from orchestrator.execute.estimate import core_hours
+from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.machine import Measuring, check_machine, gpus_of, granted, has_gpu
+from orchestrator.execute.machine import SMALL_SCALE, Measuring, check_machine, gpus_of, granted, has_gpu
 from orchestrator.execute.pages import Interim, LastMade
 from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.plan import state_of
+from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange
 from orchestrator.watch.mlflow import Planned, Tracker
 from orchestrator.watch.progress import Listeners, Progress
 from orchestrator.watch.table import print_table
-from orchestrator.words import seconds_in
+from orchestrator.words import counted, in_words, seconds_in
 
 Executor = Literal["ray", "inline"]
 Ending = Literal["complete", "stopped", "failed"]
@@ -211,8 +211,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
     if not train and not options.only and not unasked(whole.analyses, state.table, records):
         report = last.report(state)
-    if train and whole.resources.gpus and not prepared.allotment.gpus:
-        print(_without_gpu(prepared), file=sys.stderr)
+    for said in _before_training(prepared) if train else ():
+        print(said, file=sys.stderr)
 
     def write(state: SweepState) -> Report:
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
@@ -229,7 +229,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         try:
             if train:
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
-                budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt)
+                budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt, progress.say)
             state = expand(sweep, records)
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
@@ -250,7 +250,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     return report, how, budget_spent, tracker.link
 
 
-def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> bool:
+def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: Callable[[str], None]) -> bool:
     """Train all that is missing, or what the budget allows; whether it was spent."""
     options, state = prepared.options, prepared.state
     forget_stalls(prepared.records.root)
@@ -268,21 +268,30 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt) -> boo
         corpora = {trial.spec.corpus for trial in state.trials} | {s.task.base.corpus for s in state.searches}
         corpora |= {variant.spec.corpus for variant in prepared.sweep.variants}
         order = Order(prepared.allotment, options.jobs, options.address, tuple(corpora), options.verbose)
-        run_on_ray(source, order, listener, interrupt)
+        run_on_ray(source, order, listener, interrupt, say)
     return time.monotonic() >= deadline
 
 
-def _without_gpu(prepared: Prepared) -> str:
-    """What is printed before trials that could use a GPU train on CPUs: the core-hours, and the line of a part."""
-    sweep = prepared.sweep
-    hours = core_hours(sweep, prepared.state, prepared.records, Measuring.granted(sweep.resources))
-    if hours is None:
-        line = f"{prepared.line('plan', ('runs', 'cpus', 'gpus'))} --estimate"
-        text = f"no GPU: trials train on CPUs; to see how many core-hours they take:\n  {line}"
+def _before_training(prepared: Prepared) -> Iterator[str]:
+    """What is said before trials train on CPUs instead of GPUs, or over an hour at a scale that nobody asked for."""
+    sweep, line = prepared.sweep, prepared.line
+    without_gpu = bool(prepared.whole.resources.gpus) and not prepared.allotment.gpus
+    if not without_gpu and sweep.alternatives is None:
+        return
+    measuring = Measuring.granted(sweep.resources)
+    left = at_most(sweep, prepared.state, prepared.records, measuring, prepared.options.jobs)
+    if left.seconds is None or left.core_hours is None:
+        plan = f"they take:\n  {line('plan', ('runs', 'cpus', 'gpus'))} --estimate"
+        time_left, cores = f"; to see how long {plan}", f"; to see how many core-hours {plan}"
     else:
-        text = f"no GPU: trials train on CPUs and take at most {hours:,.1f} core-hours"
-    if not prepared.options.only and len(sweep.variants) > 1:
-        variant = sweep.variants[1].name
-        line = f"{prepared.line()} {shlex.join(['--only', variant])}"
-        text += f"\na part of it, {variant} and the baseline:\n  {line}"
-    return text
+        time_left, cores = f", at most {in_words(left.seconds)}", f" and take at most {left.core_hours:,.1f} core-hours"
+    if sweep.alternatives is not None and (left.seconds is None or left.seconds > 3600):
+        size = f"with up to {millions(left.parameters)} parameters each"
+        yield f"to train: up to {counted(left.trials, 'trial')}{sweep.at_scale} {size}{time_left}"
+        if SMALL_SCALE in sweep.alternatives and not sweep.scale.startswith(SMALL_SCALE):
+            yield f"a smaller one:\n  {replace(prepared, sweep=replace(sweep, scale=SMALL_SCALE)).line()}"
+    if without_gpu:
+        yield f"no GPU: trials train on CPUs{cores}"
+        if not prepared.options.only and len(sweep.variants) > 1:
+            variant = sweep.variants[1].name
+            yield f"a part of it, {variant} and the baseline:\n  {line()} {shlex.join(['--only', variant])}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import lm
 from lm.checkout import commit
 from lm.data import load
 from lm.files import DamagedError, write_text
@@ -203,7 +204,7 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
             peak_memory_bytes=0,
             device="gpu" if allotment.gpus else "cpu",
             threads=allotment.threads,
-            versions={},
+            versions={"lm-ablation": lm.__version__},
             commit=commit(),
             numerics_version=NUMERICS_VERSION,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),

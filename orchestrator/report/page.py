@@ -55,11 +55,11 @@ from orchestrator.trials.records import Records
 class ReportInput:
     """All that a report is made of.
 
-    `published_scale`: the published numbers were made at this scale; on any other the page warns. `published_note` says
-    whose they are. `looks`: when comparisons were judged. `varies`: what changes with the seed. `margin`: the share of
-    perplexity that counts as no effect. `command` is the line that makes the sweep again. `generate`: how text was
-    drawn, if any was. `analyses`: what trained weights were asked; `doses`: the numbers that have a picture;
-    `published_measures`: the papers' numbers of other metrics.
+    `scale` is empty if the file has none. `published_scale`: the published numbers were made at this scale; on any
+    other the page warns. `published_note` says whose they are. `looks`: when comparisons were judged. `varies`: what
+    changes with the seed. `margin`: the share of perplexity that counts as no effect. `command` is the line that makes
+    the sweep again. `generate`: how text was drawn, if any was. `analyses`: what trained weights were asked; `doses`:
+    the numbers that have a picture; `published_measures`: the papers' numbers of other metrics.
     """
 
     name: str
@@ -160,7 +160,8 @@ def write_report(
             variant_specs=_changes(outcomes),
             **pictures.sentences,
         )
-        caption = f"{report.name}, scale {report.scale}, differences with {level_in_words(comparison)} intervals"
+        scale = f", scale {report.scale}" if report.scale else ""
+        caption = f"{report.name}{scale}, differences with {level_in_words(comparison)} intervals"
         write_tables(staging, outcomes, rows, references, interactions.rows, searches, margin, caption)
         write_html(staging, text, hovered_curves(outcomes))
         write_text(staging / PAGE, text)

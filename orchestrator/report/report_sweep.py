@@ -29,7 +29,7 @@ def report_sweep(
     report = ReportInput(
         name=sweep.name,
         question=sweep.question,
-        scale=sweep.scale,
+        scale=sweep.named_scale,
         published_scale=sweep.published_scale,
         ablation=sweep.ablation,
         outcomes=read_outcomes(now.trials, records, sweep.baseline.name),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lm.data import EOS, FEWEST_ROWS, PUBLISHED, UNKNOWN, CorpusError, load, token_counts_of, vocabulary_size_of
+from lm.data import EOS, FEWEST_ROWS, PUBLISHED, UNKNOWN, CorpusError, find, load, token_counts_of, vocabulary_size_of
 from lm.data.lookup import check_words
 from lm.names import closest, nearest
 from lm.spec import Corpus, Part, TrainSpec, unanswerable, vocabulary_misfits
@@ -61,18 +61,28 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
                 sizes[variant.spec.corpus] = vocabulary_size_of(variant.spec.corpus)
         except CorpusError as error:
             if error.field == "name":
-                raise
+                place = _written_place(document, variant.place, scale, "corpus.name")
+                raise CorpusError(document.message(place, str(error))) from error
             if variant is sweep.baseline or variant.spec.corpus != base.corpus:
                 place = _written_place(document, variant.place, scale, f"corpus.{error.field}")
-                problems.append(Problem(place, f"{error} (at scale {sweep.scale})"))
+                problems.append(Problem(place, f"{error}{_said(sweep)}"))
     problems = problems or [
-        Problem((*variant.place, "head"), f"{misfit} (at scale {sweep.scale})")
+        Problem((*variant.place, "head"), f"{misfit}{_said(sweep)}")
         for variant in sweep.variants
         if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
         for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
     ]
     if problems := problems or [*_texts_too_short(sweep, document), *_unknown_words(sweep)]:
         raise SweepError(messages(problems, document))
+
+
+def corpora_to_fetch(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> Iterator[str]:
+    """A line for each named corpus that is not on this machine, where the file has it; CorpusError for half a one."""
+    document = changes.applied(read_document(path), scale := sweep.scale.partition("+")[0])
+    for name, variant in {variant.spec.corpus.name: variant for variant in reversed(sweep.variants)}.items():
+        if name in PUBLISHED and find(name) is None:
+            text = f"not on this machine; `sweep` fetches it, as `python -m lm corpus fetch {name}` does"
+            yield document.message(_written_place(document, variant.place, scale, "corpus.name"), f"{name!r} is {text}")
 
 
 def _texts_too_short(sweep: ScaledSweep, document: Document) -> Iterator[Problem]:
@@ -85,7 +95,11 @@ def _texts_too_short(sweep: ScaledSweep, document: Document) -> Iterator[Problem
             if is_own and tokens // width < FEWEST_ROWS:
                 most = f"the {tokens:,} {text} tokens allow at most {tokens // FEWEST_ROWS:,} columns"
                 place = _written_place(document, variant.place, scale, path)
-                yield Problem(place, f"{most}, got {width:,} (at scale {sweep.scale})")
+                yield Problem(place, f"{most}, got {width:,}{_said(sweep)}")
+
+
+def _said(sweep: ScaledSweep) -> str:
+    return f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
 
 
 def _widths(spec: TrainSpec) -> tuple[tuple[str, int], ...]:

@@ -103,7 +103,8 @@ class ScaledSweep:
     baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
     `changed_by` are the options of the command line that changed the scale; its name then has them after a plus.
     If `base_is_found`, the baseline has the values that the search finds, the others are changes of it, and the last
-    variant is the base by hand.
+    variant is the base by hand. A file without scales (`has_scales`) has one all the same, which no sentence names.
+    `alternatives` are the file's scales if nobody asked for this one, None if somebody did.
     """
 
     name: str
@@ -128,6 +129,8 @@ class ScaledSweep:
     analyses: tuple[Analysis, ...] = ()
     doses: tuple[Dose, ...] = ()
     base_is_found: bool = False
+    has_scales: bool = True
+    alternatives: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
 
     @property
     def baseline(self) -> Variant:
@@ -137,7 +140,17 @@ class ScaledSweep:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of the command line that ask for this scale."""
-        return "--scale", self.scale.partition("+")[0], *self.changed_by
+        return *(("--scale", self.scale.partition("+")[0]) if self.has_scales else ()), *self.changed_by
+
+    @property
+    def named_scale(self) -> str:
+        """The scale as sentences name it: of a file without scales only what the command line changed, or nothing."""
+        return self.scale if self.has_scales else self.scale.partition("+")[2]
+
+    @property
+    def at_scale(self) -> str:
+        """` at scale laptop`, or nothing."""
+        return f" at scale {self.named_scale}" if self.named_scale else ""
 
     def seeds_of(self, variant: Variant) -> tuple[int, ...]:
         """Every seed that a variant may get."""

@@ -276,4 +276,5 @@ class Sweep(Part):
             generate=self.generate,
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
             base_is_found=base_is_found,
+            has_scales=bool(self.scales),
         )

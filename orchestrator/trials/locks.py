@@ -55,8 +55,11 @@ class Holder:
 
 
 @contextmanager
-def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
-    """Hold a sweep within the block; HeldError says who holds it already, CannotStartError why nobody can."""
+def holding(runs: Path, sweep: str, scale: str, at_scale: str | None = None) -> Iterator[None]:
+    """Hold a sweep within the block; HeldError says who holds it already, CannotStartError why nobody can.
+
+    `at_scale` is how the message names the scale, ` at scale laptop` if it is None.
+    """
     path = lock_path(runs, sweep, scale)
     lock = FileLock(path, timeout=_PATIENCE_SECONDS)
     try:
@@ -64,8 +67,9 @@ def holding(runs: Path, sweep: str, scale: str) -> Iterator[None]:
         lock.acquire()
     except Timeout:  # which is an OSError
         other = read_holder(path)
+        where = f" at scale {scale}" if at_scale is None else at_scale
         who = "another command" if other is None else other.in_words()
-        raise HeldError(f"{sweep} at scale {scale} is run by {who}; `python -m orchestrator status` shows it") from None
+        raise HeldError(f"{sweep}{where} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
         raise CannotStartError(in_a_line(error)) from error
     try:

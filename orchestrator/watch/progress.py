@@ -13,6 +13,7 @@ from typing import Literal, Self, get_args
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -161,13 +162,11 @@ class Progress:
         self._best = dict(best or {})
         self._endings: deque[str] = deque(maxlen=4)
         self._printed: dict[str, float] = {}
-        self._live: Live | None = None
+        live = Live(get_renderable=self._table, console=self._console, redirect_stdout=False, refresh_per_second=2)
+        self._live = live if self._console.is_terminal else None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live = Live(
-                get_renderable=self._table, console=self._console, redirect_stdout=False, refresh_per_second=2
-            )
+        if self._live is not None:
             self._live.start()
         elif self.counts()["waiting"]:
             self._print(self.summary())  # workers take some seconds to start, and print nothing meanwhile
@@ -249,7 +248,7 @@ class Progress:
 
     def _table(self) -> RenderableType:
         with self._lock:
-            running, endings = list(self._running.values()), list(self._endings)
+            running, endings, counts = list(self._running.values()), list(self._endings), self.counts()
         numbers = [Column(heading, justify="right") for heading in ("epoch", "validation perplexity", "tokens/s")]
         table = Table("variant", "seed", "stage", *numbers, box=None, pad_edge=False, header_style="bold")
         for trial, evaluation in running[:_MOST_ROWS]:
@@ -257,7 +256,9 @@ class Progress:
             table.add_row(Text(trial.variant if trial.number is None else trial.tried), str(trial.seed), *cells)
         lines = [Text(f"and {len(running) - _MOST_ROWS} more running")] if len(running) > _MOST_ROWS else []
         lines += [Text(ending, "dim", no_wrap=True, overflow="ellipsis") for ending in endings]
-        return Group(*([table] if running else []), *lines, Text(self.summary()))
+        total, left = sum(counts.values()), counts["running"] + counts["waiting"]
+        bar = ProgressBar(max(total, 1), total - left, width=60)  # a search may have asked for none yet
+        return Group(*([table] if running else []), *lines, Text(f"{total - left}/{total}: {self.summary()}"), bar)
 
     def _cells(self, trial: Trial, evaluation: Evaluation) -> tuple[str, str, str, str]:
         epochs = f"{evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
@@ -270,7 +271,6 @@ class Listeners:
     def __init__(self, *listeners: Listener) -> None:
         self._listeners = listeners
         self._failed: set[int] = set()
-
         self.started: Callable[[Trial], None] = partial(self._call, "started")
         self.evaluated: Callable[[Trial, Evaluation], None] = partial(self._call, "evaluated")
         self.settled: Callable[[Trial, Record | None], None] = partial(self._call, "settled")

@@ -20,7 +20,7 @@ from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.commands.plan import print_estimate
-from orchestrator.execute.estimate import Job, core_hours, estimate, makespan, most_trials, packing_of
+from orchestrator.execute.estimate import Job, at_most, estimate, makespan, most_trials, packing_of
 from orchestrator.execute.machine import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
@@ -107,9 +107,10 @@ def test_epochs_on_disk_and_the_stages_of_another_trial_are_not_counted(tmp_path
     write_curve(runs / trial.key, make_curve(base, 100.0, epochs=1))
 
     def seconds(*trials: Trial) -> float:
-        hours = core_hours(sweep, SweepState((), list(trials)), Records(runs), Stub("cpu", 1))
-        assert hours is not None
-        return 3600 * hours
+        left = at_most(sweep, SweepState((), list(trials)), Records(runs), Stub("cpu", 1), at_once=1)
+        assert left.trials == len(trials) and left.core_hours is not None
+        assert left.seconds == pytest.approx(3600 * left.core_hours), "one at once, with a core each"
+        return left.seconds
 
     first = Job(trial, MEASURED, facts, epochs=3, stages=1).seconds
     assert seconds(trial) == pytest.approx(first)

@@ -180,6 +180,7 @@ def test_interrupted_from_the_terminal(
     assert code == 130, output
     assert "To go on:\n  python -m orchestrator sweep tiny.yaml" in output
     assert "Traceback" not in output
+    assert output.count("stopping after this step; again to stop at once\n") == 1
     assert not alive(seen)
     assert not sessions(temporary)
     completes(place, calm, *OFTEN, *options)
@@ -194,6 +195,9 @@ def test_interrupted_while_ray_starts(place: Path, number: signal.Signals) -> No
     code, output = finish(process)
     assert code == 128 + number, output
     assert "To go on:\n  python -m orchestrator sweep tiny.yaml" in output
+    assert output.index("starting Ray on this machine") < output.index(
+        "stopping after this step; again to stop at once"
+    )
     assert "Traceback" not in output
     assert not records(place)
 

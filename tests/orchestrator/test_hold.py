@@ -44,6 +44,8 @@ def test_the_second_command_is_told_who_holds_a_sweep_until_that_one_dies(tmp_pa
     said = rf"^toy at scale mini is run by .*process {process.pid} on .*since 2"
     with pytest.raises(HeldError, match=said), holding(tmp_path, "toy", "mini"):
         pytest.fail("held twice")
+    with pytest.raises(HeldError, match=r"^toy is run by "), holding(tmp_path, "toy", "mini", at_scale=""):
+        pytest.fail("held twice")
     ledgers = [tmp_path / ".searches" / f"{key}.jsonl" for key in ("bb", "aa")]
     with (
         holding(tmp_path, "other", "mini"),

@@ -97,7 +97,7 @@ def test_the_first_signal_is_acknowledged_at_once_and_only_once(
     interrupt = Interrupt()
     stopping = interrupt.postponed() if postponed else nullcontext()
     with pytest.raises(KeyboardInterrupt), interrupt.handled(), interrupt.stopping(mock.Mock()), stopping:
-        for said in ("\nstopping; again to stop at once\n", ""):
+        for said in ("\nstopping after this step; again to stop at once\n", ""):
             interrupt_now()
             assert capfd.readouterr().err == said
     assert capfd.readouterr().err == ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.execute.machine import cpu_count
 from tests.orchestrator.test_command_line import invoke
 from tests.support.sweep_texts import SWEEPS
 from tests.support.sweeps import furnish
@@ -51,7 +52,33 @@ def test_a_file_that_tunes_says_first_what_it_will_train(place: Path) -> None:
 def test_a_short_test_text_is_a_warning(place: Path) -> None:
     code, _, err = invoke("plan", "tiny.yaml", "--scale", "paper")
     assert code == 0 and err.startswith("warning: corpus: the test text has 1,440 tokens: a difference below about")
-    assert invoke("plan", str(SWEEPS / "adam.yaml"), "--scale", "paper")[2] == ""
+    assert "the test text" not in invoke("plan", str(SWEEPS / "adam.yaml"), "--scale", "paper")[2]
+
+
+def test_what_sweep_would_fetch_or_refuse_is_a_warning(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LM_DATA", str(place / "none"))
+    Path("tiny.yaml").write_text(BASE.replace("{name: corpus}\n", "{name: ptb}\n", 1))
+    code, out, err = invoke("plan", "tiny.yaml", "--scale", "paper", "--cpus", "4096")
+    had = f"a trial asks for 4096, this machine grants {cpu_count()}; --cpus takes fewer"
+    fetched = "'ptb' is not on this machine; `sweep` fetches it, as `python -m lm corpus fetch ptb` does"
+    assert (
+        code == 0
+        and "6 to train" in out
+        and err.splitlines()
+        == [
+            f"warning: tiny.yaml:4: base.corpus.name: {fetched}",
+            f"warning: `sweep` would not start here: resources.cpus: {had}",
+        ]
+    )
+
+
+def test_a_missing_text_is_said_at_its_line(place: Path) -> None:
+    for name in ("plan", "sweep"):
+        code, _, err = invoke(name, "tiny.yaml", "--scale", "paper", "--set", "base.corpus.name=gone")
+        assert code == 2 and err.startswith("--set base.corpus.name: corpus 'gone' is neither a named corpus")
+    Path("tiny.yaml").write_text(BASE.replace("{model.cell: gru}", "{corpus: {name: gone}}"))
+    code, _, err = invoke("plan", "tiny.yaml", "--scale", "paper")
+    assert code == 2 and err.startswith("tiny.yaml:8: variants.GRU.corpus.name: corpus 'gone' is neither")
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,14 @@ def test_the_table_shows_what_runs_and_how_the_latest_ended() -> None:
     assert "and 3 more running" in last
     assert "3 done, 19 running, 7 waiting, 1 diverged; time left: about" in last
     assert "variant 29" not in last
+    assert re.search(r"\n4/30: 3 done, 19 running, .*\n━{8} *\n", last.replace("\r", ""))
+
+
+def test_the_bar_is_empty_while_a_search_has_asked_for_no_trial() -> None:
+    console, out = terminal()
+    with Progress([], console=console):
+        pass
+    assert "━" not in out.getvalue() and "0/0: 0 done" in out.getvalue()
 
 
 def test_nothing_is_drawn_more_often_than_the_eye_needs() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,9 +97,16 @@ def test_a_quick_look_leaves_the_scale_as_it_was(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     furnish(tmp_path, SWEEP.partition("components:")[0] + "variants: {GRU: {model.cell: gru}}\nseeds: [1]\n", 60)
-    at = ("tiny.yaml", "--scale", "paper")
-    assert invoke("sweep", *at, "--executor", "inline")[0] == 0
+    at = ("tiny.yaml",)
+    code, out, err = invoke("sweep", *at, "--executor", "inline")
     page = Path("reports/tiny/paper/report.md")
+    assert code == 0 and out.startswith("tiny: ") and "\nIn this sweep, with one seed" in out
+    files = [page, page.parent / "table.tex", Path("reports/README.md")]
+    texts = [out, err, *invoke("plan", *at)[1:], *(file.read_text() for file in files)]
+    assert not re.search(r"at scale|, scale|--scale|\| paper \|", "".join(texts)), "the file has no scale"
+    with closing(sqlite3.connect("mlflow.db")) as database:
+        names = {name for (name,) in database.execute("select name from runs")}
+    assert names == {"tiny", "full, seed 1", "GRU, seed 1"}
     before = page.read_bytes()
 
     change = ("--set", "base.epochs=1", "--set", "base.finetune=null", "--seeds", "1-2")
@@ -106,8 +115,8 @@ def test_a_quick_look_leaves_the_scale_as_it_was(tmp_path: Path, monkeypatch: py
     assert code == 0 and out.splitlines()[-1] == str(quick)
     assert page.read_bytes() == before
     text = quick.read_text()
-    assert text.startswith("# tiny, scale paper+epochs=1+finetune=null+seeds=1-2\n")
-    assert "sweep tiny.yaml --scale paper --set base.epochs=1 --set base.finetune=null --seeds 1-2" in text
+    assert text.startswith("# tiny, scale epochs=1+finetune=null+seeds=1-2\n")
+    assert "sweep tiny.yaml --set base.epochs=1 --set base.finetune=null --seeds 1-2" in text
     assert "paper+epochs=1" in Path("reports/README.md").read_text()
 
     code, out, _ = invoke("status", *at, *change)

@@ -69,7 +69,9 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, does: str, address: str |
             remaining.remove(trial)
             super().settled(trial, record)
 
-    run_on_ray(lambda: Source(remaining), Order(allotment, address=address), heard, Interrupt())
+    said = list[str]()
+    run_on_ray(lambda: Source(remaining), Order(allotment, address=address), heard, Interrupt(), said.append)
+    assert said[0].startswith("starting Ray on this machine") and len(said) == 1
     return heard, (folder / "notes").read_text()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import lm
 from lm.record import read_record
 from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
@@ -115,5 +116,6 @@ def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path) -> None:
     run_trial(trial("b"), allotment, lambda evaluation: None)
     record = read_record(tmp_path / "b")
     assert record is not None and record.reason is not None and record.reason.startswith("IsADirectoryError")
+    assert record.versions == {"lm-ablation": lm.__version__}
     text = (tmp_path / "b" / "failure.txt").read_text()
     assert text.startswith(record.reason) and "Traceback" in text and "/lm/train.py" in text

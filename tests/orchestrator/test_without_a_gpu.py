@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import load_sweep
+from orchestrator.execute import run
+from orchestrator.execute.estimate import AtMost
 from orchestrator.execute.machine import cpu_count, gpus_of, granted
 from orchestrator.sweep import Resources
 from tests.support.places import SWEEP, command, make_place, process
@@ -138,6 +140,30 @@ def test_a_sweep_that_asks_for_no_gpu_says_nothing_of_one(place: Path) -> None:
         "0.0001s",
     )
     assert done.returncode == 3 and "GPU" not in done.stderr
+
+
+def test_a_long_scale_that_nobody_asked_for_is_said_first_with_the_line_of_a_smaller_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "toy.yaml").write_text(SWEEP + "  laptop: {base: {epochs: 1}}\n")
+    (place / "nvidia-smi").write_text('#!/bin/sh\necho "A, 24576"\n')
+    (place / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def said(scale: str | None = None, seconds: float | None = None) -> list[str]:
+        if seconds is not None:
+            monkeypatch.setattr(run, "at_most", lambda *_: AtMost(4, 2_400_000, seconds, seconds / 3600))
+        return list(run._before_training(run.prepare(load_sweep("toy.yaml", scale), run.Options(Path("toy.yaml")))))
+
+    smaller = "a smaller one:\n  python -m orchestrator sweep toy.yaml --scale laptop"
+    measure = "; to see how long they take:\n  python -m orchestrator plan toy.yaml --scale paper --estimate"
+    assert said() == [f"to train: up to 3 trials at scale paper with up to 1K parameters each{measure}", smaller]
+    assert said(seconds=7200.0) == [
+        "to train: up to 4 trials at scale paper with up to 2.4M parameters each, at most 2 h 0 min",
+        smaller,
+    ]
+    assert said("paper", 7200.0) == said(seconds=600.0) == []
 
 
 @pytest.mark.parametrize("path", sorted(SWEEPS.glob("*.yaml")), ids=lambda path: path.stem)

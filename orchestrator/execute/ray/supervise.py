@@ -47,6 +47,7 @@ _ENVIRONMENT = {
 _LONGEST_NAME = "orch-01234567/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
 MOST_PATH_BYTES = 103 - len(_LONGEST_NAME) - 1
 """103 bytes is what the path of a socket may have on every system."""
+_STARTING = "starting Ray on this machine, which takes about ten seconds"
 _END_SECONDS = 15.0
 _KILL_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -110,8 +111,14 @@ class _Remote:
         return partial(self._call, name)
 
 
-def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listener, interrupt: Interrupt) -> None:
-    """Train what the source says; return when it has ended or an interrupt stopped it.
+def run_on_ray(
+    source: Callable[[], TrialSource],
+    order: Order,
+    listener: Listener,
+    interrupt: Interrupt,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Train what the source says; return when it has ended or an interrupt stopped it. `say` that Ray starts.
 
     If Ray's own processes die, Ray is started again, once, with a new source, and the trials under way go on from their
     checkpoints; RayLostError after that, or if it was a cluster. A second interrupt raises KeyboardInterrupt. Raises
@@ -126,6 +133,11 @@ def run_on_ray(source: Callable[[], TrialSource], order: Order, listener: Listen
 
     try:
         with interrupt.stopping():
+            say(
+                _STARTING
+                if order.address is None
+                else f"joining the Ray cluster at {order.address}, whose nodes are checked"
+            )
             while (loss := _attempt(order, source(), started, interrupt)) is not None and interrupt.signal is None:
                 if first_loss is not None or order.address is not None:
                     raise error(loss)

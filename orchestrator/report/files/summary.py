@@ -27,8 +27,9 @@ _HEAD = f"""<!-- Written again {_MARK}
 class Summary(Part):
     """A report in short. `finished_at` is when the last of its trials settled, None if none has.
 
-    `margin` is a share of perplexity, `base` the baseline's spec without its seed, `searches` the key of each searched
-    variant's search, `files` are all files of the report; old reports have none of the last three.
+    `scale` is empty if the sweep file has none. `margin` is a share of perplexity, `base` the baseline's spec without
+    its seed, `searches` the key of each searched variant's search, `files` are all files of the report; old reports
+    have none of the last three.
     """
 
     name: str
@@ -87,4 +88,4 @@ def _cells(folder: Path) -> list[str]:
         return [NOTHING, NOTHING, escape(scale), NOTHING, link]
     partial = "" if summary.complete == summary.planned else f" ({summary.complete} of {summary.planned} complete)"
     date = NOTHING if summary.finished_at is None else escape(summary.finished_at[:10])
-    return [escape(summary.question), escape(summary.answer) + partial, escape(summary.scale), date, link]
+    return [escape(summary.question), escape(summary.answer) + partial, escape(summary.scale) or NOTHING, date, link]

@@ -49,7 +49,7 @@ def answer(
     published: float | None = None,
     front: str = "",
 ) -> Markdown:
-    """The answer.
+    """The answer; `scale` is empty if the file has none.
 
     `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `best`: the
     variants that may have the lowest test perplexity; `published`: the baseline's at this scale; `front`:
@@ -66,7 +66,8 @@ def answer(
         alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
         tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each"
         tuned += f" (of {alone} only one trial ran to its end), " if alone else ", "
-    return Markdown(f"At scale {escape(scale)}, {tuned}{'; '.join(filter(None, clauses))}.")
+    where = f"At scale {escape(scale)}" if scale else "In this sweep"
+    return Markdown(f"{where}, {tuned}{'; '.join(filter(None, clauses))}.")
 
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:

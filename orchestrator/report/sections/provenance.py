@@ -35,7 +35,7 @@ def provenance(
     ]
     speed = f"{tokens / seconds:,.0f} tokens/s, all tokens over all seconds of training" if seconds else NOTHING
     facts: list[tuple[str, str]] = [
-        ("Scale", scale),
+        *((("Scale", scale),) if scale else ()),
         ("Corpus", _each(trial.spec.corpus.name for trial in trials)),
         *(("Fingerprint", corpus.fingerprint) for corpus in corpora),
         *(("Tokens", size) for size in sizes),

@@ -155,9 +155,14 @@ class Mirror:
             self.experiment = self._store.experiment(self._sweep.name, self._sweep.question)
             self._runs = self._store.runs(self.experiment, self._sweep.scale)
             self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
-            title = f"{self._sweep.name} {self._sweep.scale}"
-            self._parent = self._only("sweep", title, self._parent_tags("running") | {_NOTE: self._sweep.question})
+            self._parent = self._only(
+                "sweep", self._title, self._parent_tags("running") | {_NOTE: self._sweep.question}
+            )
         return self._parent
+
+    @property
+    def _title(self) -> str:
+        return f"{self._sweep.name} {self._sweep.named_scale}".strip()
 
     def _only(self, role: str, title: str, tags: dict[str, str]) -> Run:
         """The run with this role, made if there is none."""
@@ -187,7 +192,7 @@ class Mirror:
         """Tag what is no longer planned and move it out of the parent; take back what is planned again."""
         names = {(trial.key, trial.variant) for trial in planned.trials} | set(planned.searched)
         keys = {(trial.variant, str(trial.seed)): trial.key for trial in planned.trials}
-        title, note = f"{self._sweep.name} {self._sweep.scale}, superseded", {_NOTE: _EARLIER}
+        title, note = f"{self._title}, superseded", {_NOTE: _EARLIER}
         for run in [run for run in self._runs if run.tags.get("role") == "trial"]:
             if _name(run) in names:
                 self._bring_back(run)

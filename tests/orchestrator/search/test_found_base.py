@@ -162,7 +162,8 @@ def test_a_control_of_equal_budget_is_built_on_what_was_found(tmp_path: Path, re
     assert spec.most_epochs == sweep.baseline.spec.most_epochs and spec.optimizer.learning_rate == 5.0
 
 
-def test_a_search_and_the_ablation_of_what_it_found(place: Path) -> None:  # noqa: F811
+@pytest.mark.parametrize("executor", ["inline", pytest.param("ray", marks=pytest.mark.slow)])
+def test_a_search_and_the_ablation_of_what_it_found(place: Path, executor: str) -> None:  # noqa: F811
     rest = "components: {clip: {off: {optimizer.clip: null}}}\n" + SEARCH.replace("trials: 6", "trials: 3")
     (place / "both.yaml").write_text(SWEEP.replace("epochs: 4", "epochs: 2").replace("[1]", "[1, 2, 3]") + rest)
     arguments = ["both.yaml", "--scale", "paper"]
@@ -171,8 +172,9 @@ def test_a_search_and_the_ablation_of_what_it_found(place: Path) -> None:  # noq
     words = "to train: up to 3 search trials, then 9 of the table, with the values that the searches find"
     assert words in before.stdout.splitlines()
     assert "search for full: 0 of 3 trials" in before.stdout.splitlines()
-    ran = CliRunner().invoke(app, ["sweep", *arguments, "--executor", "inline"])
+    ran = CliRunner().invoke(app, ["sweep", *arguments, "--executor", executor])
     assert ran.exit_code == 0, ran.output
+    assert ("starting Ray" in ran.output) == (executor == "ray")
     folder = place / "reports" / "tiny" / "paper"
     text = (folder / "report.md").read_text()
     assert "| full | the base itself, as the search found it |" in text
