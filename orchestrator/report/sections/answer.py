@@ -93,7 +93,7 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     kind = "interval" if len(of_rows) + len(interactions) == 1 else "simultaneous intervals"
     level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
-    return f" (Ranges: {level} {kind} of the change relative to {_quoted(base.variant)}, {seeds}.)"
+    return f" (Ranges: {level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
 
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
@@ -243,6 +243,8 @@ def _also(row: InteractionRow) -> str:
 
 def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:
     match reason:
+        case "equal in every seed" if [row.variant for row in rows] == [BEST_FOUND]:
+            return f"the search found nothing better than {baseline}: the two are equal in every seed"
         case "equal in every seed":
             return f"{_named(rows)} {'equals' if len(rows) == 1 else 'equal'} {baseline} in every seed"
         case "one seed":

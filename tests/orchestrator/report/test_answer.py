@@ -53,7 +53,7 @@ def test_components_are_named_by_what_was_removed_one_two_and_more_by_the_varian
     rows[3] = replace(rows[3], removed=("A", "B", "C"))
     assert re.fullmatch(
         rf"At mini scale, “stripped” raises test perplexity by {SIZE}, removing A and B by {SIZE} and removing A by "
-        rf"{SIZE}\. \(Ranges: 95% simultaneous intervals of the change relative to “full”, 3 seeds\.\)",
+        rf"{SIZE}\. \(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 3 seeds\.\)",
         answer(rows, comparison, "mini"),
     )
 

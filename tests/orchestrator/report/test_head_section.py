@@ -70,8 +70,8 @@ def test_the_answer_names_heads(tmp_path: Path) -> None:
     found = answer(write(tmp_path, heads(tmp_path / "runs"), baseline="softmax"))
     assert re.fullmatch(
         r"At laptop scale, “ecoc” raises test perplexity by 49\.\d% \([^()]*\)\. Not decided: “adaptive” "
-        r"\(−[\d.]+% to \+[\d.]+%\)\. \(Ranges: 95% simultaneous intervals of the change relative to “softmax”, 2 "
-        r"seeds\.\)",
+        r"\(−[\d.]+% to \+[\d.]+%\)\. \(Ranges: 95% simultaneous intervals of the change in test "
+        r"perplexity against “softmax”, 2 seeds\.\)",
         found,
     )
 

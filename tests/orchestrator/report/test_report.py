@@ -118,7 +118,7 @@ def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     assert bare(answer(write(tmp_path, trials))) == (
         "At laptop scale, “d” has the lowest test perplexity of the 5 that are compared. “c” raises test "
         "perplexity by 33.3% and “b” by 16.6%. “d” lowers test perplexity by 16.7%. Not decided: “e” (−3.3% to +3.4%). "
-        "(Ranges: 95% simultaneous intervals of the change relative to “full”, 2 seeds.)"
+        "(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 2 seeds.)"
     )
 
 
@@ -126,7 +126,7 @@ def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
     assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
         "At laptop scale, not decided: 6 changes (−21% to +26%). (Ranges: 95% simultaneous intervals of the change "
-        "relative to “full”, 2 seeds.)"
+        "in test perplexity against “full”, 2 seeds.)"
     )
 
 
@@ -176,7 +176,7 @@ def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: 
     assert bare(answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse)))) == (
         "At laptop scale, “better” has the lowest test perplexity of the 11 that are compared. 9 changes raise "
         "test perplexity, from 16.6% by “head 0” to 149.6% by “head 8”. “better” lowers test perplexity by 16.6%. "
-        "(Ranges: 95% simultaneous intervals of the change relative to “full”, 2 seeds.)"
+        "(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 2 seeds.)"
     )
 
 

@@ -42,7 +42,7 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
     said = found.pop("answer")
     assert re.fullmatch(
         r"At laptop scale, “b” raises test perplexity by 16\.\d+% \([\d.]+% to [\d.]+%\)\. "
-        r"\(Ranges: 95% interval of the change relative to “full”, 2 seeds\.\)",
+        r"\(Ranges: 95% interval of the change in test perplexity against “full”, 2 seeds\.\)",
         said,
     )
     assert found == {
