@@ -58,6 +58,14 @@ def test_components_are_named_by_what_was_removed_one_two_and_more_by_the_varian
     )
 
 
+def test_a_search_that_found_the_baselines_values_found_nothing_better() -> None:
+    rows, comparison = table({"by hand": near(60.0), "best found": near(60.0), "b": near(66.0)})
+    said = answer(rows, comparison, "mini")
+    assert "The search found nothing better than “by hand”: the two are equal in every seed." in said
+    rows, comparison = table({"by hand": near(60.0), "best found": near(60.0), "b": near(60.0)})
+    assert "hat the search found and “b” equal “by hand” in every seed." in answer(rows, comparison, "mini")
+
+
 def test_what_lowers_it_when_it_is_removed_is_said_to_lower_it() -> None:
     rows, comparison = table({"full": near(60.0), "no A": near(50.0)}, Ablation("leave_one_out", ("A",)))
     assert "removing A lowers test perplexity by 16." in answer(rows, comparison, "mini")
