@@ -229,7 +229,7 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     text = write(tmp_path, make(tmp_path / "runs"), ablation=ABLATION, artist=artist)
     _, why = BARRED[make]
     assert f"| no verdict ({why}) |" in text
-    assert f"there is no verdict on removing A{f' ({why})' if 'of' in why else ''}" in answer(text)
+    assert f"o verdict on removing A{f' ({why})' if 'of' in why else ''}" in answer(text)
     interaction = {diverged: "no A not complete", untrained: "no A did not train", elsewhere: why}[make]
     assert f"| A × B | interaction | – | – | no verdict ({interaction}) |" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
@@ -246,14 +246,14 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
 def test_the_answer_counts_no_contrast_without_a_verdict(tmp_path: Path) -> None:
     assert "1 of 1 interaction is decided" in answer(write(tmp_path, settled(tmp_path / "runs", ""), ablation=ABLATION))
     text = write(tmp_path / "short", shorter(tmp_path / "short/runs"), ablation=ABLATION)
-    assert "interaction" not in answer(text) and "no verdict on removing A, trained with another budget" in answer(text)
+    assert "interaction" not in answer(text) and "o verdict on removing A: trained with another budget" in answer(text)
 
 
 def test_trials_that_did_not_train_are_named_with_what_guessing_reaches(tmp_path: Path) -> None:
     text = write(tmp_path, untrained(tmp_path / "runs"))
     assert "12 of 12 planned trials complete. Of those complete, 1 did not train." in text
     assert "| no A | 2 | test | 800.00 | unigram model | 700.00 |" in text
-    assert "there is no verdict on “no A”, which did not train" in answer(text)
+    assert "o verdict on “no A”: did not train, worse than guessing" in answer(text)
     assert "nothing has a verdict" not in text and "by chance" not in text
     old = write(tmp_path / "old", settled(tmp_path / "old/runs", "no A", corpus=CORPUS, test=6_400.0))
     assert "| no A | 2 | test | 6400.00 | uniform model | 6000.00 |" in old
@@ -269,7 +269,7 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
     trials += [replace(t, variant=name) for name, like in more.items() for t in trials if t.variant == like]
     text = write(tmp_path, trials, ablation=ablation, artist=artist)
     assert answer(text) == (
-        "At scale laptop, nothing is compared, since full did not train: it is worse than guessing by the words' "
+        "At laptop scale, nothing is compared, because “full” did not train, worse than guessing by the words' "
         "frequencies."
     )
     assert "| baseline (did not train) |" in text
@@ -289,7 +289,7 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
 def test_why_the_baseline_cannot_be_compared_is_said_in_every_row(tmp_path: Path) -> None:
     trials = settled(tmp_path / "runs", "", trials_of(full={"cache": CACHE}))
     text = write(tmp_path, trials)
-    assert "nothing is compared, since full adapts to the text it is scored on" in answer(text)
+    assert "nothing is compared, because “full” adapts to the text it is scored on" in answer(text)
     assert text.count("| no verdict (full adapts to the text of the test) |") == len(MEANS) - 1
     assert "No interval is given: full adapts to the text of the test." in text
 

@@ -90,7 +90,7 @@ def edit_page() -> None:
 
 def edit_summary() -> None:
     path = PAGE.parent / "summary.json"
-    path.write_text(path.read_text().replace("At scale paper", "At every scale"))
+    path.write_text(path.read_text().replace(" seed", " very seed"))
 
 
 def edit_note() -> None:

@@ -38,7 +38,7 @@ def test_a_new_file_plans_and_runs_to_a_page_with_verdicts(place: Path) -> None:
     *before, heading, no_dropout, no_tying, gru, link, path = out.splitlines()
     assert code == 0 and path == "reports/mine/laptop/report.md"
     assert heading.split() == ["variant", "change", "of", "test", "perplexity", "verdict"]
-    assert before[-1].startswith("At scale laptop, ") and link.startswith("MLflow: mlflow ui")
+    assert before[-1].startswith("At laptop scale, ") and link.startswith("MLflow: mlflow ui")
     assert no_dropout.startswith("no dropout") and no_tying.startswith("no tying") and gru.startswith("GRU")
     assert all("% [" in row for row in (no_dropout, no_tying, gru))
     page = Path("reports/mine/laptop/report.md").read_text()

@@ -1,28 +1,36 @@
-"""The answer of a page: what its question asks, in sentences that the numbers support, and nothing more."""
+"""The answer of a page: what its question asks, in sentences that the numbers support, and nothing more.
+
+What is decided comes first, then what is not, then what cannot be compared; what the intervals are stands at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import get_args
 
+from orchestrator.agenda.expand import BEST_FOUND
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason, Verdict
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import (
     DID_NOT_TRAIN,
     NO_NOISE,
-    at_most,
+    NOT_DECIDED,
     by_percent,
     in_percent,
     level_in_words,
     no_effect,
+    signed_ends,
 )
-from orchestrator.words import Markdown, counted, escape, listed, significant
+from orchestrator.words import Markdown, counted, escape, listed, number, significant
 
 _NAMED = 3
 """The most variants that a clause names if nothing is decided about them; more are counted."""
 _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
+_MAY_BE_BEST = 4
+"""The most variants that are named as those of which one is the best."""
 _LISTED = 8
 """The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 _TOGETHER: dict[Verdict, str] = {
@@ -33,8 +41,8 @@ _TOGETHER: dict[Verdict, str] = {
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
-    "did not train": f"which {DID_NOT_TRAIN}",
-    "adaptive": "which adapts to the text of the test",
+    "did not train": f"{DID_NOT_TRAIN}, worse than guessing by the words' frequencies",
+    "adaptive": "adapts to the text of the test",
 }
 
 
@@ -58,16 +66,34 @@ def answer(
     designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
-    clauses = [front, *_contrasts(interactions), *_best(rows, best), _answer(rows, shown, comparison, published)]
+    of_contrasts, undecided_contrasts = _contrasts(interactions)
+    sentences = [front, *_best(rows, best), *of_contrasts, *undecided_contrasts]
+    sentences += _answer(rows, shown, comparison, published)
     tuned = ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)
-        named = listed([f"“{escape(name)}”" for name in hardly_chosen])
-        alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
-        tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each"
-        tuned += f" (of {alone} only one trial ran to its end), " if alone else ", "
-    where = f"At scale {escape(scale)}" if scale else "In this sweep"
-    return Markdown(f"{where}, {tuned}{'; '.join(filter(None, clauses))}.")
+        tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each, "
+        if hardly_chosen:
+            named = listed([_quoted(name) for name in hardly_chosen[:_NAMED]])
+            alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
+            sentences.append(f"only one tuning trial of {alone} came to its end")
+    where = f"at {escape(scale)} scale, " if scale else ""
+    first, *rest = filter(None, sentences)
+    text = ". ".join(said[0].upper() + said[1:] for said in (where + tuned + first, *rest))
+    return Markdown(f"{text}.{_frame(rows, interactions, comparison)}")
+
+
+def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], comparison: Comparison | None) -> str:
+    """What the intervals are: their level, how many hold at once, what they are relative to, the seeds."""
+    of_rows = [row for row in rows if row.effect is not None and row.effect.interval is not None]
+    if comparison is None or not (of_rows or any(row.effect.interval for row in interactions)):
+        return ""
+    base = next(row for row in rows if row.is_baseline)
+    counts = sorted({row.complete for row in of_rows}) or [base.complete]
+    seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    kind = "interval" if len(of_rows) + len(interactions) == 1 else "simultaneous intervals"
+    level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
+    return f" (Ranges: {level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
 
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
@@ -78,56 +104,76 @@ def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
 
 def _answer(
     rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None, published: float | None
-) -> str:
+) -> list[str]:
     base = next(row for row in rows if row.is_baseline)
-    name = escape(base.variant)
+    name = _quoted(base.variant)
     if not any(row.complete for row in rows):
-        return "nothing is complete yet, so there is no answer"
+        return ["nothing is complete yet, so there is no answer"]
     if comparison is None and base.adaptive:
-        return f"nothing is compared, since {name} adapts to the text it is scored on"
+        return [f"nothing is compared, because {name} adapts to the text it is scored on"]
     if comparison is None and base.reason == DID_NOT_TRAIN:
-        return f"nothing is compared, since {name} {DID_NOT_TRAIN}: it is worse than guessing by the words' frequencies"
+        return [f"nothing is compared, because {name} {_WHY['did not train']}"]
     if comparison is None:
-        return f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"
+        return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"]
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
     if not others and len(shown) == len(rows):
-        seeds = counted(base.complete, "seed")
-        beside = "" if published is None else f"; {published:g} is published"
-        return f"{name} reaches test perplexity {base.test} ({seeds}{beside}), and nothing is compared with it"
-    level = level_in_words(comparison)
-    parts = _decided(others, base, level)
+        return [f"{name} reaches test perplexity {base.test} ({_of_seeds(base)}){_against(published, base)}"]
+    sentences = _decided(others, base)
     if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
         has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
-        parts.append(f"{_named(equal, 'other ')} {has}")
-    return "; ".join([*parts, *_undecided(others, base.variant, level)])
+        sentences.append(f"{_named(equal, 'other ')} {has}")
+    return [*sentences, *_undecided(others, base.variant)]
+
+
+def _of_seeds(row: AblationRow) -> str:
+    return "one seed" if row.complete == 1 else f"mean ± standard deviation of {row.complete} seeds"
+
+
+def _against(published: float | None, base: AblationRow) -> str:
+    """How far the baseline is from the published number: `, 1.5% below the published 114.5`."""
+    if published is None or base.test is None:
+        return ""
+    change = 100 * (base.test.mean / published - 1)
+    return f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {published:g}"
+
+
+def _quoted(name: str) -> str:
+    """A variant's name in a sentence, in quotes if it could be taken for words of the sentence.
+
+    A code span's quotes would be lost in plain text.
+    """
+    if name == BEST_FOUND:
+        return "what the search found"
+    return f"“{escape(name)}”" if " " in name or name[0].islower() else escape(name)
 
 
 def _subject(row: AblationRow) -> str:
-    """What a row changes, as the subject of a sentence: `removing AR/TAR`, or the variant's name in quotes.
+    """What a row changes, as the subject of a sentence: `removing AR/TAR`, or the variant's name.
 
-    Nobody reads “no AR/TAR lowers it” as he should. A code span's quotes would be lost in plain text.
+    Half of all readers would take “no AR/TAR lowers it” for the contrary.
     """
     removed = listed([escape(name) for name in row.removed])
-    return f"removing {removed}" if 0 < len(row.removed) <= 2 else f"“{escape(row.variant)}”"
+    return f"removing {removed}" if 0 < len(row.removed) <= 2 else _quoted(row.variant)
 
 
-def _decided(rows: Sequence[AblationRow], base: AblationRow, level: str) -> list[str]:
+def _decided(rows: Sequence[AblationRow], base: AblationRow) -> list[str]:
     """The changes that raise and those that lower test perplexity, the largest first."""
-    clauses = []
+    sentences = []
     for verdict in ("raises", "lowers"):
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
         if len(matching) > _LISTED:
             ends = (f"{_size_of(row)} by {_subject(row)}" for row in (matching[-1], matching[0]))
-            clauses.append(f"{len(matching)} changes {verdict[:-1]} test perplexity, from {' to '.join(ends)}")
+            sentences.append(f"{len(matching)} changes {verdict[:-1]} test perplexity, from {' to '.join(ends)}")
         elif matching:
-            first, *rest = matching
-            sentence = f"{_subject(first)} {verdict} test perplexity by {_size_of(first)}{_larger(first, base)}"
-            tail = [f"{_subject(row)} by {_size_of(row)}{_larger(row, base)}" for row in rest]
-            clauses.append(listed([sentence, *tail]))
-    if not clauses:
-        return []
-    return ["; ".join(clauses) + f" (against {escape(base.variant)}; {level} {_intervals(rows)} over {_seeds(rows)})"]
+            larger = [_larger(row, base) for row in matching]
+            shared = len(matching) > 1 and len(set(larger)) == 1
+            sizes = [f"by {_size_of(row)}{'' if shared else said}" for row, said in zip(matching, larger, strict=True)]
+            first, *rest = [f"{_subject(row)} {size}" for row, size in zip(matching, sizes, strict=True)]
+            first = f"{_subject(matching[0])} {verdict} test perplexity {sizes[0]}"
+            together = f", each{larger[0].removeprefix(',')}" if shared and larger[0] else ""
+            sentences.append(listed([first, *rest]) + together)
+    return sentences
 
 
 def _size_of(row: AblationRow) -> str:
@@ -138,64 +184,57 @@ def _size_of(row: AblationRow) -> str:
 def _larger(row: AblationRow, base: AblationRow) -> str:
     """How much larger or smaller the model is, if that may be what makes the difference."""
     ratio = row.parameters / base.parameters
-    return "" if abs(ratio - 1) < _SAME_SIZE else f", of {significant(ratio, 2)} times the parameters"
-
-
-def _intervals(rows: Sequence[AblationRow]) -> str:
-    return "interval" if len(rows) == 1 else "simultaneous intervals"
+    return "" if abs(ratio - 1) < _SAME_SIZE else f", with {significant(ratio, 2)} times the parameters"
 
 
 def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
-    """Which variants may have the lowest test perplexity; nothing if all may, none is known, or it is of two."""
+    """Which variants may have the lowest test perplexity; nothing if all or too many may, or the verdicts say it."""
     compared = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
-    names = listed([f"“{escape(name)}”" for name in best])
-    if not best or len(compared) < 3 or len(best) >= len(compared):
+    level = {row.variant for row in compared if not (row.effect and row.effect.verdict in ("raises", "lowers"))}
+    if not best or len(compared) < 3 or len(best) >= len(compared) or len(best) > _MAY_BE_BEST:
         return []
     if len(best) == 1:
-        return [f"{names} has the lowest test perplexity of the {len(compared)} that are compared (95%)"]
-    if len(best) <= _NAMED:
-        return [f"the lowest test perplexity of the {len(compared)} that are compared is that of {names} (95%)"]
-    return [f"{len(best)} of the {len(compared)} that are compared may have the lowest test perplexity (95%)"]
+        return [f"{_quoted(best[0])} has the lowest test perplexity of the {len(compared)} that are compared"]
+    if set(best) == level:
+        return []
+    names = " or ".join(filter(None, (", ".join(_quoted(name) for name in best[:-1]), _quoted(best[-1]))))
+    return [f"the lowest test perplexity of the {len(compared)} that are compared is that of {names}"]
 
 
 def _is_fair(effect: Effect) -> bool:
     return effect.obstacle is None or effect.obstacle.reason == "equal in every seed"
 
 
-def _contrasts(rows: Sequence[InteractionRow]) -> list[str]:
-    """What the design's own contrasts show, a clause a kind: main effects first, with their sizes."""
-    clauses = []
-    averaged = {"main effect": "averaged over the other components", "alone": "with all other components away"}
+def _contrasts(rows: Sequence[InteractionRow]) -> tuple[list[str], list[str]]:
+    """What the design's own contrasts show, a sentence a kind, main effects first; and what they leave open."""
+    decided, still_open = [], []
+    averaged = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
     for kind, context in averaged.items():
-        judged = [row for row in rows if row.estimand.kind == kind and row.effect.verdict != "no verdict"]
-        decided = sorted(
+        judged = [row for row in rows if row.estimand.kind == kind]
+        matching = sorted(
             (row for row in judged if row.effect.verdict in ("raises", "lowers")),
             key=lambda row: -abs(row.effect.nats or 0.0),
         )
         sentences = [
             f"removing {escape(row.estimand.factor)} {row.effect.verdict} test "
             f"perplexity by {by_percent(row.effect)}{_also(row)}"
-            for row in decided[:_LISTED]
+            for row in matching[:_LISTED]
         ]
-        still_open = [row for row in judged if row.effect.verdict == "not decided"]
-        parts = [f"{context}, {listed(sentences)}"] if sentences else []
-        if still_open:
-            names = listed([escape(row.estimand.factor) for row in still_open])
-            what = names if len(still_open) <= _NAMED else f"{len(still_open)} components"
-            where = "" if sentences else f"{context}, "
-            bound = at_most([row.effect for row in still_open])
-            parts.append(f"{where}nothing is decided about removing {what} ({bound})")
-        clauses += parts
+        decided += [f"{context}, {listed(sentences)}"] if sentences else []
+        if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
+            names = listed([escape(row.estimand.factor) for row in undecided])
+            what = names if len(undecided) <= _NAMED else f"any of {len(undecided)} components"
+            ends = signed_ends([row.effect for row in undecided])
+            still_open.append(f"{NOT_DECIDED}: removing {what} {context} ({ends})")
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
-    decided = [row for row in judged if row.effect.verdict in DECIDED]
-    if judged:
-        named = listed(
-            [f"{escape(row.estimand.name)} ({_TOGETHER[row.effect.verdict]}{_also(row)})" for row in decided[:_LISTED]]
-        )
-        names = f": {named}" if decided else ""
-        verb = "are" if len(decided) > 1 else "is"
-        clauses.append(f"{len(decided) or 'none'} of {counted(len(judged), 'interaction')} {verb} decided{names}")
-    return clauses
+    matching = [row for row in judged if row.effect.verdict in DECIDED]
+    named = listed([f"{escape(r.estimand.name)} ({_TOGETHER[r.effect.verdict]}{_also(r)})" for r in matching[:_LISTED]])
+    of_all = counted(len(judged), "interaction")
+    if matching:
+        decided.append(f"{len(matching)} of {of_all} {'are' if len(matching) > 1 else 'is'} decided: {named}")
+    elif judged:
+        still_open.append(f"none of {of_all} is decided")
+    return decided, still_open
 
 
 def _also(row: InteractionRow) -> str:
@@ -204,45 +243,44 @@ def _also(row: InteractionRow) -> str:
 
 def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:
     match reason:
+        case "equal in every seed" if [row.variant for row in rows] == [BEST_FOUND]:
+            return f"the search found nothing better than {baseline}: the two are equal in every seed"
         case "equal in every seed":
             return f"{_named(rows)} {'equals' if len(rows) == 1 else 'equal'} {baseline} in every seed"
         case "one seed":
-            return f"with one seed nothing is decided about {_named(rows)}, because the seed noise is unknown"
+            return f"{NOT_DECIDED}: {_named(rows)}, because with one seed the noise is unknown"
         case "seeds do not differ":
-            return f"nothing is decided about {_named(rows)}, because {NO_NOISE}"
+            return f"{NOT_DECIDED}: {_named(rows)}, because {NO_NOISE}"
         case "not complete" if len(rows) > _NAMED:
             return f"{len(rows)} changes have seeds that are not complete and no verdict"
         case "not complete":
             why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
-            return f"there is no verdict on {why}"
+            return f"no verdict on {why}"
         case _:
-            return f"there is no verdict on {_named(rows, 'other ')}, {_WHY[reason]}"
+            return f"no verdict on {_named(rows, 'other ')}: {_WHY[reason]}"
 
 
-def _undecided(rows: Sequence[AblationRow], baseline: str, level: str) -> list[str]:
-    parts = []
+def _undecided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
+    sentences = []
     effects = [(row, row.effect) for row in rows if row.effect is not None]
-    decided = any(effect.verdict in DECIDED for _, effect in effects)
+    other = "other " if any(effect.verdict in DECIDED for _, effect in effects) else ""
     still_open = [(row, effect) for row, effect in effects if effect.verdict == "not decided"]
     on_this_text = [row for row, effect in still_open if effect.decided_on_this_text]
     nowhere = [(row, effect) for row, effect in still_open if not effect.decided_on_this_text]
-    if nowhere:
-        if len(nowhere) <= _NAMED:
-            what = listed([f"{_subject(row)} ({at_most([effect])})" for row, effect in nowhere])
-        else:
-            bound = at_most([effect for _, effect in nowhere])
-            what = f"{len(nowhere)} {'other ' * decided}changes ({bound})"
-        from_base = "" if decided else f", compared with {escape(baseline)} ({level} {_intervals(rows)})"
-        parts.append(f"{_seeds([row for row, _ in nowhere])} do not decide about {what}{from_base}")
     if on_this_text:
         names = listed([f"{_subject(row)} ({_direction(row)})" for row in on_this_text[:_LISTED]])
-        parts.append(f"certain on this test text alone, because another text of its length could turn it: {names}")
+        sentences.append(f"certain on this test text alone, because another text of its length could turn it: {names}")
+    if nowhere:
+        what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
+        if len(nowhere) > _NAMED:
+            what = f"{len(nowhere)} {other}changes ({signed_ends([effect for _, effect in nowhere])})"
+        sentences.append(f"{NOT_DECIDED}: {what}")
     incomplete = [row for row in rows if row.incomplete]
     for reason in get_args(Reason):
         barred = [row for row, effect in effects if effect.obstacle and effect.obstacle.reason == reason]
         if matching := incomplete if reason == "not complete" else barred:
-            parts.append(_without_verdict(reason, matching, escape(baseline)))
-    return parts
+            sentences.append(_without_verdict(reason, matching, _quoted(baseline)))
+    return sentences
 
 
 def _direction(row: AblationRow) -> str:
@@ -252,8 +290,3 @@ def _direction(row: AblationRow) -> str:
 
 def _named(rows: Sequence[AblationRow], which: str = "") -> str:
     return listed([_subject(row) for row in rows]) if len(rows) <= _NAMED else f"{len(rows)} {which}changes"
-
-
-def _seeds(rows: Sequence[AblationRow]) -> str:
-    counts = sorted({row.complete for row in rows if row.effect is not None and row.effect.interval is not None})
-    return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"

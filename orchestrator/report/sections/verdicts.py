@@ -11,6 +11,8 @@ from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.words import counted, decimals_for, listed, number, rounded_by_interval, signed, significant
 
 DID_NOT_TRAIN = "did not train"
+TWOFOLD = "a twofold change cannot be excluded"
+NOT_DECIDED = "not decided"
 NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
 
 
@@ -46,18 +48,30 @@ def in_percent(nats: float, interval: Interval | None) -> str:
 
 
 def by_percent(effect: Effect) -> str:
-    """The size of a decided effect with its interval, without a sign: `3.2% (0.5% to 6.0%)`."""
+    """The size of a decided effect with its interval, without a sign: `3.2% (0.5% to 6.0%)`.
+
+    A later step of the verdicts may end an interval at zero itself, which it leaves out: `3.2% (above 0% to 6.0%)`.
+    """
     assert effect.interval is not None and effect.nats is not None
-    ends = sorted(abs(100 * perplexity_change(0.0, end)) for end in effect.interval)
-    decimals = decimals_for((ends[1] - ends[0]) / 2)
+    low, high = sorted(abs(100 * perplexity_change(0.0, end)) for end in effect.interval)
+    decimals = decimals_for((high - low) / 2)
     change = number(abs(100 * perplexity_change(0.0, effect.nats)), decimals)
-    return f"{change}% ({number(ends[0], decimals)}% to {number(ends[1], decimals)}%)"
+    nearer = number(low, decimals if round(low, decimals) else decimals_for(low)) if low else "above 0"
+    return f"{change}% ({nearer}% to {number(high, decimals)}%)"
 
 
 def at_most(effects: Sequence[Effect]) -> str:
     """How large effects that are not decided can be: `at most 2.3% either way`."""
     largest = max(abs(100 * perplexity_change(0.0, end)) for effect in effects for end in effect.interval or ())
-    return f"at most {significant(largest, 2)}% either way" if largest <= 100.0 else "not even to a factor of two"
+    return f"at most {significant(largest, 2)}% either way" if largest <= 100.0 else TWOFOLD
+
+
+def signed_ends(effects: Sequence[Effect]) -> str:
+    """Between which changes effects that are not decided lie, all of them: `−3.1% to +3.3%`."""
+    ends = [100 * perplexity_change(0.0, end) for effect in effects for end in effect.interval or ()]
+    low, high = min(ends), max(ends)
+    decimals = decimals_for((high - low) / 2)
+    return f"{signed(low, decimals)}% to {signed(high, decimals)}%" if high <= 100.0 and low >= -50.0 else TWOFOLD
 
 
 def no_effect(margin: float) -> str:

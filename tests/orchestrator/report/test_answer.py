@@ -52,10 +52,18 @@ def test_components_are_named_by_what_was_removed_one_two_and_more_by_the_varian
     assert [row.removed for row in rows] == [(), ("A",), ("A", "B"), ()]
     rows[3] = replace(rows[3], removed=("A", "B", "C"))
     assert re.fullmatch(
-        rf"At scale mini, “stripped” raises test perplexity by {SIZE}, removing A and B by {SIZE} and removing A by "
-        rf"{SIZE} \(against full; 95% simultaneous intervals over 3 seeds\)\.",
+        rf"At mini scale, “stripped” raises test perplexity by {SIZE}, removing A and B by {SIZE} and removing A by "
+        rf"{SIZE}\. \(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 3 seeds\.\)",
         answer(rows, comparison, "mini"),
     )
+
+
+def test_a_search_that_found_the_baselines_values_found_nothing_better() -> None:
+    rows, comparison = table({"by hand": near(60.0), "best found": near(60.0), "b": near(66.0)})
+    said = answer(rows, comparison, "mini")
+    assert "The search found nothing better than “by hand”: the two are equal in every seed." in said
+    rows, comparison = table({"by hand": near(60.0), "best found": near(60.0), "b": near(60.0)})
+    assert "hat the search found and “b” equal “by hand” in every seed." in answer(rows, comparison, "mini")
 
 
 def test_what_lowers_it_when_it_is_removed_is_said_to_lower_it() -> None:
@@ -63,13 +71,13 @@ def test_what_lowers_it_when_it_is_removed_is_said_to_lower_it() -> None:
     assert "removing A lowers test perplexity by 16." in answer(rows, comparison, "mini")
 
 
-def test_what_is_not_decided_is_bounded_by_the_farther_end_of_its_interval() -> None:
+def test_what_is_not_decided_is_shown_with_the_ends_of_its_interval() -> None:
     rows, comparison = table({"full": near(60.0), "b": near(60.05)})
     effect = rows[1].effect
     assert effect is not None
     rows[1] = replace(rows[1], effect=replace(effect, verdict="not decided", interval=Interval(-0.05, 0.02)))
     assert rows[1].verdict(0.005) == "not decided: at most 4.9% either way", "of exp(-0.05) - 1"
-    assert "do not decide about “b” (at most 4.9% either way)" in answer(rows, comparison, "mini")
+    assert "not decided: “b” (−4.9% to +2.0%). (Ranges: 95% interval" in answer(rows, comparison, "mini")
 
 
 def test_a_bound_above_a_factor_of_two_is_none() -> None:
@@ -77,8 +85,8 @@ def test_a_bound_above_a_factor_of_two_is_none() -> None:
     effect = rows[1].effect
     assert effect is not None
     rows[1] = replace(rows[1], effect=replace(effect, verdict="not decided", interval=Interval(-0.7, 0.7)))
-    assert rows[1].verdict(0.005) == "not decided: not even to a factor of two", "exp(0.7) is 2.01"
-    assert "do not decide about “b” (not even to a factor of two)" in answer(rows, comparison, "mini")
+    assert rows[1].verdict(0.005) == "not decided: a twofold change cannot be excluded", "exp(0.7) is 2.01"
+    assert "not decided: “b” (a twofold change cannot be excluded)" in answer(rows, comparison, "mini")
 
 
 @pytest.mark.parametrize(("sign", "verb"), [(1, "raises"), (-1, "lowers")])
@@ -91,9 +99,9 @@ def test_what_is_certain_on_this_test_text_alone_is_said_to_be(sign: int, verb: 
     rows[1] = replace(rows[1], effect=replace(effect, nats=sign * 0.03, verdict="not decided", **here))
     assert rows[1].verdict(0.005) == f"{verb} it on this test text; not decided for others"
     said = answer(rows, comparison, "mini")
-    assert "certain on this test text alone, because another text of its length could turn it: “b” (" in said
+    assert "ertain on this test text alone, because another text of its length could turn it: “b” (" in said
     assert ("(+3.0% [+1.0%, +5.1%])" if sign > 0 else "(−3.0% [−4.9%, −1.0%])") in said
-    assert "decide about “b”" not in said
+    assert "ot decided: “b”" not in said
 
 
 def test_the_best_is_one_some_or_not_told_if_it_may_be_any() -> None:
@@ -108,8 +116,9 @@ def test_the_best_is_one_some_or_not_told_if_it_may_be_any() -> None:
     def said(*names: str) -> str:
         return answer(rows, comparison, "mini", best=names)
 
-    assert "“b” has the lowest test perplexity of the 3 that are compared (95%)" in said("b")
-    assert "the lowest test perplexity of the 3 that are compared is that of “full” and “b” (95%)" in said("full", "b")
+    assert "“b” has the lowest test perplexity of the 3 that are compared. " in said("b")
+    assert "lowest" not in said("full", "b"), "the verdicts say as much"
+    assert "the lowest test perplexity of the 3 that are compared is that of “full” or “c”. " in said("full", "c")
     assert "lowest" not in said("full", "b", "c") and "lowest" not in said()
 
 

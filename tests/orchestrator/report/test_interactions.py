@@ -82,7 +82,7 @@ def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path:
     assert float(rows["main effect no B"]["perplexity_ratio"]) == pytest.approx(1.2 * 1.5**0.5, rel=2e-3)
     assert rows["main effect no C"]["verdict"] == "not decided"
     assert re.search(
-        r"^At scale laptop, averaged over the other components, removing B raises test perplexity by 4\d[\d.]*% "
+        r"^At laptop scale, averaged over the other components, removing B raises test perplexity by 4\d[\d.]*% "
         r"\(.*?\) and removing A raises test perplexity by 3\d[\d.]*% \(.*?\)",
         answer(text),
     ), "main effects first, the largest first, and no list of the single variants"

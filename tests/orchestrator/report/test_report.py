@@ -60,14 +60,19 @@ def test_a_decided_change_says_how_much_larger_its_model_is(tmp_path: Path, swee
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
     found = answer(write(tmp_path, trials))
     assert re.search(
-        rf"“c” lowers test perplexity by 16\.63% {ENDS}, of 1\.9 times the parameters \(against full; 95%", found
+        rf"“c” lowers test perplexity by 16\.63% {ENDS}, with 1\.9 times the parameters\. \(Ranges: 95%", found
     )
-    assert re.search(rf"“b” raises test perplexity by 16\.\d+% {ENDS};", found)
+    assert re.search(rf"“b” raises test perplexity by 16\.\d+% {ENDS}\.", found)
     sizes = {"full": 1_000_000, "b": 1_110_000, "c": 905_000}
     trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
     found = answer(write(tmp_path, trials))
-    assert re.search(rf"“b” raises test perplexity by 16\.\d+% {ENDS}, of 1\.1 times the parameters;", found)
-    assert re.search(rf"“c” lowers test perplexity by 16\.63% {ENDS} \(against full; 95%", found)
+    assert re.search(rf"“b” raises test perplexity by 16\.\d+% {ENDS}, with 1\.1 times the parameters\.", found)
+    assert re.search(rf"“c” lowers test perplexity by 16\.63% {ENDS}\. \(Ranges: 95%", found)
+    sizes = {"full": 1_000_000, "b": 1_050_000, "c": 1_946_000, "d": 1_946_000}
+    trials = sweep(full=[60.0, 60.3, 60.1], b=[60.0, 60.2, 60.3], c=[50.0, 50.3, 50.1], d=[40.0, 40.3, 40.1])
+    trials = [replace(trial, parameters=sizes[trial.variant]) for trial in trials]
+    found = answer(write(tmp_path, trials))
+    assert re.search(rf"“d” lowers .* {ENDS} and “c” by .* {ENDS}, each with 1\.9 times the parameters\.", found)
 
 
 def replace_curve(folder: Path, points: list[Evaluation]) -> None:
@@ -111,34 +116,33 @@ def test_averaging_that_began_in_fine_tuning_or_under_a_cache_is_not_told(tmp_pa
 def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert bare(answer(write(tmp_path, trials))) == (
-        "At scale laptop, “d” has the lowest test perplexity of the 5 that are compared (95%); “c” raises test "
-        "perplexity by 33.3% and “b” by 16.6%; “d” lowers test perplexity by 16.7% (against full; 95% "
-        "simultaneous intervals over 2 seeds); 2 seeds do not decide about “e” (at most 3.4% "
-        "either way)."
+        "At laptop scale, “d” has the lowest test perplexity of the 5 that are compared. “c” raises test "
+        "perplexity by 33.3% and “b” by 16.6%. “d” lowers test perplexity by 16.7%. Not decided: “e” (−3.3% to +3.4%). "
+        "(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 2 seeds.)"
     )
 
 
 def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
     assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
-        "At scale laptop, 2 seeds do not decide about 6 changes (at most 26% either way), compared with full (95% "
-        "simultaneous intervals)."
+        "At laptop scale, not decided: 6 changes (−21% to +26%). (Ranges: 95% simultaneous intervals of the change "
+        "in test perplexity against “full”, 2 seeds.)"
     )
 
 
 def test_three_undecided_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdef")}
     three = dict(list(close.items())[:3])
-    most = r"\(at most [\d.]+% either way\)"
+    most = r"\(−[\d.]+% to \+[\d.]+%\)"
     for variants, said in ((three, f"“c” {most}, “d” {most} and “e” {most}"), (close, f"4 other changes {most}")):
         found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **variants)))
-        assert re.search(rf"; 2 seeds do not decide about {said}\.$", found)
+        assert re.search(rf"\. Not decided: {said}\. \(Ranges: ", found)
 
 
 def test_three_incomplete_changes_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
     tests: dict[str, list[float | None]] = {"full": [60.0, 60.3], **{name: [70.0, None] for name in "bcde"}}
     assert answer(write(tmp_path, sweep(**tests))) == (
-        "At scale laptop, 4 changes have seeds that are not complete and no verdict."
+        "At laptop scale, 4 changes have seeds that are not complete and no verdict."
     )
     del tests["e"]
     assert "“d” (1 of 2 seeds missing)" in answer(write(tmp_path, sweep(**tests)))
@@ -164,15 +168,15 @@ def test_a_variant_of_more_than_ten_times_the_middle_deviation_is_named(
 def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdefg")}
     found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **close)))
-    assert re.search(r"; 2 seeds do not decide about 5 other changes \(at most [\d.]+% either way\)\.$", found)
+    assert re.search(r"\. Not decided: 5 other changes \(−[\d.]+% to \+[\d.]+%\)\. \(Ranges: ", found)
 
 
 def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: Path, sweep: Sweep) -> None:
     worse = {f"head {k}": [70.0 + 10 * k, 70.3 + 10 * k] for k in range(9)}
     assert bare(answer(write(tmp_path, sweep(full=[60.0, 60.3], better=[50.0, 50.3], **worse)))) == (
-        "At scale laptop, “better” has the lowest test perplexity of the 11 that are compared (95%); 9 changes raise "
-        "test perplexity, from 16.6% by “head 0” to 149.6% by “head 8”; “better” lowers test perplexity by 16.6% "
-        "(against full; 95% simultaneous intervals over 2 seeds)."
+        "At laptop scale, “better” has the lowest test perplexity of the 11 that are compared. 9 changes raise "
+        "test perplexity, from 16.6% by “head 0” to 149.6% by “head 8”. “better” lowers test perplexity by 16.6%. "
+        "(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 2 seeds.)"
     )
 
 
@@ -188,7 +192,7 @@ def test_one_noisy_variant_does_not_hide_the_others(tmp_path: Path, sweep: Sweep
 def test_what_has_no_larger_effect_than_the_margin(tmp_path: Path, sweep: Sweep) -> None:
     same = {"full": [60.0, 60.01, 60.02], "b": [60.01, 60.0, 60.03], "c": [70.0, 70.01, 70.02]}
     text = write(tmp_path, sweep(**same))
-    assert "; “b” has no effect larger than 0.5% of perplexity." in answer(text)
+    assert ". “b” has no effect larger than 0.5% of perplexity." in answer(text)
     assert "| **no effect larger than 0.5%** |" in text and "more seed" not in answer(text)
     text = write(tmp_path, sweep(**same), margin=1e-5)
     assert re.search(r"\| not decided: at most [\d.]+% either way \| more than 100 more seeds \|", text)
@@ -223,8 +227,8 @@ def test_seeds_that_surely_go_together_narrow_the_intervals(tmp_path: Path, swee
 def test_a_name_that_reads_like_a_sentences_own_words_is_quoted(tmp_path: Path, sweep: Sweep) -> None:
     tests: dict[str, list[float | None]] = {"full": [60.0, 60.3], "b": [70.0, 70.3], "no [A]": [60.1, 60.2]}
     text = write(tmp_path, sweep(**tests))
-    assert "; 2 seeds do not decide about “no \\[A\\]” (" in answer(text)
-    assert "do not decide about “no [A]” (" in (tmp_path / "report/summary.json").read_text(encoding="utf-8")
+    assert "Not decided: “no \\[A\\]” (" in answer(text)
+    assert "Not decided: “no [A]” (" in (tmp_path / "report/summary.json").read_text(encoding="utf-8")
 
 
 def test_several_looks_err_together(tmp_path: Path, sweep: Sweep) -> None:
@@ -251,9 +255,7 @@ def test_the_convention_differs_by_a_share_of_perplexity(tmp_path: Path, sweep: 
 
 def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
-    assert answer(text) == (
-        "At scale laptop, with one seed nothing is decided about “b”, because the seed noise is unknown."
-    )
+    assert answer(text) == ("At laptop scale, not decided: “b”, because with one seed the noise is unknown.")
     assert "| b | 70.00 | +16.7% | no verdict (one seed: the seed noise is unknown) | – | 0 of 1 | 1,234,567 |" in text
     assert "| b | 71.1 | 68.9 | +11.6 |" in text
     assert "No interval is given: one seed: the seed noise is unknown." in text
@@ -262,23 +264,21 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
 def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0, 60.0], b=[70.0, 70.0], c=[60.0, 60.0]))
     assert answer(text) == (
-        "At scale laptop, nothing is decided about “b”, because the seeds do not differ, so the seed noise cannot be "
-        "estimated; “c” equals full in every seed."
+        "At laptop scale, not decided: “b”, because the seeds do not differ, so the seed noise cannot be estimated. "
+        "“c” equals “full” in every seed."
     )
 
 
 def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, None], c=[None, None])
     text = write(tmp_path, trials)
-    assert answer(text) == (
-        "At scale laptop, there is no verdict on “b” (1 of 2 seeds missing) and “c” (2 of 2 seeds missing)."
-    )
+    assert answer(text) == ("At laptop scale, no verdict on “b” (1 of 2 seeds missing) and “c” (2 of 2 seeds missing).")
     assert "3 of 6 planned trials complete, 3 missing. An interim page" in text
     assert "no verdict (1 of 2 seeds missing)" in text
     assert "no verdict (no seed is complete)" in text
     trials.append(make_trial("full", 3))
     assert answer(write(tmp_path, trials)) == (
-        "At scale laptop, nothing can be compared yet: 2 of 3 seeds of full complete."
+        "At laptop scale, nothing can be compared yet: 2 of 3 seeds of “full” complete."
     )
 
 
@@ -352,10 +352,10 @@ def test_the_table_of_published_numbers_has_the_variants_that_have_one(tmp_path:
 
 def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[None], b=[None]))
-    assert answer(text) == "At scale laptop, nothing is complete yet, so there is no answer."
+    assert answer(text) == "At laptop scale, nothing is complete yet, so there is no answer."
     assert "overview.svg" not in text
     assert answer(write(tmp_path, sweep(full=[60.0, 61.0]))) == (
-        "At scale laptop, full reaches test perplexity 60.50 ± 0.71 (2 seeds), and nothing is compared with it."
+        "At laptop scale, “full” reaches test perplexity 60.50 ± 0.71 (mean ± standard deviation of 2 seeds)."
     )
 
 
@@ -363,7 +363,7 @@ def test_the_baseline_has_the_name_that_it_is_given(tmp_path: Path, sweep: Sweep
     text = write(tmp_path, sweep(full=[70.0, 70.2], softmax=[60.0, 60.2]), baseline="softmax")
     assert re.search(r"^\| softmax .*\| baseline \|", text, re.MULTILINE)
     assert re.search(r"^\| full .*\| \*\*raises\*\* \|", text, re.MULTILINE)
-    assert re.search(rf"“full” raises test perplexity by 16.6% {ENDS} \(against softmax; 95%", answer(text))
+    assert re.search(rf"“full” raises test perplexity by 16.6% {ENDS}\.", answer(text))
     assert "Change of test perplexity against `softmax` with" in text
 
 

@@ -41,8 +41,8 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
     assert found.pop("files") == sorted(path.name for path in folder.iterdir())
     said = found.pop("answer")
     assert re.fullmatch(
-        r"At scale laptop, “b” raises test perplexity by 16\.\d+% \([\d.]+% to [\d.]+%\) "
-        r"\(against full; 95% interval over 2 seeds\)\.",
+        r"At laptop scale, “b” raises test perplexity by 16\.\d+% \([\d.]+% to [\d.]+%\)\. "
+        r"\(Ranges: 95% interval of the change in test perplexity against “full”, 2 seeds\.\)",
         said,
     )
     assert found == {
@@ -79,7 +79,7 @@ def test_every_report_has_a_row_whatever_state_it_is_in(tmp_path: Path) -> None:
     (reports / "d" / "begun").mkdir(parents=True)
     found = rows(reports)
     assert found[0] == "| – | – | mini | – | [a b/mini](a%20b/mini/report.md) |"
-    assert found[1].startswith("| Which parts carry the perplexity? | At scale mini, “b” raises test perplexity by ")
+    assert found[1].startswith("| Which parts carry the perplexity? | At mini scale, “b” raises test perplexity by ")
     assert found[1].endswith(" | mini | 2020-01-01 | [b/mini](b/mini/report.md) |")
     assert found[2].startswith(
         "| – | cannot be read: c/mini/summary.json: name: Input should be a valid string | mini |"

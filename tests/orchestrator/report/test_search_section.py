@@ -100,7 +100,7 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     ]
     assert (drawn.x_label, drawn.y_label) == ("parameters", "validation perplexity")
     assert answer(text).startswith(
-        "At scale laptop, 2 of the search’s 3 complete trials are on its Pareto front: "
+        "At laptop scale, 2 of the search’s 3 complete trials are on its Pareto front: "
         "“optimizer.learning_rate 1.0” (validation perplexity 110.00, 1,000,000 parameters) and "
     )
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
@@ -134,7 +134,8 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     text = page(tmp_path, *searches)
     assert "## Tuning" in text
     assert "2 trials for each variant" in text
-    assert answer(text).startswith("At scale laptop, after 2 trials of tuning each (of 4 variants only one trial")
+    assert answer(text).startswith("At laptop scale, after 2 trials of tuning each, ")
+    assert "Only one tuning trial of 4 variants came to its end." in answer(text)
     hardly = (
         "**Hardly chosen**: the values of full, no weight-dropping, no AR and Adam. Where a single trial is complete"
     )

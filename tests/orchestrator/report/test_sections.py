@@ -30,7 +30,7 @@ def test_another_budget_gets_an_interval_and_no_verdict(tmp_path: Path) -> None:
             settle(tmp_path / "runs", trials[-1], test + seed / 10)
     text = write(tmp_path, trials)
     assert re.search(r"\| \+33\.\d*% \[.*\] \| no verdict \(another budget\) \|", text)
-    assert "there is no verdict on “no fine-tuning”, trained with another budget." in text
+    assert "o verdict on “no fine-tuning”: trained with another budget." in text
     assert "raises**" not in text
     assert ",no verdict,another budget," in (tmp_path / "report/table.csv").read_text()
 
