@@ -74,8 +74,9 @@ class Changes:
         if self.seeds is not None:
             changed["seeds"] = list(self.seeds)
         options = {f"scales.{scale}.{path}": f"--set {path}" for path in self.values}
-        data = document.data | {"scales": scales}
-        return _Changed(document.name, data, document.lines, options | {f"scales.{scale}.seeds": "--seeds"})
+        options[f"scales.{scale}.seeds"] = "--seeds"
+        lines = {**document.lines, **dict.fromkeys(options, 0)}
+        return _Changed(document.name, document.data | {"scales": scales}, lines, options)
 
 
 UNCHANGED = Changes()
