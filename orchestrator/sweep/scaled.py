@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from lm.spec import Analysis, Generate, Part, TrainSpec
+from lm.spec.part import NonNegative, Positive
 from lm.validation import Problem
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation
@@ -32,23 +33,16 @@ class Resources(Part):
     `gpus: auto` is a quarter of a GPU on a machine that has one, and none elsewhere.
     """
 
-    cpus: float = Field(
-        default=1.0,
-        gt=0.0,
-        allow_inf_nan=False,
-        description="CPU cores of one trial, fractions allowed; it trains with as many threads as whole cores.",
+    cpus: Positive = Field(
+        default=1.0, description="CPU cores of a trial, fractions allowed; it trains with a thread for each whole core."
     )
-    gpus: Annotated[
-        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_check_share)
-    ] = Field(
+    gpus: Annotated[NonNegative | Literal["auto"], AfterValidator(_check_share)] = Field(
         default=0.0,
         description="GPUs of one trial: a share of one, or a whole number; 0: none. auto: 0.25 on a machine that "
         "has a GPU, otherwise none.",
     )
-    stall_minutes: float | None = Field(
+    stall_minutes: Positive | None = Field(
         default=60.0,
-        gt=0.0,
-        allow_inf_nan=False,
         description="A trial that writes neither evaluation nor checkpoint for this many minutes ends as failed; "
         "null: never.",
     )

@@ -17,13 +17,14 @@ from orchestrator.sweep.designs import planned_seeds
 from orchestrator.sweep.override import (
     ABSENT,
     LEFT_OUT,
+    Options,
     Places,
     as_drawn,
     changes_of,
     combinations,
+    lacking,
     override,
     start_values,
-    trials_needed,
     value_at,
     walk,
 )
@@ -233,8 +234,10 @@ def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
         if not any(options.get(key) == option for options in combined):
             text = f"no trial has the option {option!r} if all else is as in the base"
             yield Problem((place, key), f"{text}: name the choice that leads to it, too")
-    starts = [start_values(base, space, s, rest_of_base=searching.start_rest == "base") for s in searching.start]
-    needed = trials_needed(combined, least, starts)
-    if searching.trials is not None and searching.trials < needed:
-        text = f"should be at least {needed}, for the starts and the least number of trials of every option"
+    rest_of_base = searching.start_rest == "base"
+    tried: list[Options] = [start_values(base, space, s, rest_of_base=rest_of_base) for s in searching.start]
+    while options := lacking(combined, least, tried):
+        tried.append(options)
+    if searching.trials is not None and searching.trials < len(tried):
+        text = f"should be at least {len(tried)}, for the starts and the least number of trials of every option"
         yield Problem(("trials",), f"{text}, got {searching.trials}")

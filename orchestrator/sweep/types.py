@@ -60,9 +60,7 @@ def _check_varied(path: str) -> str:
 class Component(Part):
     """Something that can be taken away; `off` says, by dotted paths into the base, what "away" means."""
 
-    off: dict[str, Any] = Field(
-        min_length=1, description="What taking it away changes: values by dotted path into the base."
-    )
+    off: dict[str, Any] = Field(min_length=1, description="What taking it away changes, by dotted path into the base.")
 
 
 class Scale(Part):
@@ -72,13 +70,9 @@ class Scale(Part):
         default=False, description="Whether, or in which tables, the papers print numbers for this very scale."
     )
     base: dict[str, Any] = Field(default={}, description="Replaced values of the base, by dotted path.")
-    components: dict[Name, Component] = Field(
-        default={}, description="Components of the file that are taken away otherwise here, by name."
-    )
-    variants: dict[Name, dict[str, Any]] = Field(
-        default={}, description="Variants of the file that change something else here, by name."
-    )
-    seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here too.")
+    components: dict[Name, Component] = Field(default={}, description="Components that are taken away otherwise here.")
+    variants: dict[Name, dict[str, Any]] = Field(default={}, description="Variants that change something else here.")
+    seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here.")
     search: dict[str, Any] = Field(
         default={},
         description="Replaced values of the search, such as {trials: 12}; of its space single dimensions. A whole "
@@ -89,12 +83,8 @@ class Scale(Part):
         description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions. A whole "
         "tuning if the file neither searches nor tunes.",
     )
-    analyses: Analyses | None = Field(
-        default=None, description="Replace the file's analyses; null: they hold here too."
-    )
-    resources: Resources | None = Field(
-        default=None, description="Replace the file's resources, whole; null: they hold here too."
-    )
+    analyses: Analyses | None = Field(default=None, description="Replace the file's analyses; null: they hold here.")
+    resources: Resources | None = Field(default=None, description="Replace the file's resources; null: they hold here.")
 
 
 class Sweep(Part):
@@ -119,12 +109,9 @@ class Sweep(Part):
         "(add_one_in); both of these; each and each two (pairs); every subset (factorial) or a "
         "regular fraction of them; none.",
     )
-    variants: dict[Name, dict[str, Any]] = Field(
-        default={}, description="Other changes of the base, by name: values by dotted path."
-    )
+    variants: dict[Name, dict[str, Any]] = Field(default={}, description="Other changes of the base, by dotted path.")
     search: Search | None = Field(
-        default=None,
-        description="Finds values for the base; components and variants are then changes of what it found. null: none.",
+        default=None, description="Finds values for the base, which components and variants then change; null: none."
     )
     tune: Tune | None = Field(default=None, description="Finds nuisance values for every variant alike; null: none.")
     seeds: SomeSeeds = Field(
@@ -145,18 +132,13 @@ class Sweep(Part):
         default=(), description="Numbers whose effect the page shows in a picture with the number on its axis."
     )
     equal_budget: bool = Field(
-        default=False,
-        description="Adds to each variant that trains fewer epochs than the base one that trains as many.",
+        default=False, description="Adds to a variant that trains fewer epochs than the base one that trains as many."
     )
     margin: float = Field(
-        default=0.005,
-        gt=0,
-        lt=1,
-        description="A share of perplexity: an effect that is certainly smaller is reported as none.",
+        default=0.005, gt=0, lt=1, description="A share of perplexity: an effect certainly smaller is reported as none."
     )
     scales: dict[Slug, Scale] = Field(
-        default={},
-        description="Named replacements, such as smaller models, one of which is chosen on the command line.",
+        default={}, description="Named replacements, such as smaller models; the command line chooses one."
     )
     resources: Resources = Field(default=Resources(), description="What one trial gets; no part of its key.")
     generate: Generate | None = Field(

@@ -155,9 +155,9 @@ class Records:
 
     def test_losses(self, trial: Trial) -> Path:
         """The file with the test loss of every token of a settled trial, its last stage's, whether it exists or not."""
-        folder, record = self.folder(self._held(trial)[0] or trial.key), self.find(trial)
+        record = self.find(trial)
         stages = [*record.best_epochs] if record is not None else []
-        return token_nats_path(folder, (stages or list(trial.spec.stages()))[-1], "test")
+        return token_nats_path(self.folder(self.holder(trial)), (stages or list(trial.spec.stages()))[-1], "test")
 
     def analysis(self, trial: Trial, asked: Analysis) -> Found | None:
         """What was found in the weights of a settled trial's last trained stage; None if they were not asked."""
