@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from lm.files import atomic, read_regular, sha256, write_text
+from lm.hashes import CURVE
 from lm.record import Evaluation, StageResult, curve_table, read_curve, stage_files, write_curve
 from lm.resume import TrialState
 from lm.scoring import load_chosen
@@ -79,6 +80,8 @@ def adopt(trial: TrialState, name: str) -> bool:
         return False
     assert trial.shared_stages is not None
     source = trial.shared_stages / found.folder
+    if not (source / CURVE).exists():  # it was set aside
+        return False
     result = found.result if trial.test else found.result.without_test()
     try:
         points = _points(source, found)

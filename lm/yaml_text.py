@@ -44,17 +44,22 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """A YAML text as plain data, and the line (from 1) of every place in it."""
+    """A YAML text as plain data, and the line (from 1) of every place in it, by the place's dotted form."""
 
     name: str
     data: Any
-    lines: Mapping[Place, int]
+    lines: Mapping[str, int]
 
     def line(self, place: Place) -> int:
         """The line of a place, or of the closest one above it that the file has."""
-        while place and place not in self.lines:
-            place = place[:-1]
-        return self.lines.get(place, 1)
+        at = dotted(place)
+        while at and at not in self.lines:
+            at = at.rpartition(".")[0]
+        return self.lines.get(at, 1)
+
+    def first(self, *places: Place) -> Place:
+        """The first of these places that the file has, or else the last."""
+        return next((place for place in places if dotted(place) in self.lines), places[-1])
 
     def message(self, place: Place, text: str) -> str:
         """What is wrong at a place, as one line: file, line, key, text."""
@@ -94,7 +99,7 @@ def read_yaml(text: str, name: str = "text") -> Document:
         mark = error.problem_mark or error.context_mark
         line, place = 1 if mark is None else mark.line + 1, ()
         rule = f"not YAML: {' '.join(part for part in (error.context, error.problem) if part)}"
-    raise ValueError(Document(name, None, {place: line}).message(place, rule))
+    raise ValueError(Document(name, None, {dotted(place): line}).message(place, rule))
 
 
 def write_yaml(data: Any, *, as_ascii: bool = True) -> str:
@@ -117,7 +122,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.nodes = self.depth = 0
-        self.lines: dict[Place, int] = {}
+        self.lines: dict[str, int] = {}
         self.seen: set[int] = set()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -134,7 +139,7 @@ class _Loader(yaml.SafeLoader):
     def value(self, node: yaml.Node, place: Place) -> Any:
         """The data of a node; _RefusedError for an alias, a tag or a text that is not allowed, or a duplicate key."""
         line = node.start_mark.line + 1
-        self.lines.setdefault(place, line)
+        self.lines.setdefault(dotted(place), line)
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.ScalarNode):
             text = _checked_text(node, place)
@@ -145,7 +150,7 @@ class _Loader(yaml.SafeLoader):
                     raise _RefusedError(line, place, f"a whole number of more than {MOST_DIGITS} digits")
                 return _SCALARS[kind][1](text)
         elif id(node) in self.seen:
-            raise _RefusedError(self.lines[place], place, "aliases are not allowed: write the value out")
+            raise _RefusedError(self.lines[dotted(place)], place, "aliases are not allowed: write the value out")
         self.seen.add(id(node))
         if isinstance(node, yaml.MappingNode) and kind == "map":
             return self.mapping(node, place)
@@ -164,8 +169,8 @@ class _Loader(yaml.SafeLoader):
             key = _checked_text(key_node, place)
             inside = (*place, key)
             if key in data:
-                raise _RefusedError(line, inside, f"duplicate key {key!r} (first at line {self.lines[inside]})")
-            self.lines[inside] = line
+                raise _RefusedError(line, inside, f"duplicate key {key!r} (first at line {self.lines[dotted(inside)]})")
+            self.lines[dotted(inside)] = line
             data[key] = self.value(value_node, inside)
         return data
 

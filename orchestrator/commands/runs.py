@@ -69,9 +69,9 @@ def gc(
         shared.wrong("runs gc: --scale and --keep-best go with --weights")
     keys = [] if file is None else _with_weights(file, scale, runs, keep_best)
     if keys and not dry_run and not yes:
-        size = byte_size(sum(size_of(runs / key / "weights") for key in keys))
+        total = byte_size(sum(size_of(runs / key / "weights") for key in keys))
         try:
-            agreed = typer.confirm(f"Remove the weights of {counted(len(keys), 'trial')}, {size}?")
+            agreed = typer.confirm(f"Remove the weights of {counted(len(keys), 'trial')}, {total}?")
         except typer.Abort:
             shared.wrong("runs gc: nothing was removed, because nobody answered; --yes removes without a question")
         if not agreed:
@@ -79,9 +79,9 @@ def gc(
             return
     freed = 0
     with shared.refused(ValueError):
-        for removed in collect(runs, weights=keys, dry=dry_run):
-            freed += removed.bytes
-            typer.echo(f"{removed.bytes:>14,}  {removed.path}")
+        for path, size in collect(runs, weights=keys, dry=dry_run):
+            freed += size
+            typer.echo(f"{size:>14,}  {path}")
     typer.echo(f"{freed:,} bytes {'would be freed' if dry_run else 'freed'}")
 
 
@@ -97,13 +97,13 @@ def export(
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` adds it to other runs. Exit code 1 if a
     trial is damaged, which is named and left out.
     """
-    from orchestrator.trials.disk import export_trials
+    from orchestrator.trials.disk import carry_trials
 
     _, state, records = shared.opened_state(file, scale, runs)
     with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]
-        _print_carried(export_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
+        _print_carried(carry_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
 
 
 @app.command("import")

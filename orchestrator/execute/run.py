@@ -182,7 +182,6 @@ def ending(state: SweepState, records: Records) -> Ending:
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     options, records = prepared.options, prepared.records
     report, how, budget_spent, link = _train_and_report(prepared, interrupt)
-    records.note_checked()
     out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
     print(report.answer)
     if report.verdicts:

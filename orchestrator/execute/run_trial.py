@@ -25,7 +25,7 @@ from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.watchdog import recorded_stall, stall_limit
 from orchestrator.trials.disk import set_aside_damaged
 from orchestrator.trials.records import Records
-from orchestrator.trials.storage import Storage, borrowed
+from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed
 from orchestrator.trials.trial import Listener, Trial
 
 OUT_OF_MEMORY = "out of memory"
@@ -113,7 +113,7 @@ def fetch(trial: Trial, allotment: Allotment) -> None:
     """Bring what the report needs of a trial from the storage to `runs`, if there is one; an OSError is only logged."""
     if allotment.storage is not None:
         try:
-            Storage(allotment.storage).pull(trial.key, allotment.runs, checkpoints=False, weights=False)
+            Storage(allotment.storage).pull(trial.key, allotment.runs, without=ONLY_TRAINING)
         except OSError as error:
             _log.warning("%s: %s", trial.title, error)
 

@@ -50,9 +50,11 @@ class Changes:
 
     def label(self, scale: str) -> str:
         """The name of the changed scale, which is safe as a folder's; the same changes in another order have it too."""
-        parts = [f"{path.removeprefix('base.')}={_plain(value)}" for path, value in sorted(self.values.items())]
-        parts += [] if self.seeds is None else [f"seeds={_in_short(self.seeds)}"]
-        text = "+".join(parts)
+        texts = {p: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for p, v in sorted(self.values.items())}
+        if (seeds := self.seeds) is not None:
+            follow = len(seeds) > 1 and all(after == before + 1 for before, after in pairwise(seeds))
+            texts["seeds"] = f"{seeds[0]}-{seeds[-1]}" if follow else ",".join(map(str, seeds))
+        text = "+".join(f"{path.removeprefix('base.')}={value}" for path, value in texts.items())
         safe = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", text)
         if safe != text or len(text) > _LONGEST:
             safe = f"{safe[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
@@ -74,8 +76,9 @@ class Changes:
         if self.seeds is not None:
             changed["seeds"] = list(self.seeds)
         options = {f"scales.{scale}.{path}": f"--set {path}" for path in self.values}
-        data = document.data | {"scales": scales}
-        return _Changed(document.name, data, document.lines, options | {f"scales.{scale}.seeds": "--seeds"})
+        options[f"scales.{scale}.seeds"] = "--seeds"
+        lines = {**document.lines, **dict.fromkeys(options, 0)}
+        return _Changed(document.name, document.data | {"scales": scales}, lines, options)
 
 
 UNCHANGED = Changes()
@@ -112,13 +115,3 @@ def _numbers(text: str) -> tuple[int, ...]:
     if any(last < first for first, last in ends) or sum(last - first + 1 for first, last in ends) > _MOST_SEEDS:
         raise ValueError(f"--seeds: a range goes up, and at most {_MOST_SEEDS:,} seeds are trained, got {text!r}")
     return tuple(seed for first, last in ends for seed in range(first, last + 1))
-
-
-def _in_short(seeds: Sequence[int]) -> str:
-    """`1-5` if they follow one another, or else all of them."""
-    follow = len(seeds) > 1 and all(after == before + 1 for before, after in pairwise(seeds))
-    return f"{seeds[0]}-{seeds[-1]}" if follow else ",".join(map(str, seeds))
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

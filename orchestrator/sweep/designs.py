@@ -64,24 +64,13 @@ class Ablation:
         among them; generators of Montgomery, "Design and Analysis of Experiments", 8th edition, table 8.14 (after Box,
         Hunter & Hunter, "Statistics for Experimenters", 2nd edition, table 6.22).
         """
-        alone = self._subsets([1])
-        every = frozenset(self.factors)
+        alone, every = self._subsets([1]), frozenset(self.factors)
         put_back = [every, *(every - factor for factor in alone)]
-        match self.design:
-            case "none":
-                removals: list[Factors] = []
-            case "leave_one_out":
-                removals = alone
-            case "add_one_in":
-                removals = put_back
-            case "both":
-                removals = alone + put_back
-            case "pairs":
-                removals = self._subsets([1, 2])
-            case "factorial" | "half" | "quarter" | "eighth":
-                words = self.defining_words
-                subsets = self._subsets(range(1, len(self.factors) + 1))
-                removals = [away for away in subsets if all(len(away & word) % 2 == 0 for word in words)]
+        whole = {"none": [], "leave_one_out": alone, "add_one_in": put_back, "both": alone + put_back}
+        if (removals := whole.get(self.design)) is None:
+            words = self.defining_words  # none of a full factorial
+            subsets = self._subsets([1, 2] if self.design == "pairs" else range(1, len(self.factors) + 1))
+            removals = [away for away in subsets if all(len(away & word) % 2 == 0 for word in words)]
         return tuple(dict.fromkeys(removals))
 
     def _subsets(self, sizes: Iterable[int]) -> list[Factors]:
@@ -142,11 +131,9 @@ class UntilDecided(Part):
 
     min: int = Field(default=2, ge=2, description="Seeds of every variant before the first look.")
     max: int = Field(ge=2, description="The most seeds of a variant.")
-    until: Literal["decided"] = Field(
-        description="More seeds are given until every comparison is decided, or `max` is reached."
-    )
+    until: Literal["decided"] = Field(description="Until every comparison is decided, or `max` is reached.")
     total: int | None = Field(
-        default=None, ge=1, description="No round begins that would make more trials in all; null: no such limit."
+        default=None, ge=1, description="The most trials in all, of whole rounds; null: no limit."
     )
 
     @model_validator(mode="after")

@@ -255,11 +255,3 @@ def lacking(combined: Sequence[Options], least: Mapping[str, int], tried: Sequen
     while chosen and counts[last := next(reversed(chosen.items()))] >= least[last[0]]:
         del chosen[last[0]]  # it has enough, and nothing after it depends on it
     return chosen
-
-
-def trials_needed(combined: Sequence[Options], least: Mapping[str, int], starts: Sequence[Mapping[str, Any]]) -> int:
-    """How many trials it takes until every option has its least number, the starts included."""
-    tried = [*starts]
-    while options := lacking(combined, least, tried):
-        tried.append(options)
-    return len(tried)

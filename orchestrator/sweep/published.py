@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -78,7 +78,8 @@ def published_numbers(
     """
     published: dict[str, Published] = {}
     for reference in references:
-        numbers = _of(Number, reference, dataset, folder)
+        rows = published_table(reference, folder)
+        numbers = [row for row in rows if isinstance(row, Number) and row.dataset == dataset]
         for variant, cell in cells.items():
             matching = [number for number in numbers if number.variant == variant and number.cell in (None, cell)]
             by_split = {split: [n for n in matching if n.split == split] for split in ("valid", "test")}
@@ -90,15 +91,8 @@ def published_numbers(
 
 def published_measures(references: Iterable[str], dataset: str, folder: Path) -> list[Measure]:
     """What the tables print on a data set beside perplexities, of whichever variants; errors as above."""
-    return [measure for reference in references for measure in _of(Measure, reference, dataset, folder)]
-
-
-R = TypeVar("R", bound=Row)
-
-
-def _of(kind: type[R], reference: str, dataset: str, folder: Path) -> list[R]:
-    rows = published_table(reference, folder)
-    return [row for row in rows if isinstance(row, kind) and row.dataset == dataset]
+    rows = [row for reference in references for row in published_table(reference, folder)]
+    return [row for row in rows if isinstance(row, Measure) and row.dataset == dataset]
 
 
 def published_table(reference: str, folder: Path) -> list[Row]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from lm.data import EOS, FEWEST_ROWS, PUBLISHED, UNKNOWN, CorpusError, find, load, token_counts_of, vocabulary_size_of
 from lm.data.lookup import check_words
 from lm.names import closest, nearest
-from lm.spec import Corpus, Part, TrainSpec, unanswerable, vocabulary_misfits
+from lm.spec import Part, TrainSpec, unanswerable, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
-from orchestrator.sweep.override import ABSENT, effective, override, value_at
+from orchestrator.sweep.override import ABSENT, effective, value_at
 from orchestrator.sweep.published import published_table
-from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep
+from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep, Variant
 from orchestrator.sweep.search_problems import search_problems, searched_paths
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
@@ -38,10 +38,13 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
     except ValueError as error:
         raise SweepError([str(error)]) from error
     problems = [*_name_problems(sweep), *_published_problems(sweep, path.parent / "published"), *_group_problems(sweep)]
-    problems += _at_every_scale(sweep, _variant_problems)
-    problems += _at_every_scale(sweep, _varied_problems)
-    problems += _at_every_scale(sweep, _analysis_problems)
-    if problems := problems or list(_at_every_scale(sweep, search_problems)):
+    at_scales: dict[Problem, Problem] = {}  # each thing once; the scale is named if the place does not say it
+    for name in sweep.scale_names:
+        for problem in _problems_at(sweep, name):
+            said = name == PUBLISHED_SCALE or problem.place[0] == "scales"
+            named = problem if said else Problem(problem.place, f"{problem.text} (at scale {name})")
+            at_scales.setdefault(problem, named)
+    if problems := [*problems, *at_scales.values()]:
         raise SweepError(messages(problems, document))
     return sweep
 
@@ -50,66 +53,59 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
     """SweepError with each cut or batch that its text is too short for, each head that misfits its vocabulary, or what
     of `generate` is not among the words.
 
-    Of the base each is said once. CorpusError if a text is missing.
+    What is said of the base is not said again of variants. CorpusError if a text is missing.
     """
-    scale, base = sweep.scale.partition("+")[0], sweep.baseline.spec
-    document = changes.applied(read_document(path), scale)
-    sizes, problems = dict[Corpus, int](), list[Problem]()
-    for variant in sweep.variants:
+    document, misfits = changes.applied(read_document(path), sweep.scale.partition("+")[0]), cache(_misfits_of_text)
+    problems, of_base = list(_unknown_words(sweep)), list[tuple[str, str]]()
+    at_scale = f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
+    for variant in (sweep.baseline, *(variant for variant in sweep.variants if variant is not sweep.baseline)):
         try:
-            if variant.spec.corpus not in sizes:
-                sizes[variant.spec.corpus] = vocabulary_size_of(variant.spec.corpus)
+            of_variant = misfits(variant.spec)
         except CorpusError as error:
-            if error.field == "name":
-                place = _written_place(document, variant.place, scale, "corpus.name")
-                raise CorpusError(document.message(place, str(error))) from error
-            if variant is sweep.baseline or variant.spec.corpus != base.corpus:
-                place = _written_place(document, variant.place, scale, f"corpus.{error.field}")
-                problems.append(Problem(place, f"{error}{_said(sweep)}"))
-    problems = problems or [
-        Problem((*variant.place, "head"), f"{misfit}{_said(sweep)}")
-        for variant in sweep.variants
-        if variant is sweep.baseline or (variant.spec.head, variant.spec.corpus) != (base.head, base.corpus)
-        for misfit in vocabulary_misfits(variant.spec.head, sizes[variant.spec.corpus])
-    ]
-    if problems := problems or [*_texts_too_short(sweep, document), *_unknown_words(sweep)]:
+            place = _written_place(document, sweep, variant, "corpus.name")
+            raise CorpusError(document.message(place, str(error))) from error
+        for field, text in of_variant:
+            if (field, text) not in of_base:
+                problems.append(Problem(_written_place(document, sweep, variant, field), text + at_scale))
+        of_base = of_base or of_variant
+    if problems:
         raise SweepError(messages(problems, document))
 
 
 def corpora_to_fetch(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> Iterator[str]:
     """A line for each named corpus that is not on this machine, where the file has it; CorpusError for half a one."""
-    document = changes.applied(read_document(path), scale := sweep.scale.partition("+")[0])
+    document = changes.applied(read_document(path), sweep.scale.partition("+")[0])
     for name, variant in {variant.spec.corpus.name: variant for variant in reversed(sweep.variants)}.items():
         if name in PUBLISHED and find(name) is None:
             text = f"not on this machine; `sweep` fetches it, as `python -m lm corpus fetch {name}` does"
-            yield document.message(_written_place(document, variant.place, scale, "corpus.name"), f"{name!r} is {text}")
+            yield document.message(_written_place(document, sweep, variant, "corpus.name"), f"{name!r} is {text}")
 
 
-def _texts_too_short(sweep: ScaledSweep, document: Document) -> Iterator[Problem]:
-    """Batches and columns that a text is too short for, which training would find out; of the base each once."""
-    scale, base = sweep.scale.partition("+")[0], sweep.baseline.spec
-    for variant in sweep.variants:
-        spec, texts = variant.spec, ("training", "validation", "test")
-        for (path, width), text, tokens in zip(_widths(spec), texts, token_counts_of(spec.corpus), strict=True):
-            is_own = variant is sweep.baseline or spec.corpus != base.corpus or (path, width) not in _widths(base)
-            if is_own and tokens // width < FEWEST_ROWS:
-                most = f"the {tokens:,} {text} tokens allow at most {tokens // FEWEST_ROWS:,} columns"
-                place = _written_place(document, variant.place, scale, path)
-                yield Problem(place, f"{most}, got {width:,}{_said(sweep)}")
+def _written_place(document: Document, sweep: ScaledSweep, variant: Variant, field: str) -> Place:
+    """Where the file has a field of a variant; of the baseline its scale may have it."""
+    of_scale = [("scales", sweep.scale.partition("+")[0], "base", field)] if variant is sweep.baseline else []
+    return document.first(*of_scale, (*variant.place, field))
 
 
-def _said(sweep: ScaledSweep) -> str:
-    return f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
-
-
-def _widths(spec: TrainSpec) -> tuple[tuple[str, int], ...]:
-    """The columns that the training, validation and test texts are cut into, each with its path."""
+def _misfits_of_text(spec: TrainSpec) -> list[tuple[str, str]]:
+    """What of a spec does not fit its text, each with the path of its field; CorpusError if the text is missing."""
+    try:
+        counts, words = token_counts_of(spec.corpus), vocabulary_size_of(spec.corpus)
+    except CorpusError as error:
+        if error.field == "name":
+            raise
+        return [(f"corpus.{error.field}", str(error))]
     scoring = spec.scoring
-    return (
-        ("batch_size", spec.batch_size),
-        ("scoring.valid_columns", scoring.valid_columns),
-        ("scoring.test_columns", scoring.test_columns),
-    )
+    widths = {
+        "batch_size": spec.batch_size,
+        "scoring.valid_columns": scoring.valid_columns,
+        "scoring.test_columns": scoring.test_columns,
+    }
+    return [("head", misfit) for misfit in vocabulary_misfits(spec.head, words)] + [
+        (path, f"the {count:,} {text} tokens allow at most {most:,} columns, got {width:,}")
+        for (path, width), text, count in zip(widths.items(), ("training", "validation", "test"), counts, strict=True)
+        if width > (most := count // FEWEST_ROWS)
+    ]
 
 
 def _unknown_words(sweep: ScaledSweep) -> Iterator[Problem]:
@@ -129,21 +125,6 @@ def _unknown_words(sweep: ScaledSweep) -> Iterator[Problem]:
         except ValueError as error:
             field, _, text = str(error).partition(": ")
             yield Problem(("generate", field), f"{text}, {variant.spec.corpus.name!r}")
-
-
-def _written_place(document: Document, variant: Place, scale: str, path: str) -> Place:
-    """Where a field of a variant's spec is written; the base's at the scale, if this replaces it."""
-    at_scale = ("scales", scale, "base")
-    places = [(*above, *keys) for above in (variant, at_scale) for keys in ((path,), tuple(path.split(".")))]
-
-    def is_written(place: Place) -> bool:
-        data: Any = document.data
-        for key in place:
-            data = data.get(key) if isinstance(data, dict) else None
-        return data is not None
-
-    ordered = [*places[2:], places[1]] if variant == ("base",) else places[:2]
-    return next(filter(is_written, ordered), ordered[-1])
 
 
 def _similar_file(path: Path, error: OSError) -> str:
@@ -183,11 +164,12 @@ def _name_problems(sweep: Sweep) -> Iterator[Problem]:
     """Variants of the same name, names that a scale has and the sweep does not, and a seed in the base."""
     if "seed" in sweep.base.model_fields_set:
         yield Problem(("base", "seed"), "no seed in the base: replicates are listed under 'seeds'")
-    owners = {sweep.baseline: "the base"}
-    for change in sweep.changes(PUBLISHED_SCALE):
-        if change.variant in owners:
-            yield Problem(change.place, f"the name {change.variant!r} is taken by {owners[change.variant]}")
-        owners[change.variant] = f"the removal of {' and '.join(repr(part.variant) for part in change.removed)}"
+    owners: dict[str, str] = {}
+    for variant in sweep.variants_at(PUBLISHED_SCALE):
+        if variant.name in owners:
+            yield Problem(variant.place, f"the name {variant.name!r} is taken by {owners[variant.name]}")
+        removed = " and ".join(map(repr, variant.removed))
+        owners[variant.name] = f"the removal of {removed}" if removed else "the base"
     for scale_name, scale in sweep.scales.items():
         for section in ("components", "variants"):
             valid = getattr(sweep, section)
@@ -195,39 +177,35 @@ def _name_problems(sweep: Sweep) -> Iterator[Problem]:
             yield from (unknown_key(("scales", scale_name, section, name), valid) for name in unknown)
 
 
-def _at_every_scale(sweep: Sweep, check: Callable[[Sweep, str], Iterable[Problem]]) -> Iterator[Problem]:
-    """What is wrong at any scale, each thing once; the scale is named if the place does not say it."""
-    seen: set[Problem] = set()
-    for scale_name in sweep.scale_names:
-        for problem in check(sweep, scale_name):
-            if problem not in seen:
-                seen.add(problem)
-                named = scale_name == PUBLISHED_SCALE or problem.place[0] == "scales"
-                yield Problem(problem.place, problem.text + ("" if named else f" (at scale {scale_name})"))
+def _problems_at(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+    """All that is wrong at a scale: of its base, or else of its variants, and then of what is searched."""
+    base, *others = variants = list(sweep.variants_at(scale_name))
+    problems = list(base.problems)
+    if not problems:  # what is said of the variants of a wrong base could be wrong, too
+        problems += _variant_problems(sweep, scale_name, base, others)
+        problems += _varied_problems(sweep, variants)
+        problems += _analysis_problems(sweep, scale_name, [variant.spec for variant in variants])
+    yield from problems or search_problems(sweep, scale_name, variants)
 
 
-def _varied_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+def _varied_problems(sweep: Sweep, variants: Sequence[Variant]) -> Iterator[Problem]:
     """What varies with the seed and is not there, and a stretch of the training text without a length."""
-    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
-    specs = [base, *(override(base, change.overrides)[0] for change in sweep.changes(scale_name))]
-    for i, path in enumerate(() if wrong else sweep.varies):
-        if all(value_at(spec, path) is ABSENT for spec in specs):
+    for i, path in enumerate(sweep.varies):
+        if all(value_at(variant.spec, path) is ABSENT for variant in variants):
             yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
-        if path == TRAIN_START and base.corpus.train_tokens is None:
+        if path == TRAIN_START and variants[0].spec.corpus.train_tokens is None:
             yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
 
 
-def _analysis_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+def _analysis_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec]) -> Iterator[Problem]:
     """Analyses that no variant's model can be asked, with what is said of the base; doses that no two variants take."""
-    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
-    specs = [base, *(override(base, change.overrides)[0] for change in sweep.changes(scale_name))]
     asked = sweep.scale(scale_name).analyses
     place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
-    for i, analysis in enumerate(() if wrong else sweep.analyses if asked is None else asked):
+    for i, analysis in enumerate(sweep.analyses if asked is None else asked):
         reasons = [unanswerable(analysis, spec) for spec in specs]
         if None not in reasons:
             yield Problem((*place, i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
-    for i, dose in enumerate(() if wrong else sweep.doses):
+    for i, dose in enumerate(sweep.doses):
         values = {value for spec in specs if isinstance(value := value_at(spec, dose.of), int | float)}
         if len(values) < 2:
             text = "neither the base nor a variant has this number" if not values else "all variants have the same"
@@ -236,38 +214,30 @@ def _analysis_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
             yield Problem(("doses", i, "measure"), f"{dose.measure} needs base.epoch_measures: [subspace]")
 
 
-def _variant_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+def _variant_problems(sweep: Sweep, scale_name: str, base: Variant, others: Sequence[Variant]) -> Iterator[Problem]:
     """Changes that do not fit the base, contradict each other, or make the spec of another variant."""
-    base, wrong = override(sweep.base, sweep.scale(scale_name).base)
-    if wrong:  # what is said of the variants of a wrong base could be wrong, too
-        yield from (problem.under("scales", scale_name, "base") for problem in wrong)
-        return
     another = "another component that is taken away together with it"
-    sound = True
-    seen = {effective(base): sweep.baseline}
-    searched = searched_paths(sweep, scale_name)
-    for change in sweep.changes(scale_name):
-        if len(change.removed) > 1 and not sound:  # one of its components is wrong
+    sound, seen, searched = True, {effective(base.spec): base.name}, searched_paths(sweep, scale_name)
+    for variant in others:
+        if len(variant.removed) > 1 and not sound:  # one of its components is wrong
             continue
-        spec, wrong = override(base, change.overrides)
-        place_of = {key: part.place for part in change.removed for key in part.overrides}
-        problems = [problem.under(*place_of.get(str(problem.place[0]), change.place)) for problem in wrong]
+        problems, overrides = list(variant.problems), variant.overrides
         problems += [
-            Problem((*part.place, key), f"writes {shown(value)}, but {another} writes {shown(written)}")
-            for part in change.removed
-            for key, value in part.overrides.items()
-            if (written := change.overrides[key]) != value
+            Problem((*place, key), f"writes {shown(value)}, but {another} writes {shown(overrides[key])}")
+            for place, off in (sweep.off(scale_name, name) for name in variant.removed)
+            for key, value in off.items()
+            if overrides[key] != value
         ]
         # What a change of a searched value comes to is known when the search is over.
-        pairs = [(f"{key}.", f"{path}.") for key in change.overrides for path in searched]
+        pairs = [(f"{key}.", f"{path}.") for key in overrides for path in searched]
         is_open = any(key.startswith(path) or path.startswith(key) for key, path in pairs)
-        same = None if problems or is_open else seen.setdefault(effective(spec), change.variant)
-        if same == sweep.baseline:
-            values = {key: value_at(base, key) for key in change.overrides}
+        same = None if problems or is_open else seen.setdefault(effective(variant.spec), variant.name)
+        if same == base.name:
+            values = {key: value_at(base.spec, key) for key in overrides}
             texts = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
             already = f"the base already has {', '.join(texts)}" if values else "it has no overrides"
-            problems.append(Problem(change.place, f"changes nothing: {already}"))
-        elif same not in (None, change.variant):
-            problems.append(Problem(change.place, f"{change.variant!r} is the same spec as {same!r}"))
+            problems.append(Problem(variant.place, f"changes nothing: {already}"))
+        elif same not in (None, variant.name):
+            problems.append(Problem(variant.place, f"{variant.name!r} is the same spec as {same!r}"))
         yield from problems
         sound = sound and not problems

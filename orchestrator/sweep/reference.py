@@ -21,6 +21,8 @@ _FORMS = {"UntilDecided": "until decided", "SplitSeeds": "split"}
 """Parts without a `kind` that stand for one field, by what tells them apart."""
 _NAMED = {"components": "NAME", "scales": "NAME", "space": "PATH"}
 """What stands below a mapping whose keys the file chooses."""
+_BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "to below"}
+_PLAIN = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "object": "mapping"}
 
 
 def reference_text() -> str:
@@ -46,72 +48,58 @@ def _headings(part: str, heading: str, path: str, parts: dict[str, Any], seen: s
 def _section(part: dict[str, Any], heading: str, headings: dict[str, str]) -> str:
     lines = [f"{'###' if '.' in heading else '##'} {heading}", "", part["description"], ""]
     rows = [
-        f"| `{name}` | {_cell(_form(field, headings))} | {_default(field)} | {_cell(field.get('description', ''))} |"
+        [f"`{name}`", _form(field, headings), _default(field), field.get("description", "")]
         for name, field in part["properties"].items()
         if name != "kind"
     ]
     if rows:
-        lines += ["| field | what it holds | default | meaning |", "| :-- | :-- | :-- | :-- |", *rows, ""]
+        cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
+        lines += ["| field | what it holds | default | meaning |", "| :-- | :-- | :-- | :-- |"]
+        lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
     return "\n".join(lines)
 
 
 def _form(field: dict[str, Any], headings: dict[str, str]) -> str:
     """What a field may hold, in words: its type and bounds, its values, or links to its parts."""
-    if "$ref" in field:
-        heading = headings[field["$ref"].removeprefix("#/$defs/")]
-        return f"[{heading.rpartition(': ')[2]}](#{_anchor(heading)})"
-    for joint in ("anyOf", "oneOf"):
-        if joint in field:
-            return " or ".join(dict.fromkeys(_form(form, headings) for form in field[joint]))
-    if "enum" in field or "const" in field:
-        return ", ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
-    match field.get("type"):
-        case "array":
-            items = field.get("items") or (field.get("prefixItems") or [{}])[0]
-            return f"list of {_form(items, headings)}"
-        case "object":
-            values = field.get("additionalProperties")
-            values = next(iter(field["patternProperties"].values())) if "patternProperties" in field else values
-            return f"mapping of names to {_form(values, headings)}" if isinstance(values, dict) else "mapping"
-        case "integer" | "number" as kind:
-            return " ".join(["whole number" if kind == "integer" else "number", *_bounds(field)])
-        case other:
-            return {"boolean": "`true`, `false`", "string": "text", "null": "`null`"}.get(str(other), "any value")
-
-
-def _bounds(field: dict[str, Any]) -> Iterator[str]:
-    words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "to below"}
-    for key, word in words.items():
-        if key in field:
-            yield f"{word} {'2^63' if field[key] == 2**63 else _number(field[key])}"
+    match field:
+        case {"$ref": part}:
+            heading = headings[part.removeprefix("#/$defs/")]
+            anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")  # GitHub's
+            return f"[{heading.rpartition(': ')[2]}](#{anchor})"
+        case {"anyOf": forms} | {"oneOf": forms}:
+            return " or ".join(dict.fromkeys(_form(form, headings) for form in forms))
+        case {"enum": values}:
+            return ", ".join(f"`{value}`" for value in values)
+        case {"const": value}:
+            return f"`{value}`"
+        case {"type": "array"}:
+            return f"list of {_form(field.get('items') or field['prefixItems'][0], headings)}"
+        case {"type": "object", "patternProperties": dict(values)}:
+            return f"mapping of names to {_form(next(iter(values.values())), headings)}"
+        case {"type": "object", "additionalProperties": dict(values)}:
+            return f"mapping of names to {_form(values, headings)}"
+        case {"type": "integer" | "number" as kind}:
+            bounds = [f"{word} {_number(field[key])}" for key, word in _BOUNDS.items() if key in field]
+            return " ".join(["whole number" if kind == "integer" else "number", *bounds])
+        case _:
+            return _PLAIN.get(field.get("type", ""), "any value")
 
 
 def _number(value: float) -> str:
-    return f"{int(value):,}" if value == int(value) else repr(value)
+    return "2^63" if value == 2**63 else f"{int(value):,}" if value == int(value) else repr(value)
 
 
 def _default(field: dict[str, Any]) -> str:
     """A field's default; of a whole part its kind, or that its fields have some."""
-    if "default" not in field:
-        return "required"
-    match field["default"]:
-        case {"kind": kind}:
+    match field:
+        case {"default": {"kind": kind}}:
             return f"`{{kind: {kind}}}`"
-        case dict() as part if part:
+        case {"default": dict(part)} if part:
             return "its fields'"
-        case str() as text:
-            return f"`{text}`"
-        case value:
-            return f"`{json.dumps(value)}`"
-
-
-def _anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+        case {"default": value}:
+            return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+        case _:
+            return "required"
 
 
 def schema_text() -> str:
@@ -127,12 +115,8 @@ def schema_text() -> str:
             forms[path].append(form)
     component, scale, change = (parts[name]["properties"] for name in ("Component", "Scale", "Change"))
     named = (schema["properties"]["variants"], scale["variants"], change["among"])
-    places = [
-        component["off"],
-        scale["base"],
-        *(form for field in named for form in field["patternProperties"].values()),
-    ]
-    for place in places:
+    below = (form for field in named for form in field["patternProperties"].values())
+    for place in (component["off"], scale["base"], *below):
         place["$ref"] = "#/$defs/Changes"
     properties = {path: several[0] if len(several) == 1 else _any_of(several) for path, several in forms.items()}
     parts["Changes"] = {"description": "Values of the base by dotted path.", "properties": properties}
@@ -148,21 +132,17 @@ def _schema() -> dict[str, Any]:
 def _paths(part: str, prefix: str, parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every dotted path into a part with the form of its value, once for each kind of the parts above that has it.
 
-    A kind changes with its whole part, so it has no path; a change has no default.
+    A kind changes with its whole part, so it has no path, and no path leads into a list or a mapping; a change has no
+    default.
     """
     for name, field in parts[part]["properties"].items():
         if name != "kind":
             yield f"{prefix}{name}", {key: value for key, value in field.items() if key != "default"}
-            for inner in _parts_of(field):
-                yield from _paths(inner, f"{prefix}{name}.", parts)
-
-
-def _parts_of(form: dict[str, Any]) -> Iterator[str]:
-    """The parts that a value may be; not those in a list or a mapping, which no dotted path leads into."""
-    if "$ref" in form:
-        yield form["$ref"].removeprefix("#/$defs/")
-    for inner in (*form.get("anyOf", ()), *form.get("oneOf", ())):
-        yield from _parts_of(inner)
+            forms = [field]
+            for form in forms:  # which grows by the members of unions
+                forms += [*form.get("anyOf", ()), *form.get("oneOf", ())]
+                if "$ref" in form:
+                    yield from _paths(form["$ref"].removeprefix("#/$defs/"), f"{prefix}{name}.", parts)
 
 
 def _any_of(forms: list[dict[str, Any]]) -> dict[str, Any]:

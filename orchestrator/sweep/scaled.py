@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from lm.spec import Analysis, Generate, Part, TrainSpec
+from lm.spec.part import NonNegative, Positive
+from lm.validation import Problem
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.override import ABSENT, override, value_at
@@ -31,23 +33,16 @@ class Resources(Part):
     `gpus: auto` is a quarter of a GPU on a machine that has one, and none elsewhere.
     """
 
-    cpus: float = Field(
-        default=1.0,
-        gt=0.0,
-        allow_inf_nan=False,
-        description="CPU cores of one trial, fractions allowed; it trains with as many threads as whole cores.",
+    cpus: Positive = Field(
+        default=1.0, description="CPU cores of a trial, fractions allowed; it trains with a thread for each whole core."
     )
-    gpus: Annotated[
-        Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | Literal["auto"], AfterValidator(_check_share)
-    ] = Field(
+    gpus: Annotated[NonNegative | Literal["auto"], AfterValidator(_check_share)] = Field(
         default=0.0,
         description="GPUs of one trial: a share of one, or a whole number; 0: none. auto: 0.25 on a machine that "
         "has a GPU, otherwise none.",
     )
-    stall_minutes: float | None = Field(
+    stall_minutes: Positive | None = Field(
         default=60.0,
-        gt=0.0,
-        allow_inf_nan=False,
         description="A trial that writes neither evaluation nor checkpoint for this many minutes ends as failed; "
         "null: never.",
     )
@@ -69,29 +64,21 @@ class Dose(Part):
 
 
 @dataclass(frozen=True)
-class VariantOverrides:
-    """A variant's dotted changes at one scale and their place in the file: that of the last component `removed`."""
-
-    variant: str
-    overrides: Mapping[str, Any]
-    place: Place
-    removed: tuple[VariantOverrides, ...] = ()
-
-
-@dataclass(frozen=True)
 class Variant:
     """What is compared: a name, its whole spec with the default seed, and its place in the file.
 
-    `by_seed` has the specs of seeds that have values of their own, such as those of a search for each seed.
-    `overrides` is what it changes of the base, by dotted path.
+    `overrides` is what it changes of the base, by dotted path, and `removed` the components that it takes away; its
+    place is that of the last one. `problems` are why it cannot: then its spec is the base's. `by_seed` has the specs of
+    seeds that have values of their own, such as those of a search for each seed.
     """
 
     name: str
     spec: TrainSpec
-    is_component: bool
     place: Place
-    by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -178,6 +165,6 @@ def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
     missing = base.most_epochs - variant.spec.most_epochs
     if missing <= 0 or variant.spec.cache is not None:
         return None
-    spec = variant.spec.model_copy(update={"epochs": variant.spec.epochs + missing})
-    overrides = {**variant.overrides, "epochs": spec.epochs}
-    return Variant(f"{variant.name} (as many epochs)", spec, False, variant.place, overrides=overrides)
+    epochs = variant.spec.epochs + missing
+    spec = variant.spec.model_copy(update={"epochs": epochs})
+    return Variant(f"{variant.name} (as many epochs)", spec, variant.place, {**variant.overrides, "epochs": epochs})

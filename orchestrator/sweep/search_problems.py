@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,17 +17,18 @@ from orchestrator.sweep.designs import planned_seeds
 from orchestrator.sweep.override import (
     ABSENT,
     LEFT_OUT,
+    Options,
     Places,
     as_drawn,
     changes_of,
     combinations,
+    lacking,
     override,
     start_values,
-    trials_needed,
     value_at,
     walk,
 )
-from orchestrator.sweep.scaled import BY_HAND
+from orchestrator.sweep.scaled import BY_HAND, Variant
 from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Dimension, OneOf, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
@@ -44,30 +45,31 @@ _MOST_COMBINATIONS = 1000
 _KINDS: dict[str, type[Searching]] = {"search": Search, "tune": Tune}
 
 
-def search_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
+def search_problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Iterator[Problem]:
     """All that is wrong with `search` and `tune` at a scale of a sweep in which everything else is right."""
-    scale = sweep.scale(scale_name)
-    words = [word for word in _KINDS if getattr(sweep, word) is not None]
-    at_scale = [word for word in _KINDS if getattr(scale, word)]
+    scale, above = sweep.scale(scale_name), ("scales", scale_name)
+    words, at_scale = ([word for word in _KINDS if getattr(part, word)] for part in (sweep, scale))
     if len(words or at_scale) > 1:
-        place = ("tune",) if words else ("scales", scale_name, "tune")
-        yield Problem(place, "a sweep either searches (for the base) or tunes (every variant), not both")
+        rule = "a sweep either searches (for the base) or tunes (every variant), not both"
+        yield Problem(("tune",) if words else (*above, "tune"), rule)
         return
     for word in at_scale if words else ():
         if word not in words:
-            yield Problem(("scales", scale_name, word), f"the sweep has no {word!r} to replace values of")
+            yield Problem((*above, word), f"the sweep has no {word!r} to replace values of")
     for word in words or at_scale:
         replaced = getattr(scale, word)
         try:
-            problems = list(_problems(sweep, scale_name))
+            problems = list(_problems(sweep, scale_name, variants))
         except ValidationError as error:
             problems = problems_of(error, _KINDS[word])
         for problem in problems:
             key, inside = next(iter(problem.place), None), problem.place[1:]
             is_replaced = key in replaced and (key != "space" or not inside or inside[0] in replaced["space"])
-            yield problem.under(*(("scales", scale_name) if is_replaced or not words else ()), word)
-        if word == "search":
-            yield from _name_problems(sweep, scale_name)
+            yield problem.under(*(above if is_replaced or not words else ()), word)
+        for variant in variants if word == "search" and len(variants) > 1 else ():
+            if variant.name == BY_HAND:
+                place = ("baseline",) if variant is variants[0] else variant.place
+                yield Problem(place, f"the name {BY_HAND!r} is taken by the base as it was before the search")
 
 
 def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:
@@ -77,72 +79,61 @@ def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:
     except ValidationError:  # `search_problems` says what it is
         return set()
     space = searching.space if isinstance(searching, Search) else {}
-    return {path for key, place in space.items() for one in dimensions_of(place) for path in paths_of(key, one)}
+    return {path for key, place in space.items() for one in dimensions_of(place) for path in _paths_of(key, one)}
 
 
-def _name_problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
-    places = {sweep.baseline: ("baseline",)} | {change.variant: change.place for change in sweep.changes(scale_name)}
-    if BY_HAND in places and len(places) > 1:
-        yield Problem(places[BY_HAND], f"the name {BY_HAND!r} is taken by the base as it was before the search")
-
-
-def _problems(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
-    scale, searching = sweep.scale(scale_name), sweep.searching(scale_name)
+def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Iterator[Problem]:
+    seeds, searching = sweep.scale(scale_name).seeds or sweep.seeds, sweep.searching(scale_name)
     assert searching is not None
-    if searching.training_seed in planned_seeds(scale.seeds or sweep.seeds):
+    base, is_tuned = variants[0].spec, isinstance(searching, Tune)
+    is_population = isinstance(searching.scheduler, PopulationBased)
+    if searching.training_seed in planned_seeds(seeds):
         text = f"should not be among 'seeds', on which the result is judged, got {searching.training_seed}"
         yield Problem(("training_seed",), text)
-    if isinstance(searching, Tune) and searching.repeats > 1:
-        seeds = scale.seeds or sweep.seeds
-        if not isinstance(seeds, tuple) or len(seeds) != searching.repeats:
-            count = len(seeds) if isinstance(seeds, tuple) else "another number"
+    budget = "tuning gives every trial the same budget: epochs are not tuned" if is_tuned else None
+    if sweep.equal_budget and not is_tuned and len(variants) > 1:
+        budget = "equal_budget must know the epochs of the base before they are searched: set it to false, or do not "
+        budget += "search them"
+    for key in searching.space:
+        yield from (problem.under("space", key) for problem in _dimension_problems(searching, key, base, budget))
+    if isinstance(searching, Tune):
+        count = len(seeds) if isinstance(seeds, tuple) else "another number"
+        if searching.repeats not in (1, count):
             text = f"should be 1, or as many as 'seeds' lists, each of which gets a search; got {searching.repeats}"
             yield Problem(("repeats",), f"{text} for {count} of seeds")
-    base, _ = override(sweep.base, scale.base)
-    for key in searching.space:
-        yield from (problem.under("space", key) for problem in _dimension_problems(searching, key, base))
-    if isinstance(searching, Tune):
-        specs = {change.variant: override(base, change.overrides)[0] for change in sweep.changes(scale_name)}
-        specs[sweep.baseline] = base
+        specs = {variant.name: variant.spec for variant in variants}
         for name, space in searching.variants.items():
             if name not in specs:
                 yield unknown_key(("variants", name), specs)
                 continue
             merged = searching.model_copy(update={"space": searching.space | space})
             for key in space:
-                problems = _dimension_problems(merged, key, specs[name])
+                problems = _dimension_problems(merged, key, specs[name], budget)
                 yield from (problem.under("variants", name, key) for problem in problems)
     wrong_starts = list(_start_problems(searching, base))
     yield from wrong_starts or _least_trials(searching, base)
-    if base.legs and isinstance(searching.scheduler, PopulationBased):
+    if is_population and base.legs:
         yield Problem(("scheduler",), "a population makes legs: the base must have none")
-    if isinstance(searching, Search) and list(sweep.changes(scale_name)):
-        yield from _design_problems(sweep, searching)
-
-
-def _design_problems(sweep: Sweep, searching: Search) -> Iterator[Problem]:
-    """Why components and variants cannot be changes of what a search finds."""
-    if isinstance(searching.scheduler, PopulationBased):
+    if is_population and not is_tuned and len(variants) > 1:
         rule = "a population finds a schedule, off which nothing can be taken: take another scheduler"
         yield Problem(("scheduler",), f"{rule}, or leave components and variants to a file of their own")
-    for key, place in searching.space.items() if sweep.equal_budget else ():
-        if any(not paths_of(key, dimension).isdisjoint(_BUDGET) for dimension in dimensions_of(place)):
-            rule = "equal_budget must know the epochs of the base before they are searched"
-            yield Problem(("space", key), f"{rule}: set it to false, or do not search them")
 
 
-def _dimension_problems(searching: Searching, key: str, base: TrainSpec) -> Iterator[Problem]:
-    """What is wrong at one place of the space when it gets both ends of each range, or each option."""
+def _dimension_problems(searching: Searching, key: str, base: TrainSpec, budget: str | None) -> Iterator[Problem]:
+    """What is wrong at one place of the space when it gets both ends of each range, or each option.
+
+    `budget` is why epochs cannot be searched, None if they can.
+    """
     place = searching.space[key]
     is_population = isinstance(searching.scheduler, PopulationBased)
     if is_population and (not key.startswith(_CHANGING) or key == "dropout.shared_mask"):
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
     for number, dimension in enumerate(dimensions_of(place)):
-        paths = paths_of(key, dimension)
+        paths = _paths_of(key, dimension)
         rules = {_NEVER[part] for path in paths if (part := path.partition(".")[0]) in _NEVER}
-        if isinstance(searching, Tune) and not paths.isdisjoint(_BUDGET):
-            rules.add("tuning gives every trial the same budget: epochs are not tuned")
+        if budget is not None and not paths.isdisjoint(_BUDGET):
+            rules.add(budget)
         problems = [Problem((), rule) for rule in rules] or _point_problems(searching.space, key, dimension, base)
         yield from (problem.under(*((number,) if isinstance(place, tuple) else ())) for problem in problems)
 
@@ -164,7 +155,7 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
         yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
 
 
-def paths_of(key: str, dimension: Dimension) -> set[str]:
+def _paths_of(key: str, dimension: Dimension) -> set[str]:
     """The dotted paths of a spec that a dimension may change."""
     return {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
 
@@ -243,8 +234,10 @@ def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
         if not any(options.get(key) == option for options in combined):
             text = f"no trial has the option {option!r} if all else is as in the base"
             yield Problem((place, key), f"{text}: name the choice that leads to it, too")
-    starts = [start_values(base, space, s, rest_of_base=searching.start_rest == "base") for s in searching.start]
-    needed = trials_needed(combined, least, starts)
-    if searching.trials is not None and searching.trials < needed:
-        text = f"should be at least {needed}, for the starts and the least number of trials of every option"
+    rest_of_base = searching.start_rest == "base"
+    tried: list[Options] = [start_values(base, space, s, rest_of_base=rest_of_base) for s in searching.start]
+    while options := lacking(combined, least, tried):
+        tried.append(options)
+    if searching.trials is not None and searching.trials < len(tried):
+        text = f"should be at least {len(tried)}, for the starts and the least number of trials of every option"
         yield Problem(("trials",), f"{text}, got {searching.trials}")

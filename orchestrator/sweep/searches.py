@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lm.spec import Part
+from lm.spec.part import Part, Positive
 from orchestrator.sweep.designs import distinct
 from orchestrator.sweep.space import Name, Space
 
@@ -23,27 +23,21 @@ class TpeSampler(Part):
     """Tree-structured Parzen estimators (Bergstra et al. 2011), multivariate."""
 
     kind: Literal["tpe"]
-    startup_trials: int = Field(
-        default=10, ge=1, description="Trials that are drawn at random before the estimators are asked."
-    )
+    startup_trials: int = Field(default=10, ge=1, description="Trials drawn at random before the estimators are asked.")
 
 
 class GaussianProcessSampler(Part):
     """Gaussian process with expected improvement; learns only from trials that were not stopped early."""
 
     kind: Literal["gaussian_process"]
-    startup_trials: int = Field(
-        default=10, ge=1, description="Trials that are drawn at random before the process is asked."
-    )
+    startup_trials: int = Field(default=10, ge=1, description="Trials drawn at random before the process is asked.")
 
 
 class CmaEsSampler(Part):
     """Covariance matrix adaptation (Hansen 2001), of the numbers; choices are drawn at random."""
 
     kind: Literal["cma_es"]
-    startup_trials: int = Field(
-        default=1, ge=1, description="Trials that are drawn at random before the covariance is adapted."
-    )
+    startup_trials: int = Field(default=1, ge=1, description="Trials drawn at random before the covariance is adapted.")
 
 
 class GridSampler(Part):
@@ -71,10 +65,7 @@ class Asha(Part):
     kind: Literal["asha"]
     grace_epochs: int = Field(default=1, ge=1, description="The first rung, in epochs: no trial is stopped before.")
     reduction_factor: int = Field(
-        default=3,
-        ge=2,
-        description="One in this many trials goes on at every rung, eta; a rung has this many times the epochs of"
-        " the one before.",
+        default=3, ge=2, description="One in this many trials goes on at every rung, eta; rungs grow by this factor."
     )
 
 
@@ -106,16 +97,10 @@ class PopulationBased(Part):
     population: int = Field(ge=4, description="Trials of a generation.")
     interval_epochs: int = Field(ge=1, description="Epochs of a generation.")
     share: float = Field(
-        default=0.2,
-        gt=0.0,
-        le=0.5,
-        description="The share of trials that is replaced after a generation, and from which the replacements come.",
+        default=0.2, gt=0.0, le=0.5, description="The share of trials that are replaced, and that replace them."
     )
     resample_probability: float = Field(
-        default=0.25,
-        ge=0.0,
-        le=1.0,
-        description="Probability that a value is drawn again instead of multiplied by 0.8 or 1.2; 0: never.",
+        default=0.25, ge=0.0, le=1.0, description="Probability that a value is drawn again, not multiplied; 0: never."
     )
 
 
@@ -132,16 +117,12 @@ class Searching(Part):
     )
     sampler: Sampler = Field(default=TpeSampler(kind="tpe"), description="How the values of a trial are proposed.")
     scheduler: Scheduler | None = Field(
-        default=None, description="What stops trials early; null: every trial trains to its end."
+        default=None, description="What stops trials early; null: all train to the end."
     )
-    trials: int | None = Field(
-        default=None, ge=1, description="The number of trials, however they end; null: another limit ends the search."
-    )
+    trials: int | None = Field(default=None, ge=1, description="Trials, however they end; null: another limit holds.")
     sampler_seed: int = Field(default=0, ge=0, description="Of what the sampler draws.")
     training_seed: int = Field(default=0, ge=0, lt=2**63, description="Of every trial of the search; none of `seeds`.")
-    start: tuple[dict[str, Any], ...] = Field(
-        default=(), description="Values by dotted path that are tried first, a mapping for each trial."
-    )
+    start: tuple[dict[str, Any], ...] = Field(default=(), description="Values of the first trials, by dotted path.")
     start_rest: Literal["sampled", "base"] = Field(
         default="sampled", description="What a start leaves out: sampled, or as in the base if its range allows that."
     )
@@ -152,10 +133,28 @@ class Searching(Part):
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
-        if self.min_trials_per_option and self.sampler.kind == "grid":
+        is_population, sampler = isinstance(self.scheduler, PopulationBased), self.sampler.kind
+        if self.min_trials_per_option and sampler == "grid":
             raise ValueError("min_trials_per_option does not go with sampler grid, which tries every combination once")
-        if self.min_trials_per_option and isinstance(self.scheduler, PopulationBased):
+        if self.min_trials_per_option and is_population:
             raise ValueError("min_trials_per_option does not go with a population, where the best go on")
+        if isinstance(self, Tune) and is_population:
+            raise ValueError("scheduler population finds schedules, not values: it goes with 'search', not with 'tune'")
+        if isinstance(self, Tune) and self.trials is None:
+            raise ValueError("trials must be given: every variant gets the same number")
+        if not isinstance(self, Search):
+            return self
+        has_end = self.trials is not None or self.training_hours is not None
+        if is_population and has_end:
+            raise ValueError("trials and training_hours do not go with a population, which ends with the epochs")
+        if is_population and sampler == "grid":
+            raise ValueError("sampler grid does not go with a population: it draws a first generation, not all")
+        if not (is_population or has_end or sampler == "grid"):
+            raise ValueError("trials or training_hours must say when the search ends")
+        if len(self.objectives) > 1 and sampler == "cma_es":
+            raise ValueError("sampler cma_es searches for one objective alone: several need another, such as tpe")
+        if len(self.objectives) > 1 and self.scheduler is not None:
+            raise ValueError("scheduler must be null for several objectives: a stopped trial has no place on a front")
         return self
 
 
@@ -168,27 +167,9 @@ class Search(Searching):
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1), AfterValidator(distinct)] = Field(
         default=("validation",), description="What is made small; several give a Pareto front, and stop nothing early."
     )
-    training_hours: float | None = Field(
-        default=None,
-        gt=0.0,
-        allow_inf_nan=False,
-        description="No trial starts after this many hours of training in all; null: no such limit.",
+    training_hours: Positive | None = Field(
+        default=None, description="No trial starts after this many hours of training in all; null: no such limit."
     )
-
-    @model_validator(mode="after")
-    def _check_end(self) -> Self:
-        if isinstance(self.scheduler, PopulationBased):
-            if self.trials is not None or self.training_hours is not None:
-                raise ValueError("trials and training_hours do not go with a population, which ends with the epochs")
-            if self.sampler.kind == "grid":
-                raise ValueError("sampler grid does not go with a population: it draws a first generation, not all")
-        elif self.trials is None and self.training_hours is None and self.sampler.kind != "grid":
-            raise ValueError("trials or training_hours must say when the search ends")
-        if len(self.objectives) > 1 and self.sampler.kind == "cma_es":
-            raise ValueError("sampler cma_es searches for one objective alone: several need another, such as tpe")
-        if len(self.objectives) > 1 and self.scheduler is not None:
-            raise ValueError("scheduler must be null for several objectives: a stopped trial has no place on a front")
-        return self
 
 
 class Tune(Searching):
@@ -198,9 +179,7 @@ class Tune(Searching):
     """
 
     variants: dict[Name, Space] = Field(
-        default={},
-        description="Ranges that replace the space's for one variant, by dotted path, such as another optimizer's"
-        " rate.",
+        default={}, description="Ranges in place of the space's for one variant, such as another optimizer's rate."
     )
     repeats: int = Field(
         default=1,
@@ -208,11 +187,3 @@ class Tune(Searching):
         description="Searches of each variant, which differ in their sampler seed: 1, or as many as `seeds`, each of "
         "which takes the values of one of them, so that intervals cover the search too.",
     )
-
-    @model_validator(mode="after")
-    def _check_budget(self) -> Self:
-        if isinstance(self.scheduler, PopulationBased):
-            raise ValueError("scheduler population finds schedules, not values: it goes with 'search', not with 'tune'")
-        if self.trials is None:
-            raise ValueError("trials must be given: every variant gets the same number")
-        return self

@@ -58,8 +58,7 @@ class Integer(_Range):
     low: int = Field(description="The smallest number.")
     high: int = Field(description="The largest number.")
     log: bool = Field(
-        default=False,
-        description="Whether the logarithm is uniformly distributed, for numbers that span orders of magnitude.",
+        default=False, description="Whether its logarithm is uniform, for numbers that span orders of magnitude."
     )
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from lm.names import nearest
 from lm.spec import AskedAnalysis, Generate, Part, TrainSpec
 from lm.validation import SLUG
-from lm.yaml_text import Place
+from lm.yaml_text import Place, dotted
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
 from orchestrator.sweep.override import override
 from orchestrator.sweep.scaled import (
@@ -20,7 +20,6 @@ from orchestrator.sweep.scaled import (
     Resources,
     ScaledSweep,
     Variant,
-    VariantOverrides,
     with_as_many_epochs,
 )
 from orchestrator.sweep.searches import Search, Tune
@@ -61,9 +60,7 @@ def _check_varied(path: str) -> str:
 class Component(Part):
     """Something that can be taken away; `off` says, by dotted paths into the base, what "away" means."""
 
-    off: dict[str, Any] = Field(
-        min_length=1, description="What taking it away changes: values by dotted path into the base."
-    )
+    off: dict[str, Any] = Field(min_length=1, description="What taking it away changes, by dotted path into the base.")
 
 
 class Scale(Part):
@@ -73,13 +70,9 @@ class Scale(Part):
         default=False, description="Whether, or in which tables, the papers print numbers for this very scale."
     )
     base: dict[str, Any] = Field(default={}, description="Replaced values of the base, by dotted path.")
-    components: dict[Name, Component] = Field(
-        default={}, description="Components of the file that are taken away otherwise here, by name."
-    )
-    variants: dict[Name, dict[str, Any]] = Field(
-        default={}, description="Variants of the file that change something else here, by name."
-    )
-    seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here too.")
+    components: dict[Name, Component] = Field(default={}, description="Components that are taken away otherwise here.")
+    variants: dict[Name, dict[str, Any]] = Field(default={}, description="Variants that change something else here.")
+    seeds: SomeSeeds | None = Field(default=None, description="Replace the file's seeds; null: they hold here.")
     search: dict[str, Any] = Field(
         default={},
         description="Replaced values of the search, such as {trials: 12}; of its space single dimensions. A whole "
@@ -90,12 +83,8 @@ class Scale(Part):
         description="Replaced values of the tuning, such as {trials: 12}; of its space single dimensions. A whole "
         "tuning if the file neither searches nor tunes.",
     )
-    analyses: Analyses | None = Field(
-        default=None, description="Replace the file's analyses; null: they hold here too."
-    )
-    resources: Resources | None = Field(
-        default=None, description="Replace the file's resources, whole; null: they hold here too."
-    )
+    analyses: Analyses | None = Field(default=None, description="Replace the file's analyses; null: they hold here.")
+    resources: Resources | None = Field(default=None, description="Replace the file's resources; null: they hold here.")
 
 
 class Sweep(Part):
@@ -120,12 +109,9 @@ class Sweep(Part):
         "(add_one_in); both of these; each and each two (pairs); every subset (factorial) or a "
         "regular fraction of them; none.",
     )
-    variants: dict[Name, dict[str, Any]] = Field(
-        default={}, description="Other changes of the base, by name: values by dotted path."
-    )
+    variants: dict[Name, dict[str, Any]] = Field(default={}, description="Other changes of the base, by dotted path.")
     search: Search | None = Field(
-        default=None,
-        description="Finds values for the base; components and variants are then changes of what it found. null: none.",
+        default=None, description="Finds values for the base, which components and variants then change; null: none."
     )
     tune: Tune | None = Field(default=None, description="Finds nuisance values for every variant alike; null: none.")
     seeds: SomeSeeds = Field(
@@ -146,18 +132,13 @@ class Sweep(Part):
         default=(), description="Numbers whose effect the page shows in a picture with the number on its axis."
     )
     equal_budget: bool = Field(
-        default=False,
-        description="Adds to each variant that trains fewer epochs than the base one that trains as many.",
+        default=False, description="Adds to a variant that trains fewer epochs than the base one that trains as many."
     )
     margin: float = Field(
-        default=0.005,
-        gt=0,
-        lt=1,
-        description="A share of perplexity: an effect that is certainly smaller is reported as none.",
+        default=0.005, gt=0, lt=1, description="A share of perplexity: an effect certainly smaller is reported as none."
     )
     scales: dict[Slug, Scale] = Field(
-        default={},
-        description="Named replacements, such as smaller models, one of which is chosen on the command line.",
+        default={}, description="Named replacements, such as smaller models; the command line chooses one."
     )
     resources: Resources = Field(default=Resources(), description="What one trial gets; no part of its key.")
     generate: Generate | None = Field(
@@ -189,24 +170,32 @@ class Sweep(Part):
         group_of = {member: group for group, members in self.groups.items() for member in members}
         return Ablation(self.design, tuple(dict.fromkeys(group_of.get(name, name) for name in self.components)))
 
-    def changes(self, scale_name: str) -> Iterator[VariantOverrides]:
-        """What every variant but the baseline changes: what the design takes away, then the others."""
+    def off(self, scale_name: str, component: str) -> tuple[Place, Mapping[str, Any]]:
+        """What taking a component away changes at a scale, and where that is written."""
+        at_scale = self.scale(scale_name).components
+        place: Place = ("scales", scale_name) if component in at_scale else ()
+        return (*place, "components", component, "off"), at_scale.get(component, self.components[component]).off
+
+    def variants_at(self, scale_name: str) -> Iterator[Variant]:
+        """The baseline, what the design takes away, then the others, each with what is wrong with it."""
         scale = self.scale(scale_name)
-
-        def place(section: str, *keys: str) -> Place:
-            return (*(("scales", scale_name) if keys[0] in getattr(scale, section) else ()), section, *keys)
-
-        alone = {
-            name: VariantOverrides(name, scale.components.get(name, component).off, place("components", name, "off"))
-            for name, component in self.components.items()
-        }
+        base, wrong = override(self.base, scale.base)
+        problems = tuple(problem.under("scales", scale_name, "base") for problem in wrong)
+        yield Variant(self.baseline, base, ("base",), problems=problems)
         for away in self.ablation.removals:
             members = {member for factor in away for member in self.groups.get(factor, (factor,))}
-            removed = tuple(alone[name] for name in self.components if name in members)
-            overrides = {key: value for component in removed for key, value in component.overrides.items()}
-            yield VariantOverrides(self.ablation.variant(away), overrides, removed[-1].place, removed)
-        for name, overrides in self.variants.items():
-            yield VariantOverrides(name, scale.variants.get(name, overrides), place("variants", name))
+            removed = tuple(name for name in self.components if name in members)
+            parts = [self.off(scale_name, name) for name in removed]
+            place_of = {key: place for place, off in parts for key in off}
+            overrides = {key: value for _, off in parts for key, value in off.items()}
+            spec, wrong = override(base, overrides)
+            problems = tuple(problem.under(*place_of[str(problem.place[0])]) for problem in wrong)
+            yield Variant(self.ablation.variant(away), spec, parts[-1][0], overrides, removed, problems)
+        for name, written in self.variants.items():
+            place = (*(("scales", scale_name) if name in scale.variants else ()), "variants", name)
+            overrides = scale.variants.get(name, written)
+            spec, wrong = override(base, overrides)
+            yield Variant(name, spec, place, overrides, problems=tuple(problem.under(*place) for problem in wrong))
 
     def searching(self, scale_name: str) -> Search | Tune | None:
         """What is searched at a scale, which replaces values and single dimensions; ValidationError if one misfits.
@@ -227,31 +216,16 @@ class Sweep(Part):
 
     def at(self, scale_name: str) -> ScaledSweep:
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""
-
-        def changed(spec: TrainSpec, overrides: Mapping[str, Any]) -> TrainSpec:
-            changed, problems = override(spec, overrides)
-            if problems:
-                raise SweepError(f"{problem.place[0]}: {problem.text}" for problem in problems)
-            return changed
-
-        scale = self.scale(scale_name)
-        base = changed(self.base, scale.base)
-        variants = [
-            Variant(
-                change.variant,
-                changed(base, change.overrides),
-                bool(change.removed),
-                change.place,
-                overrides=change.overrides,
-            )
-            for change in self.changes(scale_name)
-        ]
+        scale, variants = self.scale(scale_name), list(self.variants_at(scale_name))
+        if problems := [problem for variant in variants for problem in variant.problems]:
+            raise SweepError(f"{dotted(problem.place)}: {problem.text}" for problem in problems)
+        base = variants[0].spec
         if self.equal_budget:
             variants += [control for variant in variants if (control := with_as_many_epochs(variant, base))]
         searching = self.searching(scale_name)
-        base_is_found = isinstance(searching, Search) and bool(variants)
+        base_is_found = isinstance(searching, Search) and len(variants) > 1
         if base_is_found:
-            variants.append(Variant(BY_HAND, base, False, ("base",)))
+            variants.append(Variant(BY_HAND, base, ("base",)))
         seeds = scale.seeds or self.seeds
         resources = {name: self.scale(name).resources or self.resources for name in self.scale_names}
         return ScaledSweep(
@@ -261,7 +235,7 @@ class Sweep(Part):
             scale=scale_name,
             published_scale=scale.published is not False or scale_name == PUBLISHED_SCALE,
             published_corpus=self.base.corpus.name,
-            variants=(Variant(self.baseline, base, False, ("base",)), *variants),
+            variants=tuple(variants),
             ablation=self.ablation,
             seeds=planned_seeds(seeds),
             variant_seeds=seeds.variants if isinstance(seeds, SplitSeeds) else planned_seeds(seeds),

@@ -3,8 +3,7 @@
 A copy lacks what only training needs, and is enough to make every page again:
 <folder>/<key>/record.json, curve.parquet, tokens/<stage>.test.parquet   the trial's own bytes
 <folder>/<key>/tokens/cache.valid.parquet                               what a neural cache saves by word
-<folder>/<key>/samples/*.json                                           text that its model wrote
-<folder>/<key>/analyses/<kind>.json                                     what its weights were asked
+<folder>/<key>/samples/*.json, analyses/*.json                          text that its model wrote, what it was asked
 <folder>/.searches/<key>.jsonl                                          the ledgers of searches
 """
 
@@ -23,7 +22,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.analyzed import analysis_path
 from lm.files import (
     DamagedError,
     WriteError,
@@ -36,22 +34,15 @@ from lm.files import (
     sync,
     writing,
 )
-from lm.hashes import CURVE, RECORD, WEIGHTS
+from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
-from lm.samples import SAMPLES, read_samples, write_samples
 from orchestrator.trials.locks import trial_is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
-_LOSSES = re.compile(r"tokens/([\w-]+\.test|cache\.valid)\.parquet")
-
-
-@dataclass(frozen=True)
-class Freed:
-    """Something that was removed, or would be."""
-
-    path: Path
-    bytes: int
+_CARRIED = re.compile(
+    r"record\.json|curve\.parquet|tokens/([\w-]+\.test|cache\.valid)\.parquet|(samples|analyses)/[^/]+\.json"
+)
 
 
 def size_of(path: Path) -> int:
@@ -93,23 +84,11 @@ def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
                 check_trial(folder, weights=weights)
             except DamagedError as error:
                 say_once(damage_in_a_line(error))
-                _forget_stages(folder)
                 set_aside(folder, folder.parent)
 
 
-def _forget_stages(folder: Path) -> None:
-    """Drop the notes by which other trials would take stages over from this folder."""
-    for note in (folder.parent / ".stages").glob("*.json"):
-        try:
-            text = read_regular(note)
-        except OSError:  # which no trial could read either
-            continue
-        if f'"folder": "../{folder.name}"'.encode() in text:
-            note.unlink(missing_ok=True)
-
-
-def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> Iterator[Freed]:
-    """Remove what nobody needs, each thing as it is yielded, or with `dry` nothing.
+def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> Iterator[tuple[Path, int]]:
+    """Remove what nobody needs, or with `dry` nothing; each thing is yielded with its bytes.
 
     Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
     weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, as does one
@@ -133,16 +112,16 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
 
 
-def _remove(paths: Iterable[Path], dry: bool) -> Iterator[Freed]:
+def _remove(paths: Iterable[Path], dry: bool) -> Iterator[tuple[Path, int]]:
     for path in paths:
-        freed = Freed(path, size_of(path))
+        size = size_of(path)
         if not dry:
             with writing(path):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:
                     path.unlink()
-        yield freed
+        yield path, size
 
 
 @dataclass(frozen=True)
@@ -154,30 +133,30 @@ class Carried:
     left_out: tuple[str, ...]
 
 
-def export_trials(keys: Iterable[str], ledgers: Iterable[Path], runs: Path, to: Path) -> Carried:
-    """Copy those with a record, in place of others, and searches. WriteError; ValueError while another copies there."""
-    return _carry(dict.fromkeys(keys), ledgers, runs, to, replace=True)
-
-
 def import_trials(folder: Path, runs: Path) -> Carried:
-    """Copy what was exported; what is there stays. Errors as of `export_trials`; ValueError if it holds no trial."""
+    """Copy what was exported; what is there stays. Errors as of `carry_trials`; ValueError if it holds no trial."""
     keys = sorted(path.name for path in folder.glob("*") if KEY.fullmatch(path.name))
     if not keys:
         raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
-    return _carry(keys, sorted((folder / ".searches").glob("*.jsonl")), folder, runs, replace=False)
+    return carry_trials(keys, sorted((folder / ".searches").glob("*.jsonl")), folder, runs, replace=False)
 
 
-def _carry(keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool) -> Carried:
+def carry_trials(
+    keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool = True
+) -> Carried:
+    """Copy the trials that have a record, and searches; with `replace` in place of others.
+
+    WriteError; ValueError while another command copies there.
+    """
     make_folder(to)
     check_writable(to)
     copied, there, left_out = 0, 0, []
     with _alone(to):
-        for key in keys:
+        for key in dict.fromkeys(keys):
             if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or trial_is_held(source / key):
                 continue  # no trial, or one that has not settled yet
             if (to / key).exists() and not (replace and _differ(source / key, to / key)):
                 there += 1
-                _copy_samples(source / key, to / key)
                 continue
             try:
                 _copy_trial(source / key, to)
@@ -201,12 +180,10 @@ def _copy_trial(trial: Path, to: Path) -> None:
     record = check_trial(trial)
     if record is None or not record.hashes:
         raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")
-    # Of the names in a record, which another person may have written, only those that lead nowhere else.
-    losses = [name for name in record.hashes if _LOSSES.fullmatch(name)]
     copy, place = to / f".{trial.name}.new.tmp", to / trial.name
     shutil.rmtree(copy, ignore_errors=True)  # a command that was killed may have left it
     try:
-        for name in (RECORD, *([CURVE] if (trial / CURVE).exists() else []), *losses, *_analyses(trial)):
+        for name in _carried(trial):
             content = read_regular(trial / name)
             make_folder((copy / name).parent)
             with errors_of(copy / name):
@@ -216,7 +193,6 @@ def _copy_trial(trial: Path, to: Path) -> None:
             check_trial(copy)
         except DamagedError as error:  # changed since it was looked at
             raise DamagedError(trial / error.path.relative_to(copy), error.problem) from error
-        _copy_samples(trial, copy)
         with writing(place):
             sync(copy)
             if place.exists():
@@ -225,18 +201,6 @@ def _copy_trial(trial: Path, to: Path) -> None:
             sync(to)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
-
-
-def _copy_samples(trial: Path, copy: Path) -> None:
-    """Copy texts that a trial wrote and the copy lacks, but none that is damaged: it can be written again."""
-    for path in sorted((trial / SAMPLES).glob("*.json")):
-        try:
-            samples = read_samples(path)
-        except DamagedError as error:
-            say_once(f"{error.path}: {error.problem}; it is left out")
-            continue
-        if samples is not None and not (copy / SAMPLES / path.name).exists():
-            write_samples(copy / SAMPLES / path.name, samples)
 
 
 @contextmanager
@@ -252,13 +216,16 @@ def _alone(to: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _analyses(trial: Path) -> list[str]:
-    return sorted(str(path.relative_to(trial)) for path in analysis_path(trial, "*").parent.glob("*.json"))
+def _carried(trial: Path) -> list[str]:
+    """The files of a trial that are copied: those there, as its record may have been written by another person."""
+    names = (str(path.relative_to(trial)) for path in trial.rglob("*"))
+    return sorted(name for name in names if _CARRIED.fullmatch(name))
 
 
 def _differ(trial: Path, other: Path) -> bool:
-    """Whether a record, or what the weights were asked, is another."""
+    """Whether a record, a text, or what the weights were asked, is another."""
+    small = [name for name in _carried(trial) if name.endswith(".json")]
     try:
-        return any(read_regular(trial / name) != read_regular(other / name) for name in (RECORD, *_analyses(trial)))
+        return any(read_regular(trial / name) != read_regular(other / name) for name in small)
     except OSError:
         return True

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from lm.data import fingerprint_of, vocabulary_size_of
 from lm.files import write_text
 from lm.record import Record
-from lm.spec import Corpus, Part, TrainSpec, parameter_count, stage_keys
+from lm.spec import Part, TrainSpec, parameter_count, stage_keys
 from lm.yaml_text import write_yaml
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records, is_settled
@@ -27,18 +27,10 @@ TrialStatus = Literal["done", "diverged", "failed", "damaged", "to resume", "new
 
 
 class Facts:
-    """Fingerprints and vocabularies of corpora, each read once; CorpusError if a corpus is not there."""
+    """The hash of a corpus's text, and its words with `<eos>` and `<unk>`, each read once; CorpusError if not there."""
 
     def __init__(self) -> None:
-        self._of = cache(lambda corpus: (fingerprint_of(corpus), vocabulary_size_of(corpus)))
-
-    def fingerprint(self, corpus: Corpus) -> str:
-        """The hash of its text."""
-        return self._of(corpus)[0]
-
-    def vocabulary_size(self, corpus: Corpus) -> int:
-        """Words, `<eos>` and `<unk>` included."""
-        return self._of(corpus)[1]
+        self.fingerprint, self.vocabulary_size = cache(fingerprint_of), cache(vocabulary_size_of)
 
     def parameters(self, spec: TrainSpec) -> int:
         """The number of trainable parameters."""
@@ -78,8 +70,7 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
     """One `<key>.yaml` for every trial that trains, whole, as `python -m lm train` reads it."""
     written = {folder / f"{trial.key}.yaml": trial for trial in trials if trial.reads_from is None}
     for path, trial in written.items():
-        head = f"# {trial.variant}, seed {trial.seed}: {trial.change}\n"
-        write_text(path, head + write_yaml(trial.spec.model_dump(mode="json")))
+        write_text(path, f"# {trial.title}: {trial.change}\n{write_yaml(trial.spec.model_dump(mode='json'))}")
     return list(written)
 
 
@@ -161,21 +152,20 @@ def in_short(spec: TrainSpec) -> str:
 def record_differences(old: Record, new: Record) -> Iterator[str]:
     """How two trials differ, a line each: their specs, then what they read, and where they ran."""
     yield from differences(old.spec, new.spec)
-    before, after = _circumstances(old), _circumstances(new)
+    before, after = (
+        {
+            "text": record.corpus.fingerprint,
+            "numerics version": record.numerics_version,
+            "device": record.device,
+            "threads": record.threads,
+            "commit": record.commit,
+            **dict(sorted(record.versions.items())),
+        }
+        for record in (old, new)
+    )
     for name in before | after:
         if (was := before.get(name, "none")) != (now := after.get(name, "none")):
             yield f"{name} {was} -> {now}"
-
-
-def _circumstances(record: Record) -> dict[str, object]:
-    return {
-        "text": record.corpus.fingerprint,
-        "numerics version": record.numerics_version,
-        "device": record.device,
-        "threads": record.threads,
-        "commit": record.commit,
-        **dict(sorted(record.versions.items())),
-    }
 
 
 def overrides(before: Part, after: Part, prefix: str = "") -> dict[str, Any]:

@@ -1,19 +1,9 @@
-"""The records on disk, found by trial key: the truth that plans, tracking and reports read.
-
-runs/.checked.json   by trial key, a digest of the inode, size and times of the trial's files when they were hashed
-
-That cache may be deleted at any time. Only sweeps write it: commands that read change nothing under `runs/`. A wrong
-entry fits no trial, and costs a hash.
-"""
+"""The records on disk, found by trial key: the truth that plans, tracking and reports read."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
 import os
 import re
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -21,10 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
 
 from lm.analyzed import Found, read_analysis, trained_stage
-from lm.files import DamagedError, in_a_line, read_regular, write_text
+from lm.files import DamagedError
 from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
 from lm.kept import say_once
 from lm.names import nearest
@@ -35,8 +24,6 @@ from orchestrator.trials.trial import Trial
 KEY = re.compile(r"[0-9a-f]{16}")
 """The names of trial folders."""
 
-TOO_FRESH_SECONDS = 2.0  # a file written again so soon may keep its times: no file system's clock is coarser
-_log = logging.getLogger(__name__)
 _FileStates = list[tuple[str, tuple[int, int, int, int] | None]]
 """Of each file its inode, size in bytes, times of modification and of change (ns): nobody can set the last one."""
 
@@ -52,17 +39,6 @@ def _state_of_files(folder: Path) -> _FileStates:
             status = os.stat(f"{folder}/{name}")  # noqa: PTH116
             states[place] = name, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return states
-
-
-def _digest(state: _FileStates) -> str:
-    return hashlib.sha256(repr(state).encode()).hexdigest()[:32]
-
-
-def _read_checked(path: Path) -> dict[str, str]:
-    try:
-        return TypeAdapter(dict[str, str]).validate_json(read_regular(path))
-    except (OSError, ValidationError):
-        return {}
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:
@@ -128,17 +104,14 @@ def damage_in_a_line(error: ValueError) -> str:
 class Records:
     """The folder `runs/`. A trial whose stages lie inside another's record is found there, unless `own_only`.
 
-    Trials settle while a sweep runs: a record is read and checked again once one of its files has changed. Its files
-    are not hashed if an earlier sweep noted that they were right, and nobody has touched them since. A damaged trial is
-    not done; a warning names it.
+    Trials settle while a sweep runs: a record is read, and its files hashed, again once one of them has changed. A
+    damaged trial is not done; a warning names it.
     """
 
     def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
         self.root = Path(root)
         self._own_only = own_only
         self._seen: dict[str, tuple[object, Record | None, bool]] = {}
-        self._note = self.root / ".checked.json"
-        self._newly_checked: dict[str, str] = {}
 
     def folder(self, key: str) -> Path:
         """The folder of the trial with this key, whether it exists or not."""
@@ -182,9 +155,9 @@ class Records:
 
     def test_losses(self, trial: Trial) -> Path:
         """The file with the test loss of every token of a settled trial, its last stage's, whether it exists or not."""
-        folder, record = self.folder(self._held(trial)[0] or trial.key), self.find(trial)
+        record = self.find(trial)
         stages = [*record.best_epochs] if record is not None else []
-        return token_nats_path(folder, (stages or list(trial.spec.stages()))[-1], "test")
+        return token_nats_path(self.folder(self.holder(trial)), (stages or list(trial.spec.stages()))[-1], "test")
 
     def analysis(self, trial: Trial, asked: Analysis) -> Found | None:
         """What was found in the weights of a settled trial's last trained stage; None if they were not asked."""
@@ -220,25 +193,9 @@ class Records:
         holder, _ = self._inner(trial.starts_from)
         return self.folder(trial.starts_from if holder is None or self.read(trial.starts_from) else holder)
 
-    def note_checked(self) -> None:
-        """Note under `runs/` whose files were hashed and right, for the next command; trials that are gone leave it."""
-        if not self._newly_checked:
-            return
-        merged = _read_checked(self._note) | self._newly_checked
-        present = {key: digest for key, digest in merged.items() if self.folder(key).exists()}
-        try:
-            write_text(self._note, json.dumps(present, indent=0) + "\n")
-        except OSError as error:
-            _log.warning("files that were checked will be checked again: %s", in_a_line(error))
-        self._newly_checked = {}
-
     def of_other_numerics(self, trial: Trial) -> Record | None:
         """A record of this very spec that another version of the numerics made, and that no longer counts."""
         return self._other_numerics.get(trial.spec)
-
-    @cached_property
-    def _checked_before(self) -> dict[str, str]:
-        return _read_checked(self._note)
 
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
         """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged."""
@@ -263,14 +220,7 @@ class Records:
             return seen[1:]
         record, damaged = None, False
         try:
-            if self._checked_before.get(key) == _digest(state):
-                record = read_own(folder)
-            else:
-                record = check_trial(folder)
-                if record is not None and record.status != "failed":  # another goes on writing its files
-                    changed = max(times[3] for _, times in state if times is not None)
-                    if time.time() - changed / 1e9 > TOO_FRESH_SECONDS:
-                        self._newly_checked[key] = _digest(state)
+            record = check_trial(folder)
         except DamagedError as error:
             say_once(damage_in_a_line(error))
             damaged = True

@@ -49,12 +49,11 @@ class Writer:
 
 def first_trials(trials: Iterable[Trial]) -> list[Trial]:
     """The trial with the lowest seed of each variant; none of a variant with a neural cache, which writes nothing."""
-    first: dict[str, Trial] = {}
+    of_variants: dict[str, list[Trial]] = {}
     for trial in trials:
-        before = first.get(trial.variant)
-        if trial.spec.cache is None and (before is None or trial.seed < before.seed):
-            first[trial.variant] = trial
-    return list(first.values())
+        if trial.spec.cache is None:
+            of_variants.setdefault(trial.variant, []).append(trial)
+    return [min(seeds, key=lambda trial: trial.seed) for seeds in of_variants.values()]
 
 
 def writer(trial: Trial, records: Records) -> Writer | None:

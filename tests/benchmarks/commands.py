@@ -110,11 +110,6 @@ def finish(place: Path) -> None:
         last = LastMade(sweep, file, place / "reports" / sweep.name / sweep.scale, records)
         now = expand(sweep, records)
         last.write(now, report_sweep(sweep, file, now, records, "reports", if_fuller="refuse"), mirrored=True)
-    time.sleep(2.5)  # what was written just now is not noted as checked
-    checked = Records(records.root)
-    for trial in now.trials:
-        checked.find(trial)
-    checked.note_checked()
 
 
 def mirror_seconds(place: Path, trials: list[Trial]) -> float:

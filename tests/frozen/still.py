@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 from lm.data import PUBLISHED, fingerprint_of
 from lm.spec import Corpus
-from orchestrator.trials.plan import Facts
 from tests.support.factories import CORPUS
 
 NUMERICS_VERSION = 3
@@ -18,15 +17,15 @@ NUMERICS_VERSION = 3
 def standing_still(fingerprint: str = CORPUS.fingerprint) -> Iterator[None]:
     """Every corpus has this fingerprint, but those whose published hashes are known; no file of a corpus is read."""
 
-    def of(facts: Facts, corpus: Corpus) -> str:
+    def of(corpus: Corpus) -> str:
         published = PUBLISHED.get(corpus.name)
         return fingerprint if published is None or published.sha256 is None else fingerprint_of(corpus)
 
-    def size(facts: Facts, corpus: Corpus) -> int:
+    def size(corpus: Corpus) -> int:
         return PUBLISHED[corpus.name].vocabulary_size if corpus.name in PUBLISHED else CORPUS.vocabulary_size
 
     with ExitStack() as stack:
         stack.enter_context(patch("lm.spec.trial.NUMERICS_VERSION", NUMERICS_VERSION))
-        stack.enter_context(patch.object(Facts, "fingerprint", of))
-        stack.enter_context(patch.object(Facts, "vocabulary_size", size))
+        stack.enter_context(patch("orchestrator.trials.plan.fingerprint_of", of))
+        stack.enter_context(patch("orchestrator.trials.plan.vocabulary_size_of", size))
         yield

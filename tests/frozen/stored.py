@@ -82,7 +82,7 @@ def make(place: Path) -> None:
     with furnished(place):
         for name in SWEEPS:
             run_sweep(f"{name}.yaml", scale="paper", executor="inline")
-    for path in [p for name in ("*.lock", "*.made", ".checked.json") for p in place.glob(f"runs/**/{name}")]:
+    for path in [p for name in ("*.lock", "*.made") for p in place.glob(f"runs/**/{name}")]:
         path.unlink()
     for weights in place.glob("runs/*/weights"):
         shutil.rmtree(weights)

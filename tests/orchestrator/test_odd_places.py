@@ -52,13 +52,21 @@ def test_a_workers_folder_whose_name_is_taken_is_not_entered(
         theirs.mkdir()
         theirs.chmod(0o777)
     storage = Storage((tmp_path / "storage").as_uri())
-    homes = []
+    said = "is not a folder of this user alone: remove it, or set TMPDIR"
+    with pytest.raises(OSError, match=said), borrowed(storage, "key", None, 600.0):
+        pytest.fail("entered")
+    assert not list(away.iterdir()) and (taken != "folder that all may enter" or not list(theirs.iterdir()))
+
+
+def test_a_workers_folder_is_its_users_alone_and_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    storage, homes = Storage((tmp_path / "storage").as_uri()), []
     for _ in range(2):
         with borrowed(storage, "key", None, 600.0) as (runs, _push):
             homes.append(runs)
-            assert runs.parent.parent.stat().st_mode & 0o777 == 0o700
-    assert homes[0] == homes[1] and theirs not in homes[0].parents
-    assert not list(away.iterdir())
+            assert runs.parent.stat().st_mode & 0o777 == 0o700 and not runs.exists()
+            runs.mkdir()
+    assert homes[0] == homes[1] and not homes[0].exists()
 
 
 def test_torch_makes_no_folder_that_another_user_can_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

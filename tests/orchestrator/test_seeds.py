@@ -93,7 +93,7 @@ def test_a_stretch_needs_a_length(tmp_path: Path) -> None:
 def test_an_equal_budget_adds_the_variant_that_trains_as_many_epochs(tmp_path: Path) -> None:
     sweep = read_text(tmp_path, GOOD + "equal_budget: true\n").at("paper")
     (control,) = [variant for variant in sweep.variants if "as many epochs" in variant.name]
-    assert control.name == "no fine-tuning (as many epochs)" and not control.is_component
+    assert control.name == "no fine-tuning (as many epochs)" and not control.removed
     assert control.spec.finetune is None
     assert control.spec.epochs == 6 == sweep.baseline.spec.most_epochs == control.spec.most_epochs
 

@@ -19,7 +19,7 @@ from orchestrator.execute.run_trial import Allotment, fetch, run_trial
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from orchestrator.trials.storage import Storage, borrowed, exchange, transfer_order
+from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed, exchange, transfer_order
 from tests.orchestrator.test_sweep_end_to_end import place
 from tests.support.seen import eventually
 from tests.support.sweeps import SWEEP, finish, report, start
@@ -81,7 +81,7 @@ def test_what_is_pushed_comes_back_byte_for_byte_without_locks_and_halves(storag
     storage.pull("key", tmp_path / "b")
     assert sorted(content(tmp_path / "b" / "key")) == sorted(whole)
     assert all(content(tmp_path / "a" / "key")[name] == data for name, data in content(tmp_path / "b" / "key").items())
-    storage.pull("key", tmp_path / "c", checkpoints=False, weights=False)
+    storage.pull("key", tmp_path / "c", without=ONLY_TRAINING)
     assert list(content(tmp_path / "c" / "key")) == ["curve.parquet"]
     storage.pull("nobody", tmp_path / "d")
     assert not (tmp_path / "d").exists()
@@ -140,7 +140,7 @@ def test_what_is_no_storage_is_told_without_its_secrets(uri: str, said: str) -> 
 
 def test_an_objects_name_cannot_lead_out_of_the_trials_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage((tmp_path / "there").as_uri())
-    astray = fs.FileInfo(str(tmp_path / "there/key/../../outside"), type=fs.FileType.File)
+    astray = fs.FileInfo("key/../../outside", type=fs.FileType.File)
     monkeypatch.setattr(Storage, "_infos", lambda *_, **__: [astray])
     (tmp_path / "outside").write_text("secret")
     with pytest.raises(OSError, match="leads out of the trial's folder"):

@@ -12,7 +12,7 @@ from tests.support.sweep_texts import CHANGE, GOOD, edited, errors_of, read_text
 def test_a_sweep_is_its_base_and_named_changes(tmp_path: Path) -> None:
     sweep = read_text(tmp_path, GOOD).at("paper")
     assert [v.name for v in sweep.variants] == ["full", "no fine-tuning", "no weight-dropping", "neural cache"]
-    assert [v.is_component for v in sweep.variants] == [False, True, True, False]
+    assert [bool(v.removed) for v in sweep.variants] == [False, True, True, False]
     full, no_finetuning, no_weight_drop, cache = (v.spec for v in sweep.variants)
     assert sweep.baseline.spec is full
     assert no_finetuning == full.model_copy(update={"finetune": None})
@@ -69,7 +69,7 @@ def test_a_factorial_takes_away_every_subset(tmp_path: Path) -> None:
         gone = {"finetune"} if variant.spec.finetune is None else set()
         gone |= {name for name in ("weight", "input") if getattr(variant.spec.dropout, name) == 0.0}
         assert gone == away[variant.name]
-        assert variant.is_component
+        assert variant.removed
 
 
 def test_a_factorial_is_that_of_its_scale(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.override import combinations, lacking, trials_needed
+from orchestrator.sweep.override import Options, combinations, lacking
 from tests.orchestrator.search.test_search_contract import SAMPLERS, names
 from tests.support.searching import BASE, Shelf, found, path_of, search, task
 
@@ -101,6 +102,14 @@ def test_every_option_gets_its_least_number_of_trials(sampler: dict[str, Any], t
     books = Counter(trial.values.get("head.codebook") for trial in trials)
     assert min(layers[name] for name in HEADS) >= 4
     assert min(books["random"], books["unigram"]) >= 3
+
+
+def trials_needed(combined: Sequence[Options], least: Mapping[str, int], starts: Sequence[Mapping[str, Any]]) -> int:
+    """How many trials it takes until every option has its least number, the starts included."""
+    tried = [*starts]
+    while options := lacking(combined, least, tried):
+        tried.append(options)
+    return len(tried)
 
 
 def test_three_trials_of_each_codebook_are_six_of_the_codes() -> None:
