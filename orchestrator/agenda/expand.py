@@ -6,12 +6,13 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 
-from orchestrator.agenda.trial_source import Chained, FixedOrder, TrialSource, in_order
+from orchestrator.agenda.trial_source import FixedOrder, Rounds, TrialSource, in_order
 from orchestrator.analysis.looks import Looks, read_looks
 from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
@@ -81,7 +82,7 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
         # Another sweep, or an earlier version of this one, may have asked for more: budgets stay equal.
-        search = SearchState(task, path, tuple(read_search_trials(path, task)[: task.trials]))
+        search = SearchState(task, path, tuple(read_search_trials(path)[: task.trials]))
         searches.append(search)
         if search.ended and (found := search.best_spec) is not None:
             variant = variants.get(task.variant, replace(sweep.baseline, name=task.variant))
@@ -143,8 +144,8 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
     return trials
 
 
-def trial_source(sweep: ScaledSweep, records: Records) -> TrialSource:
-    """All that is to be trained, one round after the other. A trial that failed is not tried again within it."""
+def trial_source(sweep: ScaledSweep, records: Records, seconds: float = math.inf) -> TrialSource:
+    """All that is to be trained and starts within `seconds`. A trial that failed is not tried again within it."""
 
     def sources() -> Iterator[TrialSource]:
         state, attempted = expand(sweep, records), set[str]()
@@ -158,7 +159,7 @@ def trial_source(sweep: ScaledSweep, records: Records) -> TrialSource:
             yield FixedOrder(missing)
             state = expand(sweep, records)
 
-    return Chained(sources())
+    return Rounds(sources(), seconds)
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import ParamSpec, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Protocol
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
 from orchestrator.trials.trial import Trial, budget_of, epochs_to_train
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -20,10 +20,7 @@ class TrialSource(Protocol):
     """Called from one thread. A trial that `next` returned comes back in `settled`, unless everything is stopped."""
 
     def next(self) -> Trial | None:
-        """A trial to start now; None while nothing can start."""
-
-    def ended(self) -> bool:
-        """Whether nothing will start any more, however the trials under way end."""
+        """A trial to start now; None while nothing can start, and for good if none is under way."""
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         """Whether a trial under way goes on after this point of its curve; if not, it is stopped there."""
@@ -44,10 +41,6 @@ class FixedOrder:
         places = (i for i, trial in enumerate(self._waiting) if trial.starts_from not in self._unsettled)
         return next((self._waiting.pop(place) for place in places), None)
 
-    def ended(self) -> bool:
-        """Whether all have started."""
-        return not self._waiting
-
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         """Nothing is stopped early: stronger regularization looks worse early and wins late."""
         return True
@@ -57,88 +50,56 @@ class FixedOrder:
         self._unsettled.discard(trial.key)
 
 
-class Chained:
-    """One source after another; the next is taken when all trials of the one before have settled."""
+class Rounds:
+    """One source after another; the next is taken when all trials of the one before have settled.
 
-    def __init__(self, sources: Iterator[TrialSource]) -> None:
-        self._sources = sources
-        self._source = next(sources, None)
+    Nothing more starts once `seconds` are over, or after an error with a file, such as a full disk. What is under way
+    trains to its end: an error raised in an executor would end it.
+    """
+
+    def __init__(
+        self,
+        sources: Iterator[TrialSource],
+        seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sources, self._clock, self._until = sources, clock, clock() + seconds
+        self._source: TrialSource | None = None
         self._under_way = 0
 
     def next(self) -> Trial | None:
         """The next trial of this source, or the first of the one that follows."""
-        while self._source is not None:
-            if (trial := self._source.next()) is not None:
-                self._under_way += 1
-                return trial
-            if self._under_way or not self._source.ended():
-                return None
-            self._source = next(self._sources, None)
+        with self._ending_on_errors():
+            while self._clock() < self._until:
+                self._source = self._source or next(self._sources, None)
+                trial = None if self._source is None else self._source.next()
+                self._under_way += trial is not None
+                if trial is not None or self._source is None or self._under_way:
+                    return trial
+                self._source = None
         return None
-
-    def ended(self) -> bool:
-        """Whether the last source is over."""
-        return self._source is None
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         """As the current source says."""
-        return self._source is None or self._source.goes_on(trial, evaluation)
+        with self._ending_on_errors():
+            return self._source is None or self._source.goes_on(trial, evaluation)
+        return True
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Report to the current source."""
         self._under_way -= 1
-        if self._source is not None:
-            self._source.settled(trial, record)
+        with self._ending_on_errors():
+            if self._source is not None:
+                self._source.settled(trial, record)
 
-
-class StopOnStorageError:
-    """Another source until it cannot read or write its files, for example because the disk is full.
-
-    Then it is not called again, nothing starts any more, and what is under way trains to its end: an error raised in an
-    executor would end those trials too.
-    """
-
-    def __init__(self, source: TrialSource) -> None:
-        self.has_failed = False
-        self.next = self._guarded(source.next, None)
-        self.ended = self._guarded(source.ended, True)
-        self.goes_on = self._guarded(source.goes_on, True)
-        self.settled = self._guarded(source.settled, None)
-
-    def _guarded(self, method: Callable[P, T], otherwise: T) -> Callable[P, T]:
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-            if not self.has_failed:
-                try:
-                    return method(*args, **kwargs)
-                except (OSError, ValueError) as error:
-                    self.has_failed = True
-                    problem = f"{type(error).__name__}: {redacted(error)}"
-                    _log.error("nothing more is started; the same command goes on: %s", problem)
-            return otherwise
-
-        return guarded
-
-
-class UntilDeadline:
-    """Another source until a time is over: then nothing starts any more, and what is under way trains to its end."""
-
-    def __init__(self, source: TrialSource, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source, self._clock = source, clock
-        self._until = clock() + seconds
-        self.goes_on, self.settled = source.goes_on, source.settled
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time is spent."""
-        return self._clock() >= self._until
-
-    def next(self) -> Trial | None:
-        """The source's next trial while there is time."""
-        return None if self.is_over else self._source.next()
-
-    def ended(self) -> bool:
-        """Whether the time or the source is over."""
-        return self.is_over or self._source.ended()
+    @contextmanager
+    def _ending_on_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            self._source, self._sources = None, iter(())
+            problem = f"{type(error).__name__}: {redacted(error)}"
+            _log.error("nothing more is started; the same command goes on: %s", problem)
 
 
 def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:

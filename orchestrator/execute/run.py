@@ -18,7 +18,7 @@ from lm.files import check_writable, make_folder
 from lm.record import perplexity
 from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
-from orchestrator.agenda.trial_source import StopOnStorageError, TrialSource, UntilDeadline
+from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.analyses import ask, unasked
 from orchestrator.execute.draw import draw_missing
@@ -256,8 +256,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
     deadline = time.monotonic() + (math.inf if options.budget is None else seconds_in(options.budget))
 
     def source() -> TrialSource:
-        trials = StopOnStorageError(trial_source(prepared.sweep, prepared.records))
-        return UntilDeadline(trials, deadline - time.monotonic())
+        return trial_source(prepared.sweep, prepared.records, deadline - time.monotonic())
 
     if options.executor == "inline":
         run_inline(source(), prepared.allotment, listener, interrupt)

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from lm.files import atomic, read_regular, sync
+from pydantic import ValidationError
+
+from lm.files import read_regular, write_text
 from lm.spec import TrainSpec
-from orchestrator.search.events import Event, SearchTrial, apply, check_next, parse
+from orchestrator.search.events import EVENT, Event, SearchTrial, apply
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.override import override
@@ -47,18 +50,13 @@ def best(trials: Iterable[SearchTrial]) -> SearchTrial | None:
     return min(complete, key=lambda trial: trial.valid_nats or 0.0, default=None)
 
 
-def front(trials: Iterable[SearchTrial]) -> list[SearchTrial]:
+def front(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
     """The Pareto front of the complete trials: no other is as good in every objective. Of equal trials the first."""
-    complete = [(trial, trial.objectives) for trial in trials if trial.state == "complete" and trial.objectives]
-
-    def is_beaten(trial: SearchTrial, objectives: tuple[float, ...]) -> bool:
-        return any(
-            all(a <= b for a, b in zip(others, objectives, strict=True))
-            and (others != objectives or other.number < trial.number)
-            for other, others in complete
-        )
-
-    return [trial for trial, objectives in complete if not is_beaten(trial, objectives)]
+    complete = {trial.objectives: trial for trial in reversed(trials) if trial.state == "complete" and trial.objectives}
+    is_beaten = {
+        mine: any(other != mine and all(map(operator.le, other, mine)) for other in complete) for mine in complete
+    }
+    return sorted((trial for mine, trial in complete.items() if not is_beaten[mine]), key=lambda trial: trial.number)
 
 
 @dataclass(frozen=True)
@@ -124,9 +122,9 @@ class SearchState:
         }
 
 
-def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:
+def read_search_trials(path: Path) -> list[SearchTrial]:
     """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning."""
-    content = _read(path, task)
+    content = _read(path)
     if content.damage is not None:
         _log.warning("%s", content.damage)
     return content.trials
@@ -135,77 +133,60 @@ def read_search_trials(path: Path, task: SearchTask | None = None) -> list[Searc
 class Ledger:
     """An open ledger: its `events` when it was opened, its `trials` at any time. Every new line is on the disk.
 
-    Opening it cuts off a last line that was torn because the writer was killed. A damaged ledger is moved to `.old/`,
-    and the lines before the damage are written again.
+    Opening it cuts off a last line that was torn because the writer was killed, or the disk was full. A damaged ledger
+    is moved to `.old/`, and the lines before the damage are written again.
     """
 
     def __init__(self, path: Path, task: SearchTask, fingerprint: str) -> None:
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = _read(path, task)
+        content = _read(path)
         if content.damage is not None:
             place = set_aside(path, path.parent.parent)
             _log.warning("%s; the damaged ledger is kept as %s", content.damage, place)
-            with atomic(path) as temporary:
-                temporary.write_bytes(content.whole)
-        elif path.exists() and len(content.whole) < path.stat().st_size:
-            _log.warning("%s: cut off the last line, which was not wholly written", path)
-            os.truncate(path, len(content.whole))
         self.events, self.trials = content.events, content.trials
-        if not content.whole:
-            self._append({"task": task.explain(fingerprint)})
-            sync(path.parent)
+        write_text(path, content.whole or json.dumps({"task": task.explain(fingerprint)}, allow_nan=False) + "\n")
 
     def append(self, event: Event) -> None:
-        """Write one event."""
-        self._append(event.model_dump(exclude_defaults=True))
+        """Write one event; after an OSError the ledger has to be opened again."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event.model_dump(exclude_defaults=True), allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         apply(event, self.trials)
-
-    def _append(self, content: dict[str, object]) -> None:
-        line = (json.dumps(content, allow_nan=False) + "\n").encode()
-        with self._path.open("ab", buffering=0) as file:
-            before = file.tell()
-            try:
-                if file.write(line) != len(line):
-                    raise OSError(f"{self._path}: only a part of a line could be written")
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(before)  # a full disk leaves no half line before the next one
-                raise
 
 
 @dataclass
 class _Content:
     """A ledger up to the first damage: its whole lines, the events after the first line, and their trials."""
 
-    whole: bytes = b""
+    whole: str = ""
     events: list[Event] = field(default_factory=list)
     trials: list[SearchTrial] = field(default_factory=list)
     damage: str | None = None
 
 
-def _read(path: Path, task: SearchTask | None) -> _Content:
+def _read(path: Path) -> _Content:
     content = _Content()
     try:
-        data = read_regular(path)
+        lines = (
+            read_regular(path).decode(errors="replace").split("\n")[:-1]
+        )  # after the last line end there is nothing, or a torn line
     except FileNotFoundError:
         return content
     except OSError as error:
         return _Content(damage=f"{path}: cannot be read, so that its search begins again: {error.strerror}")
-    lines, size = data.split(b"\n")[:-1], 0  # after the last line end there is nothing, or a torn line
     for number, line in enumerate(lines, 1):
         try:
             if number > 1:
-                event = parse(line)
-                check_next(event, content.trials, task)
+                event = EVENT.validate_json(line)
                 apply(event, content.trials)
                 content.events.append(event)
-            elif not line.startswith(b'{"task": '):
+            elif not line.startswith('{"task": '):
                 raise ValueError("expected the task of the search")
         except ValueError as error:
+            problem = "expected an event" if isinstance(error, ValidationError) else str(error)
             left_out = counted(len(lines) - number + 1, "line")
-            content.damage = f"{path}:{number}: {error}; {left_out} left out, from this one on"
+            content.damage = f"{path}:{number}: {problem}; {left_out} left out, from this one on"
             break
-        size += len(line) + 1
-    content.whole = data[:size]
+        content.whole += line + "\n"
     return content

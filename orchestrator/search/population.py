@@ -117,10 +117,7 @@ def _alive(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
 
 def _perturbed(dimension: Dimension, value: Any, factor: float) -> Any:
     """The value times the factor, within the range; a choice has no neighbours, and stays."""
-    match dimension:
-        case OneOf():
-            return value
-        case Integer(low=low, high=high):
-            return min(high, max(low, round(value * factor)))
-        case _:
-            return min(dimension.high, max(dimension.low, value * factor))
+    if isinstance(dimension, OneOf):
+        return value
+    moved = min(dimension.high, max(dimension.low, value * factor))
+    return round(moved) if isinstance(dimension, Integer) else moved

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from lm.spec import TrainSpec, trial_key
-from orchestrator.sweep.override import LEFT_OUT, Draw, Walked, every, points_of, start_values, walk
+from orchestrator.sweep.override import Draw, Walked, every, points_of, start_values, walk
 from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
-from orchestrator.sweep.space import Dimension, Range, fits
+from orchestrator.sweep.space import Dimension, Range
 from orchestrator.words import value_in_words
 
 _NOT_EXPLAINED = {"trials", "training_hours", "variants", "repeats", "start_rest", "min_trials_per_option"}
@@ -109,20 +109,6 @@ class SearchTask:
     def walked(self, values: Mapping[str, Any]) -> Walked:
         """A trial's values: their dimensions, and the spec that they make or the reason why there is none."""
         return self.walk(lambda key, *_: values[key])
-
-    def wrong_value(self, values: Mapping[str, Any]) -> str | None:
-        """Why a trial cannot have these values; None if each is in what is searched, and none is missing."""
-        wrong: list[str] = []
-
-        def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
-            if key in values and fits(dimension, values[key]):
-                return values[key]
-            wrong.append(f"values.{key}: {'out of its range' if key in values else 'missing'}")
-            return LEFT_OUT
-
-        walked = self.walk(draw)
-        wrong += [f"values.{key}: not searched with the others" for key in values if key not in walked.values]
-        return wrong[0] if wrong else None
 
     def in_words(self, values: Mapping[str, Any]) -> str:
         """A trial's values: `head mixture; dropout.weight 0.31`."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from lm.record import Evaluation, Record
-from lm.spec import TrainSpec, decoder_parameters, stage_keys, vocabulary_misfits
+from lm.spec import decoder_parameters, stage_keys, vocabulary_misfits
 from orchestrator.search.events import Asked, Ended, Evaluated, SearchEnd
 from orchestrator.search.ledger import Ledger, SearchState, ledger_path
 from orchestrator.search.task import SearchTask
@@ -17,8 +15,6 @@ from orchestrator.sweep.searches import Objective
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, stage_epochs
-
-_log = logging.getLogger(__name__)
 
 
 class SearchTrialSource:
@@ -46,19 +42,18 @@ class SearchTrialSource:
         while True:
             if self._to_start:
                 search, number = self._to_start.pop(0)
-            elif free := self._free():
+            else:
+                # One of which a trial waits might ask for the same for ever.
+                waiting = [search for pairs in self._waiting.values() for search, _ in pairs]
+                free = [search for search in self._searches if search.can_ask() and search not in waiting]
+                if not free:
+                    return None
                 search = min(free, key=lambda search: len(search.ledger.trials))  # the first of equals
                 if (asked := search.ask()) is None:
                     continue
                 number = asked
-            else:
-                return None
             if (trial := self._start(search, number)) is not None:
                 return trial
-
-    def ended(self) -> bool:
-        """Whether every search has asked for all its trials, and none waits."""
-        return not self._to_start and not self._waiting and all(search.asked_enough() for search in self._searches)
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         """As the scheduler says, by the best validation loss so far; the last epoch is never taken away."""
@@ -74,12 +69,6 @@ class SearchTrialSource:
             search.settle(number, trial, record)
         self._to_start += self._waiting.pop(trial.key, [])
 
-    def _free(self) -> list[_Search]:
-        """The searches that can ask; one of which a trial waits might ask for the same for ever."""
-        waiting = [search for pairs in self._waiting.values() for search, _ in pairs]
-        pausing = [search for search in self._searches if search in waiting or search.state.generations.waiting]
-        return [search for search in self._searches if search not in pausing and not search.asked_enough()]
-
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
         trial, reason = search.trial(number)
@@ -91,7 +80,7 @@ class SearchTrialSource:
             self._waiting.setdefault(trial.key, []).append((search, number))
             return None
         failed = next((t for t in search.ledger.trials if t.key == trial.key and t.state == "failed"), None)
-        record = self._record(trial)
+        record = self._records.find(trial)
         if record is not None and record.status != "failed":
             search.settle(number, trial, record)
         elif failed is not None:
@@ -102,13 +91,6 @@ class SearchTrialSource:
             self._under_way[trial.key] = search, number
             return trial
         return None
-
-    def _record(self, trial: Trial) -> Record | None:
-        try:
-            return self._records.find(trial)
-        except (OSError, ValueError) as error:
-            _log.warning("%s: %s", trial.title, error)  # it trains again, and says then what is wrong
-            return None
 
 
 class _Search:
@@ -127,13 +109,13 @@ class _Search:
         for event in self.ledger.events:
             self._study.apply(event)
 
-    def asked_enough(self) -> bool:
-        """Whether the budget is spent, or nothing is left to ask."""
-        return self._exhausted or self.state.budget_spent
+    def can_ask(self) -> bool:
+        """Whether a trial can be asked for now: the budget is not spent, and no generation has to end first."""
+        return not (self._exhausted or self.state.budget_spent or self.state.generations.waiting)
 
     def ask(self) -> int | None:
         """The number of a new trial; None if a grid has no more, or a generation has no member left."""
-        trials, parent = self.ledger.trials, None
+        number, parent = len(self.ledger.trials), None
         if self.state.generations.first_is_asked:
             values, parent = self.state.generations.next_member() or (None, None)
         else:
@@ -141,21 +123,33 @@ class _Search:
         if values is None:
             self._exhausted = True
             return None
-        spec, _ = self._spec(values, parent)
-        key = None if spec is None else self._key(spec)
-        self._write(Asked(asked=len(trials), values=values, key=key, parent=parent))
-        return len(trials) - 1
+        trial, _ = self._trial(number, values, parent)
+        self._write(Asked(asked=number, values=values, key=None if trial is None else trial.key, parent=parent))
+        return number
 
     def trial(self, number: int) -> tuple[Trial | None, str | None]:
         """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
         asked = self.ledger.trials[number]
-        spec, reason = self._spec(asked.values, asked.parent)
-        if spec is None:
+        return self._trial(number, asked.values, asked.parent)
+
+    def _trial(self, number: int, values: Mapping[str, Any], parent: int | None) -> tuple[Trial | None, str | None]:
+        spec, reason = self.state.generations.spec(values, parent)
+        if spec is not None:
+            reason = next(iter(vocabulary_misfits(spec.head, self._facts.vocabulary_size(spec.corpus))), None)
+        if spec is None or reason is not None:
             return None, reason
-        words, parameters = self.task.in_words(asked.values), self._facts.parameters(spec)
-        source = None if asked.parent is None else self.ledger.trials[asked.parent].key
-        trial = Trial(self.task.title, words, spec.seed, spec, self._key(spec), parameters, starts_from=source)
-        return replace(trial, number=number, opens_test=False), None
+        trial = Trial(
+            variant=self.task.title,
+            change=self.task.in_words(values),
+            seed=spec.seed,
+            spec=spec,
+            key=[*stage_keys(spec, self._fingerprint).values()][-1],
+            parameters=self._facts.parameters(spec),
+            starts_from=None if parent is None else self.ledger.trials[parent].key,
+            number=number,
+            opens_test=False,
+        )
+        return trial, None
 
     def evaluated(self, number: int, trial: Trial, evaluation: Evaluation, *, judged: bool = True) -> bool:
         """Whether the trial goes on; one that was to stop does not, whatever it trained before it heard of that."""
@@ -184,33 +178,21 @@ class _Search:
         if record is not None and record.status == "complete":
             nats, seconds = record.stages[-1].valid.nats_per_token, record.seconds
             if state == "complete":
-                objectives = tuple(_objective(name, record) for name in self.task.objectives)
+                objectives = tuple(map(_objectives(record).__getitem__, self.task.objectives))
         about: dict[str, Any] = {"nats": nats, "objectives": objectives, "epochs": trial.epochs, "seconds": seconds}
         self._write(Ended(ended=number, state=state, reason=reason, **about))
-
-    def _spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
-        spec, reason = self.state.generations.spec(values, parent)
-        if spec is not None:
-            size = self._facts.vocabulary_size(spec.corpus)
-            reason = next(iter(vocabulary_misfits(spec.head, size)), None)
-        return (None if reason else spec), reason
 
     def _write(self, event: Asked | Ended) -> None:
         self.ledger.append(event)
         self._study.apply(event)
 
-    def _key(self, spec: TrainSpec) -> str:
-        return list(stage_keys(spec, self._fingerprint).values())[-1]
 
-
-def _objective(objective: Objective, record: Record) -> float:
-    match objective:
-        case "validation":
-            return record.stages[-1].valid.nats_per_token
-        case "parameters":
-            return float(record.parameters)
-        case "decoder_parameters":
-            spec = record.spec
-            return float(decoder_parameters(spec.model, spec.head, record.corpus.vocabulary_size))
-        case "seconds":
-            return sum(stage.train_seconds for stage in record.stages)
+def _objectives(record: Record) -> dict[Objective, float]:
+    return {
+        "validation": record.stages[-1].valid.nats_per_token,
+        "parameters": float(record.parameters),
+        "decoder_parameters": float(
+            decoder_parameters(record.spec.model, record.spec.head, record.corpus.vocabulary_size)
+        ),
+        "seconds": sum(stage.train_seconds for stage in record.stages),
+    }

@@ -67,7 +67,8 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
         for field, text in of_variant:
             if (field, text) not in of_base:
                 problems.append(Problem(_written_place(document, sweep, variant, field), text + at_scale))
-        of_base = of_base or of_variant
+        if variant is sweep.baseline:
+            of_base = of_variant
     if problems:
         raise SweepError(messages(problems, document))
 

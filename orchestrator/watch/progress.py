@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import statistics
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from lm.kept import say_once
 from lm.record import Evaluation, Record
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial, epochs_to_train, stage_epochs
@@ -51,7 +53,7 @@ class Clock:
     """Counts the epochs that are left and the seconds that one takes, by the clock `wall`. For one thread.
 
     An epoch takes the mean of its variant's epochs; before one of them has ended, that of all, and before any has
-    ended, that of those in `records`. A stage that may end early counts in full, so this is an upper estimate.
+    ended, that of the curves in `records`. A stage that may end early counts in full: this is an upper estimate.
     """
 
     def __init__(
@@ -66,26 +68,19 @@ class Clock:
         self._unsettled: dict[str, _Unsettled] = {}
         self._epoch_began: dict[str, float] = {}  # of the trials that run
         self._most_running = 0
-        self._took: dict[str, tuple[float, int]] = {}  # variant -> seconds and epochs
-        self._took_before = 0.0, 0
+        self._took = defaultdict[str, list[float]](list)  # variant -> seconds of each epoch
+        self._took_before: list[float] = []
         for trial in (trial for trial in trials if trial.reads_from is None):
             if trial.key not in done:
                 self._add(trial)
-            if records is not None:
-                self._read(trial, records)
+            if records is not None and (curve := records.curve(trial)):
+                self._took_before.append(curve[-1].seconds / curve[-1].epoch)
+                if trial.key not in done:
+                    self._unsettled[trial.key].count(curve[-1])
 
     def _add(self, trial: Trial) -> None:
         self._specs[trial.key] = trial.spec
         self._unsettled[trial.key] = _Unsettled(trial, epochs_to_train(trial, self._specs))
-
-    def _read(self, trial: Trial, records: Records) -> None:
-        if (unsettled := self._unsettled.get(trial.key)) is None:
-            if (record := records.find(trial)) is not None:
-                stages = [(stage.train_seconds + stage.evaluation_seconds, stage.epochs) for stage in record.stages]
-                self._took_before = _sum(self._took_before, *stages)
-        elif curve := records.curve(trial):
-            unsettled.count(curve[-1])
-            self._took_before = _sum(self._took_before, (unsettled.seconds, unsettled.epoch))
 
     def started(self, trial: Trial) -> None:
         """The trial's next epoch begins; a search may just have proposed the trial."""
@@ -96,13 +91,11 @@ class Clock:
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
         """The trial has ended an epoch."""
-        unsettled, ended = self._unsettled[trial.key], self._wall()
-        if trial.key in self._epoch_began:
-            seconds = ended - self._epoch_began[trial.key]
-            if evaluation.epoch == unsettled.epoch + 1:  # an earlier command may have begun this epoch
-                seconds = max(seconds, evaluation.seconds - unsettled.seconds)
-            self._took[trial.variant] = _sum(self._took.get(trial.variant, (0.0, 0)), (seconds, 1))
-        self._epoch_began[trial.key] = ended
+        unsettled, now = self._unsettled[trial.key], self._wall()
+        if trial.key in self._epoch_began:  # an earlier command may have begun this epoch
+            own = (evaluation.seconds - unsettled.seconds) / max(1, evaluation.epoch - unsettled.epoch)
+            self._took[trial.variant].append(max(own, now - self._epoch_began[trial.key]))
+        self._epoch_began[trial.key] = now
         unsettled.count(evaluation)
 
     def settled(self, trial: Trial, *, resumable: bool) -> None:
@@ -117,21 +110,17 @@ class Clock:
 
     def seconds_left(self) -> float | None:
         """What the sweep still takes with as many trials at once as ran at most; None while no epoch or trial tells."""
-        of_all = _sum(*self._took.values()) if self._took else self._took_before
+        of_all = [seconds for took in self._took.values() for seconds in took] or self._took_before
         if not self._unsettled:
             return 0.0
-        if not of_all[1] or not self._most_running:
+        if not of_all or not self._most_running:
             return None
-        now, left = self._wall(), list[float]()
+        mean, now, left = statistics.fmean(of_all), self._wall(), list[float]()
         for key, unsettled in self._unsettled.items():
-            seconds, epochs = self._took.get(unsettled.trial.variant, of_all)
-            over = min(seconds / epochs, now - self._epoch_began.get(key, now))
-            left.append(max(0.0, unsettled.epochs_left * seconds / epochs - over))
-        return max(sum(left) / self._most_running, *left)
-
-
-def _sum(*took: tuple[float, int]) -> tuple[float, int]:
-    return sum(seconds for seconds, _ in took), sum(epochs for _, epochs in took)
+            took = self._took.get(unsettled.trial.variant)
+            each = statistics.fmean(took) if took else mean
+            left.append(unsettled.epochs_left * each - min(each, now - self._epoch_began.get(key, now)))
+        return max(0.0, sum(left) / self._most_running, *left)
 
 
 class Progress:
@@ -270,7 +259,6 @@ class Listeners:
 
     def __init__(self, *listeners: Listener) -> None:
         self._listeners = listeners
-        self._failed: set[int] = set()
         self.started: Callable[[Trial], None] = partial(self._call, "started")
         self.evaluated: Callable[[Trial, Evaluation], None] = partial(self._call, "evaluated")
         self.settled: Callable[[Trial, Record | None], None] = partial(self._call, "settled")
@@ -280,9 +268,7 @@ class Listeners:
             try:
                 getattr(listener, method)(*arguments)
             except Exception as error:
-                if id(listener) not in self._failed:
-                    self._failed.add(id(listener))
-                    _log.warning("%s: %s: %s", type(listener).__name__, type(error).__name__, error)
+                say_once(f"{type(listener).__name__}: {type(error).__name__}: {error}")
                 _log.debug("%s", type(listener).__name__, exc_info=True)
 
 

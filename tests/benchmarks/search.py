@@ -61,9 +61,6 @@ class Enough:
         over = now.reached_epochs is not None or now.seconds >= self._most_seconds
         return None if over else self._source.next()
 
-    def ended(self) -> bool:
-        return self._source.ended()
-
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         return self._source.goes_on(trial, evaluation)
 

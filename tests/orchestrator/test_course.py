@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.trial_source import Chained, FixedOrder, StopOnStorageError, UntilDeadline
+from orchestrator.agenda.trial_source import FixedOrder, Rounds
 from orchestrator.search.trial_source import SearchTrialSource
 from tests.orchestrator.test_schedule import trial
 from tests.support import searching
@@ -16,10 +16,9 @@ def test_one_that_continues_another_waits_until_that_one_has_ended() -> None:
     a, b, c = trial("a"), trial("b", starts_from="a"), trial("c")
     source = FixedOrder([b, a, c])
     assert [source.next(), source.next(), source.next()] == [a, c, None]
-    assert not source.ended()
     source.settled(a, None)
     assert source.next() == b
-    assert source.ended()
+    assert source.next() is None
 
 
 def test_one_whose_source_is_not_among_them_starts_at_once() -> None:
@@ -29,26 +28,24 @@ def test_one_whose_source_is_not_among_them_starts_at_once() -> None:
 
 def test_nothing_starts_when_the_time_is_over() -> None:
     clock = [0.0]
-    source = UntilDeadline(FixedOrder([trial("a"), trial("b")]), 60.0, clock=lambda: clock[0])
+    source = Rounds(iter([FixedOrder([trial("a"), trial("b")])]), 60.0, clock=lambda: clock[0])
     assert source.next() == trial("a")
-    assert not source.ended()
     clock[0] = 60.0
     assert source.next() is None
-    assert source.ended()
 
 
 def test_a_round_begins_when_all_of_the_one_before_have_settled() -> None:
-    source = Chained(iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")])]))
+    source = Rounds(iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")])]))
     a, b = source.next(), source.next()
     assert a == trial("a") and b == trial("b")
-    assert source.next() is None and not source.ended()
+    assert source.next() is None
     source.settled(trial("a"), None)
     assert source.next() is None
     source.settled(trial("b"), None)
     assert source.next() == trial("c")
-    assert source.next() is None and not source.ended()
+    assert source.next() is None
     source.settled(trial("c"), None)
-    assert source.next() is None and source.ended()
+    assert source.next() is None
 
 
 def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_the_next_command(
@@ -56,7 +53,7 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
 ) -> None:
     task, shelf = searching.task(trials=4), searching.Shelf(tmp_path / "runs")
     undisturbed = searching.search([task], searching.Shelf(tmp_path / "undisturbed"))
-    source = StopOnStorageError(SearchTrialSource([task], shelf, searching.Facts()))  # type: ignore[arg-type]
+    source = Rounds(iter([SearchTrialSource([task], shelf, searching.Facts())]))  # type: ignore[arg-type]
     first = source.next()
     assert first is not None
 
@@ -68,6 +65,6 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
         record = searching.train(first, shelf, lambda evaluation: source.goes_on(first, evaluation))
     assert record is not None, "it trained to its end"
     source.settled(first, record)
-    assert source.next() is None and source.ended() and source.has_failed
+    assert source.next() is None
     assert "No space left on device" in caplog.text
     assert searching.search([task], shelf) == undisturbed

@@ -131,7 +131,6 @@ def search(tasks: list[SearchTask], shelf: Shelf) -> list[list[SearchTrial]]:
     source = SearchTrialSource(tasks, shelf, Facts())  # type: ignore[arg-type]
     while (trial := source.next()) is not None:
         source.settled(trial, train(trial, shelf, lambda evaluation, trial=trial: source.goes_on(trial, evaluation)))
-    assert source.ended()
     return [found(one, shelf.root) for one in tasks]
 
 

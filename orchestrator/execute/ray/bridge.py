@@ -72,7 +72,7 @@ class Queue(Searcher):
             allotment = dataclasses.replace(allotment, alone=True)
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
-            return finished if self.source.ended() and not self.running else None
+            return None if self.running else finished
         self.running[trial_id] = trial
         if len(self.running) > 1:
             self._had_company |= {each.key for each in self.running.values()}

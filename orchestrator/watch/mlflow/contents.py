@@ -19,6 +19,7 @@ import posixpath
 import re
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -28,30 +29,24 @@ from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.store import STEP_METRIC, Measure, Run
 
 VERDICT = "verdict."
-DONE, BEST = "curve/trials_done", "curve/best_valid_perplexity"
-TEST = "/test_perplexity"
+DONE, BEST, JUDGED = "curve/trials_done", "curve/best_valid_perplexity", "final/valid_perplexity"
+_TEST = "/test_perplexity"
 _NO_METRICS = ("stage", "epoch", "averaging", "best")
 _PROGRESS = ("step", "tokens", "seconds", "tokens_per_second")
-_LONGEST_PARAM = 6000
-_LONGEST_TAG = 1000
-_LONGEST_KEY = 250
 
 
 def findings(answer: str, verdicts: Mapping[str, str]) -> dict[str, str]:
     """The tags `answer` and `verdict.<variant>` of a sweep."""
-    tags = {_key(VERDICT, variant): verdict[:_LONGEST_TAG] for variant, verdict in verdicts.items()}
-    return tags | {"answer": answer[:_LONGEST_TAG]}
+    return {_key(VERDICT, variant): verdict for variant, verdict in verdicts.items()} | {"answer": answer}
 
 
 def _key(before: str, variant: str, after: str = "") -> str:
-    """A key that MLflow takes; eight digits of the name's hash keep two changed names apart."""
-    key = before + variant
-    plain = re.sub(r"[^\w.\- :/]", "_", key)
-    if posixpath.normpath(plain) != plain or key.startswith("/"):  # MLflow reads a key as a path in its one spelling
-        plain = plain.replace("/", "_")
-    if plain != key or len(key + after) > _LONGEST_KEY:
-        plain = f"{plain[: _LONGEST_KEY - 9 - len(after)]}-{hashlib.sha256(variant.encode()).hexdigest()[:8]}"
-    return plain + after
+    """A key that MLflow takes, which reads it as a path; eight digits of its hash keep two changed names apart."""
+    key = before + variant + after
+    if re.fullmatch(r"(?!/|\.\.)[\w.\- :/]{1,250}", key) and posixpath.normpath(key) == key:
+        return key
+    plain, digest = re.sub(r"[^\w.\- :]", "_", variant), hashlib.sha256(key.encode()).hexdigest()
+    return f"{before}{plain[:200]}-{digest[:8]}{after}"
 
 
 def params(trial: Trial) -> dict[str, str]:
@@ -64,7 +59,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", (value if isinstance(value, str) else json.dumps(value))[:_LONGEST_PARAM]
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
 def curve_measures(evaluation: Evaluation, times: tuple[int, int] | None) -> list[Measure]:
@@ -103,8 +98,7 @@ def _finite(values: Mapping[str, float], milliseconds: int, step: int) -> list[M
 
 def trial_tags(trial: Trial) -> dict[str, str]:
     """What is known of a trial before it runs."""
-    tags = {"variant": trial.variant, "change": trial.change, "seed": str(trial.seed), "trial_key": trial.key}
-    return {name: value[:_LONGEST_TAG] for name, value in tags.items()}
+    return {"variant": trial.variant, "change": trial.change, "seed": str(trial.seed), "trial_key": trial.key}
 
 
 def record_tags(record: Record | None) -> dict[str, str]:
@@ -117,30 +111,26 @@ def record_tags(record: Record | None) -> dict[str, str]:
     for stage in record.stages:
         chosen = {"best_epoch": stage.best_epoch} | stage.fitted
         tags |= {f"{stage.name}.{name}": f"{value:.6g}" for name, value in chosen.items()}
-    return tags | {"reason": (record.reason or "")[:_LONGEST_TAG]}
+    return tags | {"reason": record.reason or ""}
 
 
 def sweep_numbers(runs: Sequence[Run], known: Mapping[str, float], step: int) -> list[Measure]:
     """What a sweep's run lacks: trials done and the best of them by time, and `<variant>/test_perplexity`.
 
-    `runs` are those of complete trials, `known` the last values that the sweep's run has, `step` the step of the last.
-    A perplexity is the mean over seeds, as on the page; one whose variant is gone becomes NaN.
+    `runs` are those of complete trials, `known` the last values that the sweep's run has; the last step is `step`. A
+    perplexity is the mean over seeds, as on the page; one whose variant is gone becomes NaN.
     """
-    runs = sorted(runs, key=lambda run: run.ended or 0)
-    best = list(accumulate((run.metrics["final/valid_perplexity"] for run in runs), min))
-    perplexities: dict[str, list[float]] = {}
+    runs, measures = sorted(runs, key=lambda run: run.ended or 0), list[Measure]()
+    best = list(accumulate((run.metrics[JUDGED] for run in runs), min))
+    for place in range(int(known.get(DONE, 0)), len(runs) - 1):
+        numbers = {DONE: place + 1.0, BEST: best[place]}
+        measures += _finite(numbers, runs[place].ended or 0, step - len(runs) + place + 1)
+    perplexities = defaultdict[str, list[float]](list)
     for run in runs:
-        if (perplexity := run.metrics.get(f"final{TEST}")) is not None:
-            perplexities.setdefault(_key("", run.tags.get("variant", ""), TEST), []).append(perplexity)
+        if (perplexity := run.metrics.get(f"final{_TEST}")) is not None:
+            perplexities[_key("", run.tags.get("variant", ""), _TEST)].append(perplexity)
     numbers = {name: statistics.fmean(values) for name, values in perplexities.items()}
-    numbers |= {DONE: float(len(runs)), BEST: best[-1]} if runs else {DONE: 0.0}
-    gone = {name: math.nan for name, value in known.items() if name not in numbers and not math.isnan(value)}
-    changed = {name: value for name, value in (numbers | gone).items() if known.get(name) != value}
-    if not (runs or known) or not changed:
-        return []
-    measures = list[Measure]()
-    for count in range(int(known.get(DONE, 0)), len(runs) - 1):
-        step += 1
-        measures += _finite({DONE: count + 1, BEST: best[count]}, runs[count].ended or 0, step)
-    at = max((run.ended or 0 for run in runs), default=0)
-    return measures + [Measure(name, value, at, step + 1) for name, value in changed.items()]
+    numbers |= {DONE: float(len(runs)), BEST: best[-1]} if runs else dict.fromkeys(known.keys() & {DONE}, 0.0)
+    numbers |= {name: math.nan for name, value in known.items() if name not in numbers and not math.isnan(value)}
+    now = int(1000 * time.time())
+    return measures + [Measure(name, value, now, step) for name, value in numbers.items() if known.get(name) != value]

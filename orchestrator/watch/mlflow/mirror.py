@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,22 +14,12 @@ from lm.trial_log import LOG
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.contents import (
-    DONE,
-    VERDICT,
-    curve_measures,
-    final_measures,
-    params,
-    record_tags,
-    sweep_numbers,
-    trial_tags,
-)
+from orchestrator.watch.mlflow import contents
 from orchestrator.watch.mlflow.store import Run, Store
 
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
 _PARENT, _NOTE, _COMMIT = "mlflow.parentRunId", "mlflow.note.content", "mlflow.source.git.commit"
-_JUDGED = "final/valid_perplexity"
 _EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
 _EARLY = "stopped early"
 _STATUSES = {
@@ -74,79 +63,67 @@ class Mirror:
         """Drop what was read of MLflow, after an error that leaves it unsure."""
         self._parent = None
 
-    def sync(self, trial: Trial, points: Iterable[Evaluation] = (), *, running: bool = False) -> bool:
-        """Write what MLflow lacks of a trial's record, its curve on disk, and these points; whether it has settled."""
+    def sync(self, trial: Trial, points: Iterable[Evaluation] = (), *, running: bool = False) -> None:
+        """Write what MLflow lacks of a trial's record, its curve on disk, and these points."""
         parent = self._connected()
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
-        curve = self._curve(trial, points) if record is None else {}
+        mirrored = f"{record.status} {record.finished_at}, form {_FORM}" if record else ""
+        if run is not None and record is not None and run.tags.get("mirrored") == mirrored:
+            self._bring_back(run)
+            return
+        curve = {point.epoch: point for point in (*points, *self._records.curve(trial))}
         times = None if running else self._times(trial, record)
         began, ended = times or (None, None)
         if run is None:
-            if record is None and not (running or curve or trial.stopped_early):
-                return False
-            run = self._create("trial", trial.title, trial_tags(trial) | {_PARENT: parent.id}, began)
+            if not (running or record or curve or trial.stopped_early):
+                return
+            run = self._create("trial", trial.title, contents.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
             self._store.set_status(parent, "RUNNING")
-        status = _status(trial, run, record, running=running)
-        stands = f"{record.status} {record.finished_at}" if record else f"epoch {max(curve, default=0)}"
-        mirrored = f"{stands}, form {_FORM}"
-        if run.status == _STATUSES.get(status, "KILLED") and run.tags.get("mirrored") == mirrored:
-            return record is not None
-        curve = curve or self._curve(trial, points)
         steps = self._store.steps(run)
         missing = [point for epoch, point in curve.items() if epoch not in steps]
-        measures = [measure for point in missing for measure in curve_measures(point, times)]
-        if record is not None and times is not None:
-            measures += final_measures(record, times[1])
+        measures = [measure for point in missing for measure in contents.curve_measures(point, times)]
+        if record is not None and ended is not None:
+            measures += contents.final_measures(record, ended)
             facts = {"rule": record.corpus.vocabulary_rule, "train_tokens": record.corpus.train_tokens}
             self._store.set_dataset(run, record.corpus.name, record.corpus.fingerprint, facts)
-        self._store.log(run, measures, params(trial))
-        steps.update(curve)
-        tags = {"status": status, "mirrored": mirrored, "pruned": "true" if status == _EARLY else ""}
+        self._store.log(run, measures, contents.params(trial))
+        status = _status(trial, run, record, running=running)
         if record is not None or status == _EARLY:
             folder = self._records.folder(self._records.holder(trial))
             for name in (RECORD, CURVE, LOG):
                 if (folder / name).exists():
                     self._store.upload(run, folder / name)
-        self._store.tag(run, trial_tags(trial) | record_tags(record) | tags)
         self._store.set_status(run, _STATUSES.get(status, "KILLED"), ended)
-        return record is not None
+        tags = {"status": status, "mirrored": mirrored, "pruned": "true" if status == _EARLY else ""}
+        self._store.log(run, tags=contents.trial_tags(trial) | contents.record_tags(record) | tags)
 
     def sum_up(self) -> None:
         """Bring the numbers of the sweep's own run up to date with those of its trials."""
         parent = self._connected()
-        complete = [
-            run
-            for run in self._runs
-            if run.tags.get(_PARENT) == parent.id and run.status == "FINISHED" and _JUDGED in run.metrics
-        ]
-        if sweep_numbers(complete, parent.metrics, 0):  # only news need the step of the last
-            step = max(self._store.steps(parent, DONE), default=0)
-            news = sweep_numbers(complete, parent.metrics, step)
-            self._store.log(parent, news, {})
-            self._store.steps(parent, DONE).update(measure.step for measure in news)
+        complete = [run for run in self._runs if run.status == "FINISHED" and contents.JUDGED in run.metrics]
+        planned = [run for run in complete if run.tags.get(_PARENT) == parent.id]
+        self._store.log(parent, contents.sweep_numbers(planned, parent.metrics, len(complete)))
 
     def close(self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None) -> None:
         """Upload the report, tag its findings, and end the parent and every run that is still RUNNING."""
         parent = self._connected()
         for run in self._runs:
             if run.status == "RUNNING" and run is not parent:
-                self._store.tag(run, {"status": "stopped"})
+                self._store.log(run, tags={"status": "stopped"})
                 self._store.set_status(run, "KILLED")
         if planned is not None:
             self._sort_out(planned)
         self.sum_up()
         tags = self._parent_tags(outcome)
         if report is not None:
-            tags["report"] = _digest(report)
-            tags |= {name: "" for name in parent.tags if name.startswith(VERDICT)} | dict(findings)
+            tags |= {name: "" for name in parent.tags if name.startswith(contents.VERDICT)} | dict(findings)
             page = f"Page: `{report / 'report.md'}`, also under Artifacts."
             tags[_NOTE] = "\n\n".join(filter(None, (self._sweep.question, findings.get("answer"), page)))
-            if parent.tags.get("report") != tags["report"]:
-                self._store.upload(parent, report, "report")
-        self._store.tag(parent, tags)
+            self._store.upload(parent, report, "report")
+        self._store.log(parent, tags=tags)
         self._store.set_status(parent, _STATUSES.get(outcome, "KILLED"))
 
     def _connected(self) -> Run:
@@ -180,9 +157,6 @@ class Mirror:
         tags = {"status": status, "question": self._sweep.question}
         return tags if self._commit is None else tags | {"commit": self._commit, _COMMIT: self._commit}
 
-    def _curve(self, trial: Trial, points: Iterable[Evaluation]) -> dict[int, Evaluation]:
-        return {point.epoch: point for point in (*points, *self._records.curve(trial))}
-
     def _times(self, trial: Trial, record: Record | None) -> tuple[int, int] | None:
         """When it began and ended, in milliseconds; always the same, so that MLflow keeps one of two equal numbers."""
         times = self._records.times(self._records.holder(trial), record)
@@ -200,11 +174,11 @@ class Mirror:
                 instead = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
                 parent = self._only(SUPERSEDED, title, note)
                 self._store.set_status(parent, "KILLED")
-                self._store.tag(run, {SUPERSEDED: instead, _PARENT: parent.id})
+                self._store.log(run, tags={SUPERSEDED: instead, _PARENT: parent.id})
 
     def _bring_back(self, run: Run) -> None:
         if SUPERSEDED in run.tags:
-            self._store.tag(run, {_PARENT: self._connected().id})
+            self._store.log(run, tags={_PARENT: self._connected().id})
             self._store.untag(run, SUPERSEDED)
 
 
@@ -216,11 +190,3 @@ def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> 
 
 def _name(run: Run) -> tuple[str, str]:
     return run.tags.get("trial_key", ""), run.tags.get("variant", "")
-
-
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -24,6 +24,7 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 _LOCK_SECONDS = 120
+_MOST_RUNS = 50_000  # the most that MLflow gives at once
 _LONGEST_DIGEST = 36
 
 
@@ -38,16 +39,14 @@ class Measure(NamedTuple):
 
 @dataclass
 class Run:
-    """A run as MLflow has it, with the last values of its metrics; `steps` is None until the store was asked."""
+    """A run as MLflow has it, with the last values of its metrics; `ended` in milliseconds."""
 
     id: str
     status: str
     tags: dict[str, str]
-    params: set[str]
+    params: set[str] = field(default_factory=set)
     metrics: dict[str, float] = field(default_factory=dict)
     ended: int | None = None
-    """In milliseconds."""
-    steps: set[int] | None = None
 
 
 def tracking_uri(uri: str | None = None) -> str:
@@ -92,45 +91,41 @@ class Store:
         """All runs of an experiment that carry the tag of this scale, oldest first."""
         quote = '"' if "'" in scale else "'"
         query, order = f"tags.scale = {quote}{scale}{quote}", ["attributes.start_time ASC"]
-        runs: list[Run] = []
-        token: str | None = ""
-        while token is not None:
-            page = self._client.search_runs([experiment], query, max_results=1000, order_by=order, page_token=token)
-            for run in page:
-                info, data = run.info, run.data
-                params = set(data.params)
-                runs.append(Run(info.run_id, info.status, data.tags, params, dict(data.metrics), info.end_time))
-            token = page.token or None
-        return runs
+        return [
+            Run(info.run_id, info.status, data.tags, set(data.params), dict(data.metrics), info.end_time)
+            for run in self._client.search_runs([experiment], query, max_results=_MOST_RUNS, order_by=order)
+            for info, data in [(run.info, run.data)]
+        ]
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str], began: int | None = None) -> Run:
         """A new run, RUNNING; `began` in milliseconds, by default the present time."""
         run = self._client.create_run(experiment, start_time=began, tags=dict(tags), run_name=name)
-        return Run(run.info.run_id, "RUNNING", dict(tags), set(), steps=set())
+        return Run(run.info.run_id, "RUNNING", dict(tags))
 
-    def steps(self, run: Run, metric: str = STEP_METRIC) -> set[int]:
-        """The steps of its curve that MLflow holds, by a metric that every point has."""
-        if run.steps is None:
-            run.steps = {point.step for point in self._client.get_metric_history(run.id, metric)}
-        return run.steps
+    def steps(self, run: Run) -> set[int]:
+        """The steps of its curve that MLflow holds."""
+        return {point.step for point in self._client.get_metric_history(run.id, STEP_METRIC)}
 
-    def log(self, run: Run, measures: Sequence[Measure], params: Mapping[str, str]) -> None:
-        """Add numbers, and the parameters that the run lacks."""
-        from mlflow.entities import Metric, Param
+    def log(
+        self,
+        run: Run,
+        measures: Sequence[Measure] = (),
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add numbers, the parameters that the run lacks, and tags that it lacks or has with other values.
 
-        lacking = [Param(name, value) for name, value in params.items() if name not in run.params]
-        if measures or lacking:
-            self._client.log_batch(run.id, [Metric(*measure) for measure in measures], lacking)
-        run.params |= params.keys()
+        A tag that it lacks is not set to nothing.
+        """
+        from mlflow.entities import Metric, Param, RunTag
+
+        lacking = {name: value for name, value in (params or {}).items() if name not in run.params}
+        changed = {name: value for name, value in (tags or {}).items() if run.tags.get(name, "") != value}
+        if measures or lacking or changed:
+            metrics, texts = [Metric(*measure) for measure in measures], [Param(*item) for item in lacking.items()]
+            self._client.log_batch(run.id, metrics, texts, [RunTag(*item) for item in changed.items()])
         run.metrics |= {measure.name: measure.value for measure in measures}
-
-    def tag(self, run: Run, tags: Mapping[str, str]) -> None:
-        """Set the tags that the run lacks, or has with other values; one that it lacks is not set to nothing."""
-        from mlflow.entities import RunTag
-
-        changed = {name: value for name, value in tags.items() if run.tags.get(name, "") != value}
-        if changed:
-            self._client.log_batch(run.id, tags=[RunTag(name, value) for name, value in changed.items()])
+        run.params |= lacking.keys()
         run.tags |= changed
 
     def untag(self, run: Run, tag: str) -> None:

@@ -46,13 +46,12 @@ def link(uri: str, experiment: str) -> str:
 
 @dataclass
 class _Pending:
-    """A trial as last heard of: `changed` since MLflow was written; looked at again at the end unless `settled`."""
+    """A trial as last heard of: `changed` since MLflow was written."""
 
     trial: Trial
     running: bool = False
     points: list[Evaluation] = field(default_factory=list)
     changed: bool = True
-    settled: bool = False
 
 
 class Tracker:
@@ -77,7 +76,7 @@ class Tracker:
         self._uri = tracking_uri(uri)
         self.link = ""
         """How a browser gets to the sweep, once `finish` has reached MLflow."""
-        self._warned = self._given_up = self._is_whole = False
+        self._warned = self._is_whole = False
         self._ending, self._until = threading.Event(), math.inf
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         try:
@@ -101,7 +100,7 @@ class Tracker:
 
     def _note(self, trial: Trial, *points: Evaluation, running: bool) -> None:
         pending = self._pending.setdefault((trial.key, trial.variant), _Pending(trial))
-        pending.trial, pending.running, pending.settled = trial, running, False
+        pending.trial, pending.running = trial, running
         pending.points.extend(points)
         pending.changed = True  # last, because the thread takes it away before it reads the others
 
@@ -124,7 +123,6 @@ class Tracker:
             self._ending.set()
             self._thread.join(_FINISH_SECONDS)
             if self._thread.is_alive():
-                self._given_up = True
                 self._warn(TimeoutError("it takes too long"))
         return self._is_whole
 
@@ -135,17 +133,14 @@ class Tracker:
             changed = [pending for pending in list(self._pending.values()) if pending.changed]
             self._sync(sorted(changed, key=lambda pending: not pending.running))
             rest = min(_LONGEST_REST_SECONDS, max(_SYNC_SECONDS, _REST * (time.monotonic() - began)))
-        unsettled = [pending for pending in self._pending.values() if pending.changed or not pending.settled]
-        for pending in unsettled:
-            pending.running = False
-        is_filled = self._sync(unsettled)
-        if not is_filled:  # only an error shows that a run was deleted by hand: the second pass makes it again
-            is_filled = self._sync([pending for pending in unsettled if pending.changed])
+        everything = list(self._pending.values())
+        for pending in everything:
+            pending.running, pending.changed = False, True
+        # Only an error shows that a run was deleted by hand: the second pass makes it again.
+        is_filled = self._sync(everything) or self._sync([pending for pending in everything if pending.changed])
         try:
-            if not self._given_up:
-                self._close()
-                self._is_whole = is_filled
-                self.link = link(self._uri, self._mirror.experiment)
+            self._close()
+            self._is_whole, self.link = is_filled, link(self._uri, self._mirror.experiment)
         except Exception as error:
             self._warn(error)
 
@@ -153,19 +148,16 @@ class Tracker:
         """Write what MLflow lacks of these trials; whether it has all of them then."""
         failures = 0
         for pending in trials:
-            if self._given_up or failures == _MOST_FAILURES or time.monotonic() > self._until:
+            if failures == _MOST_FAILURES or time.monotonic() > self._until:
                 return False
             pending.changed = False
             try:
-                pending.settled = self._mirror.sync(pending.trial, pending.points, running=pending.running)
+                self._mirror.sync(pending.trial, pending.points, running=pending.running)
             except Exception as error:
                 pending.changed = True
                 failures += 1
                 self._mirror.forget()
                 self._warn(error)
-            else:
-                if pending.settled:
-                    pending.points.clear()
         try:
             if trials:
                 self._mirror.sum_up()

@@ -1,7 +1,5 @@
 """Damaged ledgers: the lines before the damage count, the line is named, and the damaged file is kept."""
 
-# ruff: noqa: E501 (one case a line reads best)
-
 from __future__ import annotations
 
 import json
@@ -21,7 +19,6 @@ from orchestrator.search.ledger import Ledger, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.plan import Facts as RealFacts
 from orchestrator.trials.records import Records
-from tests.orchestrator.search.test_population import CHANGING, SCHEDULER
 from tests.orchestrator.test_rounds import SEARCH, at_paper, find
 from tests.support.searching import SPACE, Facts, Shelf, path_of, search, task
 
@@ -31,34 +28,24 @@ VALUES = {"optimizer.learning_rate": 10.0}
 ASKED = {"asked": 2, "values": VALUES, "key": "0" * 16}
 EVALUATED = {"evaluated": 1, "epoch": 3, "nats": 4.0, "seconds": 1.0, "goes_on": True}
 ENDED = {"ended": 1, "state": "complete", "nats": 4.0, "objectives": [4.0], "epochs": 9, "seconds": 1.0, "reason": None}
+NO_EVENT = "expected an event; "
 WRONG: dict[str, tuple[object, str]] = {
-    "no event": ({"anything": 1}, "expected an event: asked, evaluated or ended"),
-    "no mapping": ([1, 2], "expected an event: asked, evaluated or ended"),
-    "a trial twice": (ASKED | {"asked": 0}, "asked: expected trial 2, got 0"),
-    "a trial too early": (ASKED | {"asked": 7}, "asked: expected trial 2, got 7"),
-    "a number that is a word": (ASKED | {"asked": "two"}, "asked: Input should be a valid integer"),
-    "a number that is true": (ENDED | {"ended": True}, "ended: Input should be a valid integer"),
-    "no values": ({"asked": 2, "key": None}, "values: Field required"),
-    "a value that is missing": (ASKED | {"values": {}}, "values.optimizer.learning_rate: missing"),
-    "a value out of its range": (ASKED | {"values": {"optimizer.learning_rate": 1e6}}, "values.optimizer.learning_rate: out of its range"),
-    "a value of another type": (ASKED | {"values": {"optimizer.learning_rate": "10"}}, "values.optimizer.learning_rate: out of its range"),
-    "a value that is not searched": (ASKED | {"values": VALUES | {"batch_size": 4}}, "values.batch_size: not searched with the others"),
-    "a parent without a population": (ASKED | {"parent": 0}, "parent: expected a trial of the generation before, none in the first generation"),
-    "a parent to come": (ASKED | {"parent": 2}, "parent: trial 2 was not asked for"),
+    "no event": ({"anything": 1}, NO_EVENT),
+    "no mapping": ([1, 2], NO_EVENT),
+    "a trial twice": (ASKED | {"asked": 0}, "expected trial 2, got 0"),
+    "a trial too early": (ASKED | {"asked": 7}, "expected trial 2, got 7"),
+    "a number that is a word": (ASKED | {"asked": "two"}, NO_EVENT),
+    "a number that is true": (ENDED | {"ended": True}, NO_EVENT),
+    "no values": ({"asked": 2, "key": None}, NO_EVENT),
+    "a parent to come": (ASKED | {"parent": 2}, "expected trial 2, got 2 with parent 2"),
     "an epoch of no trial": (EVALUATED | {"evaluated": 2}, "trial 2 is not running"),
-    "a negative trial": (EVALUATED | {"evaluated": -1}, "evaluated: Input should be greater than or equal to 0"),
+    "a negative trial": (EVALUATED | {"evaluated": -1}, "trial -1 is not running"),
     "an epoch after the end": (EVALUATED | {"evaluated": 0}, "trial 0 is not running"),
-    "an epoch twice": (EVALUATED | {"epoch": 2}, "epoch: expected one after 2, got 2"),
-    "a loss that is a word": (EVALUATED | {"nats": "low"}, "nats: Input should be a valid number"),
-    "a loss without end": (EVALUATED | {"nats": float("inf")}, "nats: Input should be a finite number"),
-    "time that runs backwards": (EVALUATED | {"seconds": -1.0}, "seconds: Input should be greater than or equal to 0"),
+    "a loss that is a word": (EVALUATED | {"nats": "low"}, NO_EVENT),
+    "a loss without end": (EVALUATED | {"nats": float("inf")}, NO_EVENT),
     "the end of no trial": (ENDED | {"ended": 2}, "trial 2 is not running"),
     "a second end": (ENDED | {"ended": 0}, "trial 0 is not running"),
-    "no such state": (ENDED | {"state": "lost"}, "state: Input should be 'complete', 'stopped', 'diverged' or 'failed'"),
-    "complete without a loss": (ENDED | {"nats": None}, "expected the loss of a complete trial, got null"),
-    "complete without objectives": (ENDED | {"objectives": None}, "expected objectives of a complete trial, and of no other"),
-    "objectives of a stopped trial": (ENDED | {"state": "stopped"}, "expected objectives of a complete trial, and of no other"),
-    "too many objectives": (ENDED | {"objectives": [4.0, 5.0]}, "objectives: expected 1 numbers, got 2"),
+    "no such state": (ENDED | {"state": "lost"}, NO_EVENT),
 }  # fmt: skip
 
 
@@ -89,7 +76,7 @@ def test_an_event_that_cannot_be_is_named_and_the_ledger_ends_before_it(
     path = path_of(ONE, tmp_path)
     events = begun(path, event, EVALUATED)
     before = path.read_bytes()
-    trials = read_search_trials(path, ONE)
+    trials = read_search_trials(path)
     (said,) = caplog.messages
     assert said.startswith(f"{path}:6: {reason}") and said.endswith("; 2 lines left out, from this one on")
     assert "\n" not in said
@@ -101,32 +88,23 @@ def test_an_event_that_cannot_be_is_named_and_the_ledger_ends_before_it(
     assert kept.read_bytes() == before and str(kept) in caplog.messages[-1]
     assert [json.loads(line) for line in path.read_text().splitlines()] == events
     caplog.clear()
-    assert Ledger(path, ONE, FINGERPRINT).trials == read_search_trials(path, ONE) == trials
+    assert Ledger(path, ONE, FINGERPRINT).trials == read_search_trials(path) == trials
     assert not caplog.messages and not (tmp_path / ".old" / f"{path.name}-2").exists()
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    "line",
     [
-        (b"\0\0\0\0\n", "expected an event"),
-        (b"{\n", "expected an event"),
-        (b'"asked": 2}\n', "expected an event"),
-        (b"\xff\xfe\r\n", "expected an event"),
-        (b"[" * 100_000 + b"\n", "expected an event"),
-        (b"\n", "expected an event"),
-        (b'{"asked": 2, "values"\n', "Invalid JSON: "),
-        (b'{"asked": ' + b"[" * 100_000 + b"\n", "Invalid JSON: "),
-        (b'{"asked": \xff\xfe}\n', "Invalid JSON: "),
+        *(b"\0\0\0\0\n", b"{\n", b'"asked": 2}\n', b"\xff\xfe\r\n", b"[" * 100_000 + b"\n", b"\n"),
+        *(b'{"asked": 2, "values"\n', b'{"asked": ' + b"[" * 100_000 + b"\n", b'{"asked": \xff\xfe}\n'),
     ],
     ids=repr,
 )
-def test_a_line_that_is_no_event_is_named(
-    line: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_line_that_is_no_event_is_named(line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = path_of(ONE, tmp_path)
     begun(path, line, EVALUATED)
-    assert read_search_trials(path, ONE)[1].epochs == 2
-    assert caplog.messages[0].startswith(f"{path}:6: {said}") and "\n" not in caplog.messages[0]
+    assert read_search_trials(path)[1].epochs == 2
+    assert caplog.messages[0].startswith(f"{path}:6: {NO_EVENT}") and "\n" not in caplog.messages[0]
 
 
 @pytest.mark.parametrize("first", [None, b"garbage\n"], ids=["missing", "damaged"])
@@ -136,24 +114,11 @@ def test_without_its_first_line_a_ledger_begins_again(
     path = path_of(ONE, tmp_path)
     events = begun(path)
     write(path, *([] if first is None else [first]), *events[1:])
-    assert read_search_trials(path, ONE) == []
+    assert read_search_trials(path) == []
     assert caplog.messages[0].startswith(f"{path}:1: expected the task of the search; ")
     Ledger(path, ONE, FINGERPRINT)
     assert [json.loads(line) for line in path.read_text().splitlines()] == events[:1]
     assert (tmp_path / ".old" / f"{path.name}-1").exists()
-
-
-def test_a_parent_of_another_generation_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one = task(space=CHANGING, sampler={"kind": "random"}, scheduler=SCHEDULER, trials=None)
-    values = {"optimizer.learning_rate": 10.0, "dropout.input": 0.3}
-    path = path_of(one, tmp_path)
-    size = one.population
-    asked = [{"asked": n, "values": values, "key": None} for n in range(size)]
-    ended = [ENDED | {"ended": n, "state": "stopped", "objectives": None} for n in range(size)]
-    later = [{"asked": size + n, "values": values, "key": None, "parent": n} for n in range(size)]
-    write(path, {"task": {}}, *asked, *ended, *later, later[0] | {"asked": 2 * size})
-    assert len(read_search_trials(path, one)) == 2 * size
-    assert caplog.messages[0].startswith(f"{path}:{3 * size + 2}: parent: expected a trial of the generation before")
 
 
 def test_a_search_goes_on_after_any_damage_to_the_same_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -197,7 +162,7 @@ def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
             return read_bytes(self)
 
         monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert read_search_trials(path, ONE) == []
+    assert read_search_trials(path) == []
     assert path.exists() and not (tmp_path / ".old").exists()
     assert caplog.messages[0].startswith(f"{path}: cannot be read, so that its search begins again: ")
     assert Ledger(path, ONE, FINGERPRINT).trials == []
@@ -211,9 +176,10 @@ def test_a_torn_last_line_is_no_damage(tmp_path: Path, caplog: pytest.LogCapture
     path = path_of(ONE, tmp_path)
     events = begun(path)
     write(path, *events, torn=b'{"ended": 1, "sta')
-    assert len(read_search_trials(path, ONE)) == 2 and not caplog.messages
+    assert len(read_search_trials(path)) == 2 and not caplog.messages
     Ledger(path, ONE, FINGERPRINT)
-    assert "cut off the last line" in caplog.messages[0] and not (tmp_path / ".old").exists()
+    assert [json.loads(line) for line in path.read_text().splitlines()] == events
+    assert not caplog.messages and not (tmp_path / ".old").exists()
 
 
 @pytest.mark.parametrize("command", ["plan", "status", "report"])
@@ -236,5 +202,5 @@ def test_commands_that_read_name_the_line_and_go_on(
     caplog.set_level(logging.WARNING)
     result = CliRunner().invoke(app, [command, "toy.yaml", "--runs", "runs"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert any(f"{path.name}:6: state: Field required; 2 lines left out" in said for said in caplog.messages)
+    assert any(f"{path.name}:6: expected an event; 2 lines left out" in said for said in caplog.messages)
     assert path.read_bytes() == before and not (tmp_path / "runs/.old").exists()

@@ -107,10 +107,9 @@ def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
     monkeypatch.setattr(tracker_module, "_FILL_SECONDS", 0.5)
     synced: list[str] = []
 
-    def slow(self: Mirror, trial: Trial, *_: Any, **__: Any) -> bool:
+    def slow(self: Mirror, trial: Trial, *_: Any, **__: Any) -> None:
         synced.append(trial.key)
         time.sleep(0.1)
-        return True
 
     monkeypatch.setattr(Mirror, "sync", slow)
     mirror = tracker([trial("full", seed) for seed in range(100)], records)
@@ -127,11 +126,11 @@ def test_what_was_missed_while_the_server_was_away_is_filled_in(
 ) -> None:
     log, away, refused = Store.log, [False], [0]
 
-    def sometimes(self: Store, *args: Any) -> None:
+    def sometimes(self: Store, *args: Any, **tags: Any) -> None:
         if away[0]:
             refused[0] += 1
             raise ConnectionError("away")
-        log(self, *args)
+        log(self, *args, **tags)
 
     monkeypatch.setattr(Store, "log", sometimes)
     mirror = tracker([FULL], records)
@@ -297,10 +296,9 @@ def test_the_writer_rests_for_most_of_the_time(records: Records, monkeypatch: py
     monkeypatch.setattr(tracker_module, "_REST", 50)
     writes: list[float] = []
 
-    def slow(self: Mirror, *_: Any, **__: Any) -> bool:
+    def slow(self: Mirror, *_: Any, **__: Any) -> None:
         writes.append(time.monotonic())
         time.sleep(0.01)
-        return False
 
     monkeypatch.setattr(Mirror, "sync", slow)
     mirror = tracker([FULL], records)
