@@ -20,12 +20,10 @@ from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.report.sections import ablation, answer, stages
+from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections
-from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
-from orchestrator.report.sections.ensembles import ensemble_table
 from orchestrator.report.sections.front import front_clause
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
@@ -139,9 +137,9 @@ def write_report(
             ),
             published=published_section(rows, report.published_scale),
             measured=published_measure_table(outcomes, report.published_measures),
-            caches=stages.cache_table(outcomes),
-            stages=stages.stage_table(outcomes),
-            ensembles=ensemble_table(outcomes, report.records),
+            caches=tables.cache_table(outcomes),
+            stages=tables.stage_table(outcomes),
+            ensembles=tables.ensemble_table(outcomes, report.records),
             interactions=interactions,
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
@@ -150,8 +148,9 @@ def write_report(
             texts=text_section(outcomes, report.records, report.generate),
             doses=dose_sections(outcomes, report.doses, report.published_measures, pictures),
             analyses=analysis_sections(outcomes, report.records, report.analyses, report.published_measures, pictures),
-            costs=cost_table(outcomes),
-            devices=devices(outcomes),
+            costs=tables.cost_table(outcomes),
+            other_budgets=tables.other_budgets(outcomes),
+            devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
             untrained=untrained(outcomes.all),
             provenance=provenance(outcomes, report.scale, searches, report.records),
             picture=pictures.on_page,

@@ -8,8 +8,8 @@ from typing import Any
 
 from lm.record import Record
 from orchestrator.analysis.outcomes import Outcome, Outcomes
-from orchestrator.report.sections.cost import train_seconds
 from orchestrator.report.sections.search import SearchRow
+from orchestrator.report.sections.tables import train_seconds
 from orchestrator.search.ledger import SearchState
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
