@@ -126,6 +126,8 @@ def write_report(
         text = template("page.md.jinja").render(
             report=report,
             answer=sentence,
+            comparison=comparison,
+            level=level_in_words(comparison),
             rows=rows,
             results=ablation.distinct_rows(rows, equal_variants(outcomes)),
             references=references,
