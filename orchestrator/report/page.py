@@ -29,14 +29,7 @@ from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
-from orchestrator.report.sections.published import (
-    printed,
-    printed_difference,
-    published_line,
-    published_section,
-    reproduction,
-)
-from orchestrator.report.sections.published_measures import published_measure_table
+from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
@@ -131,14 +124,12 @@ def write_report(
             rows=rows,
             results=ablation.distinct_rows(rows, equal_variants(outcomes)),
             references=references,
-            printed=printed,
-            printed_difference=printed_difference,
-            reproduction=reproduction,
             notes=method_notes(
                 outcomes, comparison, rows, report.looks, report.varies, searched=_searched_once(report)
             ),
-            published=published_section(rows, report.published_scale),
-            measured=published_measure_table(outcomes, report.published_measures),
+            published=published_table(rows, report.published_scale),
+            published_notes=published_notes(rows) if report.published_scale else (),
+            measured=measure_table(outcomes, report.published_measures),
             caches=tables.cache_table(outcomes),
             stages=tables.stage_table(outcomes),
             ensembles=tables.ensemble_table(outcomes, report.records),
