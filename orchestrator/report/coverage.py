@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from orchestrator.report.files.summary import read_summary
 from orchestrator.report.sections.analyses import PRINTED_METRICS
-from orchestrator.report.sections.published_measures import SHOWN
+from orchestrator.report.sections.published import SHOWN
 from orchestrator.report.sections.words import CACHE_METRIC
 from orchestrator.sweep import ScaledSweep, read_sweep
 from orchestrator.sweep.published import Number, Row, published_rows

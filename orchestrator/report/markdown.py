@@ -15,6 +15,8 @@ from orchestrator import words
 from orchestrator.words import NOTHING, Markdown, escape, listed
 
 _LONGEST_REASON = 300
+Rows = list[dict[str, Any]]
+"""A table: rows with the same headings in the same order."""
 
 
 def plain(markdown: str) -> str:
@@ -28,6 +30,14 @@ def names(texts: Iterable[str]) -> Markdown:
     return Markdown(listed([escape(text) for text in texts]))
 
 
+def table(rows: Rows, alignment: str) -> Markdown:
+    """One row or more as a table; `alignment` has l or r for each column, its last letter for all that follow."""
+    marks = [{"l": ":--", "r": "--:"}[letter] for letter in alignment.ljust(len(rows[0]), alignment[-1])]
+    lines = [rows[0], map(Markdown, marks), *(row.values() for row in rows)]
+    cells = ([escape(NOTHING if cell is None else cell) for cell in line] for line in lines)
+    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in cells))
+
+
 def environment(package: str, **settings: Any) -> Environment:
     """How the templates of a package are read: an unknown name is an error, a line with a tag alone leaves no line."""
     spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
@@ -39,6 +49,7 @@ def template(name: str) -> Template:
     on_page = environment("orchestrator.report", finalize=lambda value: escape(NOTHING if value is None else value))
     on_page.filters |= {
         "names": names,
+        "table": table,
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else words.number(value),
         "perplexity": lambda nats: NOTHING if nats is None else words.number(perplexity(nats)),
@@ -52,6 +63,5 @@ def template(name: str) -> Template:
         "in_words": words.value_in_words,
         "thousands": words.in_thousands,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
-        "each": lambda values: str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values)),
     }
     return on_page.get_template(name)

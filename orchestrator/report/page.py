@@ -20,25 +20,16 @@ from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import hovered_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
-from orchestrator.report.sections import ablation, answer, stages
+from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections
-from orchestrator.report.sections.cost import cost_table, devices
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
-from orchestrator.report.sections.ensembles import ensemble_table
 from orchestrator.report.sections.front import front_clause
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
-from orchestrator.report.sections.published import (
-    printed,
-    printed_difference,
-    published_line,
-    published_section,
-    reproduction,
-)
-from orchestrator.report.sections.published_measures import published_measure_table
+from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
@@ -128,20 +119,20 @@ def write_report(
         text = template("page.md.jinja").render(
             report=report,
             answer=sentence,
+            comparison=comparison,
+            level=level_in_words(comparison),
             rows=rows,
             results=ablation.distinct_rows(rows, equal_variants(outcomes)),
             references=references,
-            printed=printed,
-            printed_difference=printed_difference,
-            reproduction=reproduction,
             notes=method_notes(
                 outcomes, comparison, rows, report.looks, report.varies, searched=_searched_once(report)
             ),
-            published=published_section(rows, report.published_scale),
-            measured=published_measure_table(outcomes, report.published_measures),
-            caches=stages.cache_table(outcomes),
-            stages=stages.stage_table(outcomes),
-            ensembles=ensemble_table(outcomes, report.records),
+            published=published_table(rows, report.published_scale),
+            published_notes=published_notes(rows) if report.published_scale else (),
+            measured=measure_table(outcomes, report.published_measures),
+            caches=tables.cache_table(outcomes),
+            stages=tables.stage_table(outcomes),
+            ensembles=tables.ensemble_table(outcomes, report.records),
             interactions=interactions,
             differences=picture_section(outcomes, rows, comparison, pictures, line),
             heads=head_section(outcomes, pictures),
@@ -150,8 +141,9 @@ def write_report(
             texts=text_section(outcomes, report.records, report.generate),
             doses=dose_sections(outcomes, report.doses, report.published_measures, pictures),
             analyses=analysis_sections(outcomes, report.records, report.analyses, report.published_measures, pictures),
-            costs=cost_table(outcomes),
-            devices=devices(outcomes),
+            costs=tables.cost_table(outcomes),
+            other_budgets=tables.other_budgets(outcomes),
+            devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
             untrained=untrained(outcomes.all),
             provenance=provenance(outcomes, report.scale, searches, report.records),
             picture=pictures.on_page,

@@ -276,7 +276,7 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
     assert text.count("no verdict (full did not train) |") == len(MEANS) - 1 + 3, (
         "rows that are equal once, and contrasts"
     )
-    assert "No interval is given: full did not train." in text
+    assert "No interval is given; the column of verdicts says why." in text
     assert "The baseline `full` is among them, so nothing has a verdict." in text
     assert not [picture for picture in artist.asked if isinstance(picture, Forest)]
     with (tmp_path / "report/table.csv").open() as file:
@@ -291,7 +291,7 @@ def test_why_the_baseline_cannot_be_compared_is_said_in_every_row(tmp_path: Path
     text = write(tmp_path, trials)
     assert "nothing is compared, because “full” adapts to the text it is scored on" in answer(text)
     assert text.count("| no verdict (full adapts to the text of the test) |") == len(MEANS) - 1
-    assert "No interval is given: full adapts to the text of the test." in text
+    assert "No interval is given; the column of verdicts says why." in text
 
 
 def references(tmp_path: Path, corpus: CorpusFacts) -> list[tuple[str, ...]]:

@@ -28,7 +28,6 @@ from orchestrator.analysis.noise import (
 )
 from orchestrator.analysis.power import further_seeds
 from orchestrator.analysis.statistics import compare, perplexity_change, perplexity_ratio
-from orchestrator.report.sections.method_notes import rate_interval
 from tests.benchmarks import calibration
 from tests.support.factories import seeded
 
@@ -361,14 +360,6 @@ def test_no_variants_is_no_comparison() -> None:
     comparison = compare(seeded([4.0, 4.1]), {})
     assert comparison.effects == {}
     assert comparison.noise is None
-
-
-@pytest.mark.parametrize(
-    ("count", "of", "low", "high"), [(0, 3, 0.0, 0.7076), (1, 3, 0.0084, 0.9057), (3, 3, 0.2924, 1)]
-)
-def test_a_rate_has_the_exact_interval_of_the_tables(count: int, of: int, low: float, high: float) -> None:
-    found = rate_interval(count, of)
-    assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
 def test_losses_convert_to_perplexities() -> None:

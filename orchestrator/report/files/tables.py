@@ -262,7 +262,7 @@ def _cells(row: AblationRow | ReferenceRow, verdict: str, difference: str | None
 
 def _papers(row: AblationRow) -> tuple[str, str]:
     numbers = " / ".join(_number(printed(paper)) for paper in (row.published_valid, row.published_test))
-    return numbers, _number(printed_difference(row.published_difference))
+    return numbers, _number(printed_difference(row))
 
 
 def _number(value: object) -> str:

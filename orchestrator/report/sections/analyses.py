@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import assert_never
 
-from lm.analyzed import CodeErrorsFound, Found, NextWordsFound, RankFound, trained_stage
-from lm.record import weights_path
-from lm.spec import (
-    Analysis,
-    CodeErrorsAnalysis,
-    NextWordsAnalysis,
-    RankAnalysis,
-    SubspaceAnalysis,
-    unanswerable,
-)
+from lm.analyzed import CodeErrorsFound, Found, NextWordsFound, RankFound
+from lm.spec import Analysis, unanswerable
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.report.markdown import names
+from orchestrator.report.markdown import Rows, names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import Line, LinePanel, Lines
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
-from orchestrator.words import NOTHING, Markdown, counted, escape, significant, spread
+from orchestrator.words import Markdown, counted, escape, significant, spread
 
 Answers = Mapping[str, Sequence[Found]]
 """By variant, what each complete seed's weights say."""
@@ -31,34 +22,28 @@ Answers = Mapping[str, Sequence[Found]]
 
 PRINTED_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
 """What published numbers call the first number of an analysis."""
-
-
-@dataclass(frozen=True)
-class AnalysisRow:
-    """A variant's numbers, means over the seeds that were asked."""
-
-    variant: str
-    cells: list[str]
-    answered: int
-    seeds: int
+_TITLES = {
+    "rank": "Rank of the log-probabilities",
+    "next_words": "Next words",
+    "code_errors": "Errors of the codes",
+    "subspace": "Distance of the output matrix from the embedding",
+}
 
 
 @dataclass(frozen=True)
 class AnalysisSection:
-    """A section; `file` is its picture, None without one, `missing` which trials were not asked and why, if any.
+    """A section; its rows are means over the seeds that were asked, `missing` says which trials were not, if any.
 
     `contexts` are of next words: a context with what follows, a variant, its first seed's most probable words.
     """
 
+    asked: Analysis
     title: str
-    introduction: Markdown
-    file: str | None
+    picture: Lines | None
     alt: Markdown
-    caption: Markdown
-    columns: Sequence[str]
-    rows: Sequence[AnalysisRow]
+    rows: Rows
     missing: Markdown
-    contexts: Sequence[tuple[str, str, str]]
+    contexts: Rows
 
 
 def analysis_sections(
@@ -73,134 +58,60 @@ def analysis_sections(
     for asked in analyses:
         metric = PRINTED_METRICS.get(asked.kind)
         printed = {measure.variant: measure.value for measure in measures if measure.metric == metric}
-        sections.append(_section(asked, outcomes, records, printed, pictures))
+        answers: dict[str, list[Found]] = {}
+        missing = []
+        for outcome in outcomes.all:
+            if outcome.final and unanswerable(asked, outcome.trial.spec) is None:
+                if (found := records.analysis(outcome.trial, asked)) is not None:
+                    answers.setdefault(outcome.trial.variant, []).append(found)
+                else:
+                    missing.append(outcome.trial.title)
+        picture = _PICTURES[asked.kind](answers, outcomes.baseline) if answers and asked.kind in _PICTURES else None
+        if picture is not None:
+            pictures.draw(picture.FILE, picture)
+        section = AnalysisSection(
+            asked=asked,
+            title=_TITLES[asked.kind],
+            picture=picture,
+            alt=Markdown(f"{_TITLES[asked.kind]} of {names(answers)}"),
+            rows=_rows(answers, printed, outcomes),
+            missing=_missing(missing),
+            contexts=_contexts(answers),
+        )
+        sections.append(section)
     return sections
 
 
-def _section(
-    asked: Analysis,
-    outcomes: Outcomes,
-    records: Records,
-    printed: Mapping[str | None, float],
-    pictures: Pictures,
-) -> AnalysisSection:
-    answers: dict[str, list[Found]] = {}
-    gone, unasked = list[str](), list[str]()
-    for outcome in outcomes.all:
-        trial = outcome.trial
-        if outcome.final is None or outcome.record is None or unanswerable(asked, trial.spec) is not None:
-            continue
-        if (found := records.analysis(trial, asked)) is not None:
-            answers.setdefault(trial.variant, []).append(found)
-        else:
-            folder = records.folder(records.holder(trial))
-            (unasked if weights_path(folder, trained_stage(outcome.record)).exists() else gone).append(trial.title)
-    columns = list(dict.fromkeys(name for found in answers.values() for one in found for name in one.numbers()))
-    rows = [
-        AnalysisRow(variant, [_cell(found, name) for name in columns], len(found), len(outcomes[variant]))
-        for variant, found in answers.items()
-    ]
-    if printed.keys() & answers.keys():
-        columns.append("published")
-        for row in rows:
-            row.cells.append(_number(printed.get(row.variant)))
-    title, introduction = _words(asked)
-    lines = _picture(asked, answers, outcomes.baseline) if answers else None
-    if lines is not None:
-        pictures.draw(asked.kind, lines)
-    return AnalysisSection(
-        title=title,
-        introduction=Markdown(introduction),
-        file=None if lines is None else lines.FILE,
-        alt=Markdown(f"{title} of {names(answers)}"),
-        caption=Markdown("" if lines is None else lines.caption),
-        columns=columns,
-        rows=rows,
-        missing=_missing(asked.kind, gone, unasked),
-        contexts=_contexts(answers),
-    )
+def _rows(answers: Answers, printed: Mapping[str | None, float], outcomes: Outcomes) -> Rows:
+    """A variant's numbers, means over the seeds that have them with their deviation unless all agree."""
+    columns = dict.fromkeys(name for found in answers.values() for each in found for name in each.numbers())
+    rows = []
+    for variant, found in answers.items():
+        row: dict[str, object] = {"Variant": variant}
+        for name in columns:
+            values = [numbers[name] for each in found if name in (numbers := each.numbers())]
+            row[name] = spread(fmean(values), stdev(values)) if len(set(values)) > 1 else _number(*values[:1])
+        if printed.keys() & answers.keys():
+            row["published"] = _number(printed.get(variant))
+        of = len(outcomes[variant])
+        rows.append(row | {"Seeds": of if len(found) == of else f"{len(found)} of {of}"})
+    return rows
 
 
-def _missing(kind: str, gone: Sequence[str], unasked: Sequence[str]) -> Markdown:
-    """Which complete trials have no answer: nothing can be said of weights that are gone."""
-    sentences = []
-    for titles, why in (
-        (gone, "whose weights are gone and were not asked before"),
-        (unasked, f"whose weights were not asked yet: `sweep` does, or `python -m lm analyze {kind} RUN`"),
-    ):
-        if titles:
-            shown = escape("; ".join(titles[:3])) + ("; …" if len(titles) > 3 else "")
-            sentences.append(f"Without {counted(len(titles), 'trial')} ({shown}), {why}.")
-    return Markdown(" ".join(sentences))
-
-
-def _cell(found: Sequence[Found], name: str) -> str:
-    """A number's mean over the seeds that have it, with their deviation unless all agree."""
-    values = [numbers[name] for one in found if name in (numbers := one.numbers())]
-    if not values:
-        return NOTHING
-    if len(set(values)) > 1:
-        return spread(fmean(values), stdev(values))
-    return _number(values[0])
-
-
-def _number(value: float | None) -> str:
+def _number(value: float | None = None) -> str | None:
     """A count whole, another number with four digits."""
     if value is None:
-        return NOTHING
+        return None
     return f"{value:,.0f}" if value == int(value) else significant(value)
 
 
-def _words(asked: Analysis) -> tuple[str, str]:
-    """A section's title, and what its numbers are."""
-    match asked:
-        case RankAnalysis():
-            return "Rank of the log-probabilities", (
-                f"Of the matrix with a row for each of the first predictions of {_text(asked.split)} (at most "
-                f"{asked.positions:,}) and a column a word, the head computed in float64, each row less its mean: how "
-                "many singular values are not zero. `rank` counts what float64 can tell from zero, the others what "
-                "exceeds a share of the largest: full rank by the first alone may be rounding. One softmax cannot pass "
-                "its bound; a mixture can (Takase et al. 2018, Table 5)."
-            )
-        case NextWordsAnalysis():
-            return "Next words", (
-                f"Of every prediction of {_text(asked.split)}: the mean probability of some frequent words where they "
-                "do not follow, and of the ten words most like the one that follows, by the model's own embedding and "
-                "by the co-occurrences of the training text (Inan et al. 2016, Table 4: an embedding that is reused "
-                "should bring less of the first and more of the second)."
-            )
-        case CodeErrorsAnalysis():
-            return "Errors of the codes", (
-                f"Of every prediction of {_text(asked.split)}: how many bits are wrong, and how often the word. "
-                "Uncorrected, one wrong bit is a wrong word; corrected, the nearest codeword is taken; by probability, "
-                "the word that all logits make most probable. A span, of codes that have them, is read off the class "
-                "bits alone."
-            )
-        case SubspaceAnalysis():
-            return "Distance of the output matrix from the embedding", (
-                "Between the spaces that their columns span: 0 the same space, 1 orthogonal (Inan et al. 2016, "
-                "appendix B); of the weights that validation chose."
-            )
-        case _:
-            assert_never(asked)
-
-
-def _text(split: str) -> str:
-    return "the test text" if split == "test" else "the validation text"
-
-
-def _picture(asked: Analysis, answers: Answers, baseline: str) -> Lines | None:
-    match asked:
-        case RankAnalysis():
-            return _spectra(answers, baseline)
-        case CodeErrorsAnalysis():
-            return _bits(answers, baseline)
-        case NextWordsAnalysis():
-            return _frequent(answers, baseline)
-        case SubspaceAnalysis():
-            return None
-        case _:
-            assert_never(asked)
+def _missing(titles: Sequence[str]) -> Markdown:
+    """Which complete trials have no answer: nothing can be said of weights that are gone."""
+    if not titles:
+        return Markdown("")
+    shown = escape("; ".join(titles[:3])) + ("; …" if len(titles) > 3 else "")
+    why = "whose weights are gone, or were not asked yet: `sweep` asks those that are kept"
+    return Markdown(f"Without {counted(len(titles), 'trial')} ({shown}), {why}.")
 
 
 def _spectra(answers: Answers, baseline: str) -> Lines:
@@ -243,11 +154,20 @@ def _bits(answers: Answers, baseline: str) -> Lines:
     return Lines("code_errors.svg", panels, baseline, "The mean of the seeds, and their range.")
 
 
-def _contexts(answers: Answers) -> list[tuple[str, str, str]]:
+_PICTURES: Mapping[str, Callable[[Answers, str], Lines | None]] = {
+    "rank": _spectra,
+    "next_words": _frequent,
+    "code_errors": _bits,
+}
+"""By kind, its picture."""
+
+
+def _contexts(answers: Answers) -> Rows:
     """Every context under every variant, side by side."""
-    rows: dict[int, list[tuple[str, str, str]]] = {}
+    rows: dict[int, Rows] = {}
     for variant, (first, *_) in answers.items():
         for each in first.contexts if isinstance(first, NextWordsFound) else ():
             words = ", ".join(f"{word} {significant(probability, 2)}" for word, probability in each.words)
-            rows.setdefault(each.position, []).append((f"… {each.context} → {each.next}", variant, words))
+            row = {"Context": f"… {each.context} → {each.next}", "Variant": variant, "Next words": words}
+            rows.setdefault(each.position, []).append(row)
     return [row for group in rows.values() for row in group]

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from lm.record import opened
 from lm.spec import TrainSpec
-from orchestrator.analysis.outcomes import Outcome, Outcomes
-from orchestrator.report.markdown import names
+from orchestrator.analysis.outcomes import Group, Outcomes
+from orchestrator.report.markdown import Rows, names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.figures import Line, LinePanel, Lines
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
-from orchestrator.words import NOTHING, Markdown, escape, published, spread
+from orchestrator.words import Markdown, escape, published, significant, spread
 
 _WIDE = 50
 """A number that spans more than this factor is drawn on a log scale."""
-_LABELS = {"test_perplexity": "test perplexity", "subspace_distance": "subspace distance", "mean_cosine": "mean cosine"}
-
-
-@dataclass(frozen=True)
-class DoseRow:
-    """A variant's effect over its complete seeds; `train_nats` is all of the last epoch's loss, a mean over seeds."""
-
-    value: float
-    variant: str
-    average: float
-    mean: str
-    low: float
-    high: float
-    published: str
-    train_nats: float
-    seeds: int
+_CAPTION = """A point is a variant's mean over its complete seeds, the bar reaches from the lowest to the highest. \
+Variants of one line differ in {} alone."""
+_LAST_EPOCH = " Measured at the end of the last epoch, whatever validation chose."
 
 
 @dataclass(frozen=True)
@@ -44,12 +31,10 @@ class DoseSection:
     """One picture, `file`, and its table."""
 
     title: str
-    of: str
-    measure: str
     file: str
     alt: Markdown
-    caption: str
-    rows: Sequence[DoseRow]
+    caption: Markdown
+    rows: Rows
 
 
 def dose_sections(
@@ -57,24 +42,23 @@ def dose_sections(
 ) -> list[DoseSection]:
     """A section for each number of the sweep file that complete variants differ in; draws their pictures."""
     sections = []
-    printed = {(measure.metric, measure.variant): measure.value for measure in measures}
     for place, dose in enumerate(doses, 1):
-        if groups := [group for group in _groups(outcomes, dose.of) if len(group) > 1]:
+        if groups := [numbers for numbers in _groups(outcomes, dose.of) if len(numbers) > 1]:
             most = max(map(len, groups))
-            wide = [group for group in groups if len(group) == most or len(group) > 2]
+            wide = [numbers for numbers in groups if len(numbers) == most or len(numbers) > 2]
+            printed = {measure.variant: measure.value for measure in measures if measure.metric == dose.measure}
             sections.append(_section(outcomes, dose, wide, printed, pictures, f"dose-{place}.svg"))
     return sections
 
 
-def _groups(outcomes: Outcomes, path: str) -> Iterator[dict[str, float]]:
+def _groups(outcomes: Outcomes, path: str) -> list[dict[str, float]]:
     """Variants with a complete seed that differ in this number alone: each with its number, in ascending order."""
-    groups: dict[str, dict[str, float]] = {}
+    groups: dict[str, list[tuple[float, str]]] = {}
     for variant, group in outcomes.items():
         value = value_at(group[0].trial.spec, path)
         if isinstance(value, int | float) and any(outcome.final for outcome in group):
-            groups.setdefault(_without(group[0].trial.spec, path), {})[variant] = float(value)
-    for numbers in groups.values():
-        yield dict(sorted(numbers.items(), key=lambda item: item[1]))
+            groups.setdefault(_without(group[0].trial.spec, path), []).append((float(value), variant))
+    return [{variant: value for value, variant in sorted(each)} for each in groups.values()]
 
 
 def _without(spec: TrainSpec, path: str) -> str:
@@ -92,87 +76,54 @@ def _section(
     outcomes: Outcomes,
     dose: Dose,
     groups: Sequence[dict[str, float]],
-    printed: Mapping[tuple[str, str | None], float],
+    printed: dict[str | None, float],
     pictures: Pictures,
     file: str,
 ) -> DoseSection:
-    rows, lines = list[DoseRow](), list[Line]()
+    rows, lines = Rows(), list[Line]()
+    label, of_subspace = dose.measure.replace("_", " "), dose.measure == "subspace_distance"
     for numbers in groups:
-        group = [_row(outcomes, dose, variant, value, printed) for variant, value in numbers.items()]
-        name = f"{group[0].variant} to {group[-1].variant}"
-        means = [row.average for row in group]
-        lines.append(Line(name, [r.value for r in group], means, [r.low for r in group], [r.high for r in group]))
-        rows += group
-    every = [row.value for row in rows]
-    label = _LABELS[dose.measure]
+        seeds = {name: _effects(outcomes[name], dose.measure) for name in numbers}
+        first, *_, last = seeds
+        every = seeds.values()
+        name, places = f"{first} to {last}", [*numbers.values()]
+        lines.append(Line(name, places, [*map(fmean, every)], [*map(min, every)], [*map(max, every)]))
+        for variant, values in seeds.items():
+            row = {
+                dose.of: numbers[variant],
+                "Variant": variant,
+                label.capitalize(): spread(fmean(values), stdev(values) if len(values) > 1 else None),
+                "Lowest": significant(min(values)),
+                "Highest": significant(max(values)),
+                "Published": published(printed.get(variant)),
+                "Seeds": len(values),
+            }
+            rows.append(row)
+    doses = [row[dose.of] for row in rows]
     panel = LinePanel(
         title="",
         x_label=dose.of,
         y_label=label,
         lines=lines,
-        log_x=min(every) > 0 and max(every) > _WIDE * min(every),
-        low=0.0 if dose.measure == "subspace_distance" else None,
-        levels=_random_level(outcomes) if dose.measure == "subspace_distance" else (),
+        log_x=min(doses) > 0 and max(doses) > _WIDE * min(doses),
+        low=0.0 if of_subspace else None,
+        levels=_random_level(outcomes) if of_subspace else (),
     )
-    caption = (
-        f"A point is a variant's mean over its complete seeds, the bar reaches from the lowest to the highest. "
-        f"Variants of one line differ in {escape(dose.of)} alone."
-    )
-    if dose.measure != "test_perplexity":
-        caption += " Measured at the end of the last epoch, whatever validation chose."
-    pictures.draw(f"dose_{len(pictures.sentences)}", Lines(file, [panel], "", caption))
-    return DoseSection(
-        title=f"{label[:1].upper()}{label[1:]} by {dose.of}",
-        of=dose.of,
-        measure=label[:1].upper() + label[1:],
-        file=file,
-        alt=Markdown(f"{label} against {escape(dose.of)} of {names([row.variant for row in rows])}"),
-        caption=Markdown(caption),
-        rows=rows,
-    )
+    caption = _CAPTION.format(escape(dose.of)) + (_LAST_EPOCH if dose.measure != "test_perplexity" else "")
+    pictures.draw(file, Lines(file, [panel], "", caption))
+    alt = Markdown(f"{label} against {escape(dose.of)} of {names(row['Variant'] for row in rows)}")
+    return DoseSection(f"{label.capitalize()} by {dose.of}", file, alt, Markdown(caption), rows)
 
 
-def _row(
-    outcomes: Outcomes, dose: Dose, variant: str, value: float, printed: Mapping[tuple[str, str | None], float]
-) -> DoseRow:
-    seeds = [outcome for outcome in outcomes[variant] if outcome.final]
-    values = [_effect(outcome, dose.measure) for outcome in seeds]
-    number = printed.get((dose.measure, variant))
-    return DoseRow(
-        value=value,
-        variant=variant,
-        average=fmean(values),
-        mean=spread(fmean(values), stdev(values) if len(values) > 1 else None),
-        low=min(values),
-        high=max(values),
-        published=NOTHING if number is None else published(number),
-        train_nats=fmean(map(_train_nats, seeds)),
-        seeds=len(values),
-    )
-
-
-def _effect(outcome: Outcome, measure: str) -> float:
+def _effects(group: Group, measure: str) -> list[float]:
+    """What is measured of each complete seed."""
     if measure == "test_perplexity":
-        assert outcome.final is not None, "only complete trials are asked"
-        return opened(outcome.final.test).perplexity
-    return _last_terms(outcome)[measure]
-
-
-def _train_nats(outcome: Outcome) -> float:
-    """The last epoch's training loss, with what the head adds to it."""
-    added = sum(value for name, value in _last_terms(outcome).items() if name not in _LABELS)
-    trained: float = outcome.curve["train_nats_per_token"][-1].as_py()
-    return trained + added
-
-
-def _last_terms(outcome: Outcome) -> dict[str, float]:
-    return dict(outcome.curve["terms"][-1].as_py())
+        return [opened(outcome.final.test).perplexity for outcome in group if outcome.final]
+    return [float(dict(outcome.curve["terms"][-1].as_py())[measure]) for outcome in group if outcome.final]
 
 
 def _random_level(outcomes: Outcomes) -> list[tuple[float, str]]:
     """The distance of independent random subspaces of the baseline's size."""
-    record = next((outcome.record for outcome in outcomes.all if outcome.record is not None), None)
-    if record is None:
-        return []
+    record = next(outcome.record for outcome in outcomes.all if outcome.record is not None)
     level = math.sqrt(max(0.0, 1 - record.spec.model.embedding_size / record.corpus.vocabulary_size))
     return [(level, "random subspaces")]

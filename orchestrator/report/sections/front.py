@@ -13,19 +13,13 @@ from orchestrator.search.ledger import SearchState, front
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.sweep.space import Choice, OneOf
-from orchestrator.words import Markdown, duration, escape, listed, number
+from orchestrator.words import Markdown, escape, listed, number
 
 OBJECTIVES: dict[Objective, tuple[str, Callable[[float], str]]] = {
-    "validation": ("Validation", lambda nats: number(perplexity(nats))),
-    "parameters": ("Parameters", "{:,.0f}".format),
-    "decoder_parameters": ("Decoder parameters", "{:,.0f}".format),
-    "seconds": ("Training time", duration),
-}
-_IN_WORDS: dict[Objective, str] = {
-    "validation": "validation perplexity {}",
-    "parameters": "{} parameters",
-    "decoder_parameters": "{} decoder parameters",
-    "seconds": "{} of training",
+    "validation": ("validation perplexity", lambda nats: number(perplexity(nats))),
+    "parameters": ("parameters", "{:,.0f}".format),
+    "decoder_parameters": ("decoder parameters", "{:,.0f}".format),
+    "seconds": ("seconds of training", "{:,.0f}".format),
 }
 _LISTED = 8
 """The most trials on a front that the answer names; of more, the first and the last."""
@@ -52,7 +46,11 @@ def front_clause(searches: Sequence[SearchState]) -> str:
         return ""
     task = searches[0].task
     complete = sum(trial.state == "complete" for trial in searches[0].trials)
-    trials = [f"“{escape(name_of(task, trial.values))}” ({_reached(task, trial)})" for trial in shown]
+    trials = []
+    for trial in shown:
+        reached = zip(task.objectives, trial.objectives or (), strict=True)
+        words = ", ".join(f"{OBJECTIVES[name][1](value)} {OBJECTIVES[name][0]}" for name, value in reached)
+        trials.append(f"“{escape(name_of(task, trial.values))}” ({words})")
     names = listed(trials) if len(trials) <= _LISTED else f"from {trials[0]} to {trials[-1]}"
     verb = "is" if len(trials) == 1 else "are"
     return Markdown(f"{len(trials)} of the search’s {complete} complete trials {verb} on its Pareto front: {names}")
@@ -68,16 +66,5 @@ def draw_front(search: SearchState, pictures: Pictures) -> bool:
     for trial, values in complete:
         shown = [perplexity(v) if name == "validation" else v for name, v in zip((y, x), values, strict=True)]
         points.append(FrontPoint(trial.number, shown[1], shown[0], on_front.get(trial.number)))
-    pictures.draw("front_cut", Front(points, _label(x), _label(y)))
+    pictures.draw("front_cut", Front(points, OBJECTIVES[x][0], OBJECTIVES[y][0]))
     return True
-
-
-def _reached(task: SearchTask, trial: SearchTrial) -> str:
-    pairs = zip(task.objectives, trial.objectives or (), strict=True)
-    return ", ".join(_IN_WORDS[name].format(OBJECTIVES[name][1](value)) for name, value in pairs)
-
-
-def _label(objective: Objective) -> str:
-    return {"validation": "validation perplexity", "seconds": "seconds of training"}.get(
-        objective, OBJECTIVES[objective][0].lower()
-    )

@@ -4,51 +4,38 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from scipy import special
-
 from lm.record import opened
-from orchestrator.analysis.comparison import equal_variants, obstacles
-from orchestrator.analysis.effects import Comparison, Interval, Noise
+from orchestrator.analysis.comparison import equal_variants
+from orchestrator.analysis.effects import Comparison
 from orchestrator.analysis.guessing import untrained
-from orchestrator.analysis.looks import LEVEL_OF_ERROR, ONE_LOOK, Looks
-from orchestrator.analysis.noise import BLOCKS, LONG_TOPICS
+from orchestrator.analysis.looks import ONE_LOOK, Looks
+from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive
 from orchestrator.analysis.power import WANTED_DEVIATIONS
-from orchestrator.analysis.statistics import BASELINE, perplexity_change
+from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
-from orchestrator.report.sections.verdicts import level_in_words, why_no_verdict
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
 _NAMED = 3
-_LOST: tuple[Status, ...] = ("diverged", "failed")
 
 
 @dataclass(frozen=True)
 class MethodNotes:
     """What the page's notes on the method say; sentences are empty if there is nothing to say.
 
-    `deviations` are the least and the most of seeds, in perplexity; `noisiest` widens all intervals. `has_steps`: some
-    verdict came at a later step (Holm). `convention`: how far the published one is off exact perplexity, a share.
+    `deviations` are the least and the most of seeds, in perplexity. `convention`: the share by which the published one
+    is off exact perplexity, None without a complete trial.
     """
 
     trials: Markdown
-    noise: Noise | None
     deviations: str
-    noisiest: str | None
-    why_no_interval: str
-    cautions: tuple[Markdown, ...]
+    cautions: list[Markdown]
     looks: str
-    divergence: Markdown
     convention: float | None
-    level: str
-    intervals: int
-    has_steps: bool
-    noisy: float = 10.0
-    blocks: int = BLOCKS
 
 
 def method_notes(
@@ -62,22 +49,15 @@ def method_notes(
 ) -> MethodNotes:
     """The notes on the method; `varies`: what changes with the seed; `searched`: a search found some values."""
     noise = comparison.noise if comparison else None
-    deviations = {name: each.own for name, each in noise.deviations.items()} if noise else {}
-    ends = (min(deviations.values()), max(deviations.values())) if deviations else ()
-    words = dict.fromkeys(map(_percent, ends))
+    deviations = sorted(each.own for each in noise.deviations.values()) if noise else []
+    final = [outcome.final for outcome in outcomes.all if outcome.final]
+    scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
     return MethodNotes(
         trials=_trials(outcomes),
-        noise=noise,
-        deviations=" to ".join(words),
-        noisiest=_noisiest(deviations),
-        why_no_interval="" if noise else _why_no_interval(outcomes, comparison),
-        cautions=tuple(_cautions(outcomes, comparison, rows, varies, searched=searched)),
+        deviations=" to ".join(dict.fromkeys(map(_percent, deviations[:1] + deviations[-1:]))),
+        cautions=list(_cautions(outcomes, comparison, rows, varies, searched=searched)),
         looks=_looks(looks, outcomes.seeds),
-        divergence=_divergence(outcomes),
-        convention=_convention(outcomes),
-        level=level_in_words(comparison),
-        intervals=comparison.intervals if comparison else 0,
-        has_steps=comparison is not None and any(0.0 in (e.interval or ()) for e in comparison.effects.values()),
+        convention=max((abs(each.perplexity_reference / each.perplexity - 1) for each in scores), default=None),
     )
 
 
@@ -92,12 +72,8 @@ def _cautions(
     """What to know before quoting a verdict, a sentence each."""
     if comparison is not None and (smallest := smallest_found(comparison)) is not None:
         sentence = f"An effect of {_percent(smallest)} is found with a chance of 80% here."
-        smaller = [
-            row.variant
-            for row in rows
-            if row.published_difference is not None and abs(row.published_difference.nats) < smallest
-        ]
-        if smaller:
+        papers = {row.variant: row.published_difference for row in rows if row.published_difference is not None}
+        if smaller := [name for name, paper in papers.items() if abs(paper.nats) < smallest]:
             named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])
             sentence += f" **Published differences of {named} are smaller.**"
         yield Markdown(sentence)
@@ -107,7 +83,14 @@ def _cautions(
             f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are so "
             "long that intervals may miss in up to one table of nine."
         )
-    if same := _same_for_all(outcomes, varies, searched=searched):
+    specs = [group[0].trial.spec for group in outcomes.values()]
+    coded = any(hasattr(getattr(spec.head, "codebook", None), "seed") for spec in specs)
+    shared = {
+        "one code for each codebook": coded and "head.codebook.seed" not in varies,
+        "one stretch of the training text": specs[0].corpus.train_tokens and "corpus.train_start" not in varies,
+        "what one search found": searched,
+    }
+    if same := [what for what, is_shared in shared.items() if is_shared]:
         yield Markdown(f"All seeds share {listed(same)}: what others would give is in no interval.")
     if averaging := _averaging(outcomes):
         yield averaging
@@ -127,36 +110,18 @@ def smallest_found(comparison: Comparison) -> float | None:
     return median(sizes) if sizes else None
 
 
-def _same_for_all(outcomes: Outcomes, varies: Sequence[str], *, searched: bool) -> list[str]:
-    """What is one sample of many, and the same for all seeds."""
-    specs = [group[0].trial.spec for group in outcomes.values()]
-    same = []
-    if "head.codebook.seed" not in varies and any(
-        hasattr(getattr(spec.head, "codebook", None), "seed") for spec in specs
-    ):
-        same.append("one code for each codebook")
-    if "corpus.train_start" not in varies and specs[0].corpus.train_tokens is not None:
-        same.append("one stretch of the training text")
-    return [*same, *(["what one search found"] if searched else [])]
-
-
 def _looks(looks: Looks, seeds: int) -> str:
     """How often comparisons were judged, and what that costs; empty after one look."""
     sentences = []
     if len(looks.planned) > 1:
         planned = listed([str(look) for look in looks.planned])
-        sentences.append(
-            f"More seeds went to what was not decided after {planned} seeds; early looks may err less than the last."
-        )
+        sentences.append(f"More seeds went to what was not decided after {planned} seeds.")
     if looks.earlier:
         pages = listed([str(len(page)) for page in looks.earlier])
-        sentences.append(
-            f"{counted(len(looks.earlier), 'earlier page')} judged some of these seeds (of {pages} seeds), and each "
-            "counts as a look."
-        )
-    if sentences:
-        sentences.append(f"This look may err in {100 * looks.error(seeds):.2g}% of tables.")
-    return " ".join(sentences)
+        earlier = counted(len(looks.earlier), "earlier page")
+        sentences.append(f"{earlier} judged some of these seeds (of {pages} seeds), and each counts as a look.")
+    error = f"This look may err in {100 * looks.error(seeds):.2g}% of tables."
+    return " ".join([*sentences, error] if sentences else [])
 
 
 def _trials(outcomes: Outcomes) -> Markdown:
@@ -168,34 +133,6 @@ def _trials(outcomes: Outcomes) -> Markdown:
     trained = f" Of those complete, {failed} did not train." if failed else ""
     note = " An interim page: it changes as trials end." if counts["unfinished"] + counts["missing"] else ""
     return Markdown(f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
-
-
-def _divergence(outcomes: Outcomes) -> Markdown:
-    """How often which variants diverged or failed, with an interval for the rate; empty where none did."""
-    rates = []
-    for variant, group in outcomes.items():
-        counts = Counter(outcome.status for outcome in group)
-        ended = counts["complete"] + counts["diverged"] + counts["failed"]
-        for status in _LOST:
-            if count := counts[status]:
-                low, high = (f"{100 * end:.0f}%" for end in rate_interval(count, ended))
-                rates.append(f"{escape(variant)} {status} in {count} of {counted(ended, 'trial')} ({low} to {high})")
-    return Markdown(listed(rates))
-
-
-def _noisiest(deviations: Mapping[str, float]) -> str | None:
-    """The variant whose deviation is many times the middle one, if there is one."""
-    most = max(deviations, key=lambda name: deviations[name], default=None)
-    if most is None or deviations[most] < MethodNotes.noisy * median(deviations.values()):
-        return None
-    return "the baseline" if most == BASELINE else most
-
-
-def _convention(outcomes: Outcomes) -> float | None:
-    """The largest share by which the published convention is off exact perplexity; None without a complete trial."""
-    final = [outcome.final for outcome in outcomes.all if outcome.final]
-    scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
-    return max((abs(score.perplexity_reference / score.perplexity - 1) for score in scores), default=None)
 
 
 def _averaging(outcomes: Outcomes) -> Markdown:
@@ -212,28 +149,5 @@ def _averaging(outcomes: Outcomes) -> Markdown:
     )
 
 
-def _why_no_interval(outcomes: Outcomes, comparison: Comparison | None) -> str:
-    if comparison is None:
-        why = obstacles(outcomes, [outcomes.baseline])[0]
-        missing = f"the baseline {outcomes.baseline} is not complete"
-        return missing if why.reason == "not complete" else why_no_verdict(why)
-    reasons = {why_no_verdict(effect.obstacle) for effect in comparison.effects.values() if effect.obstacle}
-    reasons |= {
-        why_no_verdict(why)
-        for variant in outcomes
-        for why in obstacles(outcomes, [variant, outcomes.baseline])[:1]
-        if why.reason in ("another test text", "did not train")
-    }
-    return listed(sorted(reasons)) or "no other variant is complete"
-
-
 def _percent(nats: float) -> str:
     return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"
-
-
-def rate_interval(count: int, of: int) -> Interval:
-    """The exact 95% interval of a rate, seen `count` times in `of` (Clopper and Pearson 1934, Biometrika 26)."""
-    error = LEVEL_OF_ERROR / 2
-    low = float(special.betaincinv(count, of - count + 1, error)) if count else 0.0
-    high = float(special.betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0
-    return Interval(low, high)

@@ -8,8 +8,8 @@ from typing import Any
 
 from lm.record import Record
 from orchestrator.analysis.outcomes import Outcome, Outcomes
-from orchestrator.report.sections.cost import train_seconds
-from orchestrator.report.sections.search import SearchRow
+from orchestrator.report.sections.search import seconds_of
+from orchestrator.report.sections.tables import train_seconds
 from orchestrator.search.ledger import SearchState
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
@@ -60,7 +60,7 @@ def _of_searches(searches: Sequence[SearchState], runs: Records) -> list[tuple[s
         return []
     trials = [trial for search in searches for trial in search.trials]
     records = [runs.read(key) for key in sorted({trial.key for trial in trials if trial.key is not None})]
-    spent = duration(sum(SearchRow(search).seconds for search in searches))
+    spent = duration(sum(map(seconds_of, searches)))
     return [
         ("Search time", f"{spent} for {counted(len(trials), 'trial')}, beside the trial time"),
         ("Commit of the search", _each(record.commit or "unknown" for record in records if record is not None)),

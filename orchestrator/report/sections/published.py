@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, stdev
 from textwrap import shorten
 from typing import Literal
 
-from orchestrator.report.sections.ablation import RECALLED, AblationRow, PublishedDifference
-from orchestrator.sweep.published import Number, Published
-from orchestrator.words import NOTHING, Markdown, escape, listed, published, published_difference
+from lm.record import Record, Split
+from lm.spec import decoder_parameters
+from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
+from orchestrator.report.markdown import Rows
+from orchestrator.report.sections.ablation import RECALLED, AblationRow
+from orchestrator.sweep.published import Measure, Number, Published
+from orchestrator.words import NOTHING, Markdown, escape, listed, published, published_difference, signed, significant
 
 RECALLED_MARK = "†"
+DECODER = "decoder_parameters_M"
+_NAMES = {"coefficient_of_variation": ("gate_variation_code", "gate_variation_paper")}
+"""Measures that a published metric may be; all others have the metric's own name (`lm.heads.mixture` says which)."""
+SHOWN = (DECODER, *_NAMES)
+"""Published metrics that trials leave a measure of."""
 _LONGEST_NOTE = 200
 Reproduction = Literal["reproduced", "not reproduced", "not decided"]
 
 
-@dataclass(frozen=True)
-class PublishedSection:
-    """The published numbers; notes on them, and a row for each variant, only at the papers' own scale."""
+def published_table(rows: Sequence[AblationRow], published_scale: bool) -> Rows:
+    """The variants that the papers have; ours beside them if `published_scale`, at which their numbers were made."""
+    papers = [row for row in rows if row.published_valid or row.published_test]
+    if published_scale and (beside := [row for row in papers if row.test and row.published_test]):
+        return [_beside(row) for row in beside]
+    return [
+        {
+            "Variant": row.variant,
+            "Published validation": printed(row.published_valid),
+            "Published test": printed(row.published_test),
+            "Published difference": printed_difference(row),
+        }
+        for row in papers
+    ]
 
-    numbers: Sequence[Number]
-    notes: Sequence[Markdown] = ()
-    rows: Sequence[AblationRow] = ()
 
-
-def published_section(rows: Sequence[AblationRow], published_scale: bool) -> PublishedSection:
-    """What the page says; `published_scale`: the numbers were made at this scale."""
-    numbers = {
-        (row.variant, split): number
-        for row in rows
-        for split, number in (("validation", row.published_valid), ("test", row.published_test))
-        if number is not None
+def _beside(row: AblationRow) -> dict[str, object]:
+    assert row.test is not None and row.published_test is not None
+    paper = row.published_test.perplexity
+    return {
+        "Variant": row.variant,
+        "Test": row.test,
+        "Seeds": row.test.n,
+        "Published": printed(row.published_test),
+        "Test less published": f"{signed(row.test.mean - paper)} ({signed(100 * (row.test.mean / paper - 1), 1)}%)",
+        "Published difference": printed_difference(row),
+        "Difference": row.difference,
+        "Published difference is": "baseline" if row.is_baseline else reproduction(row),
     }
-    if not published_scale:
-        return PublishedSection([*numbers.values()])
-    beside = [row for row in rows if row.test is not None and row.published_test is not None]
-    return PublishedSection([*numbers.values()], _notes(numbers), beside)
 
 
 def published_line(published: Mapping[str, Published], baseline: str) -> Number | None:
@@ -65,23 +82,58 @@ def printed(number: Number | None) -> str:
     return published(number.perplexity) + deviation + RECALLED_MARK * (number.certainty == RECALLED)
 
 
-def printed_difference(difference: PublishedDifference | None) -> str:
+def printed_difference(row: AblationRow) -> str:
     """A published difference, marked if one of its numbers is from memory."""
-    if difference is None:
-        return NOTHING
-    return published_difference(difference.perplexity) + RECALLED_MARK * difference.recalled
+    paper = row.published_difference
+    return NOTHING if paper is None else published_difference(paper.perplexity) + RECALLED_MARK * paper.recalled
 
 
-def _notes(numbers: Mapping[tuple[str, str], Number]) -> list[Markdown]:
+def published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
     """The notes on the published numbers, each once, with the numbers that it is about."""
-    about: dict[str, list[str]] = {}
-    for (variant, split), number in numbers.items():
-        if number.note is not None:
-            about.setdefault(number.note, []).append(escape(f"{variant} ({split})"))
-    return [
-        Markdown(
-            f"{'all' if len(places) == len(numbers) else listed(places)}: "
-            f"{escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}"
-        )
-        for note, places in about.items()
-    ]
+    about: dict[str | None, list[str]] = {}
+    for row in rows:
+        for split, number in (("validation", row.published_valid), ("test", row.published_test)):
+            if number is not None:
+                about.setdefault(number.note, []).append(escape(f"{row.variant} ({split})"))
+    notes = ((note, "all" if len(about) == 1 else listed(of)) for note, of in about.items() if note is not None)
+    return [Markdown(f"{of}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}") for note, of in notes]
+
+
+def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Rows:
+    """A row for each published number, and each measure that a complete seed of its variant has and that may be it."""
+    rows = []
+    for measure in measures:
+        group = outcomes.get(measure.variant or "", ())
+        cell = group[0].trial.spec.model.cell if group else None
+        if cell is None or measure.cell not in (None, cell) or is_adaptive(group):
+            continue
+        for name, values in _values(group, measure):
+            deviation = stdev(values) if len(set(values)) > 1 else None
+            row = {
+                "Variant": measure.variant,
+                "Published as": measure.metric,
+                "Published": published(measure.value) + RECALLED_MARK * (measure.certainty == RECALLED),
+                "Measure": name,
+                "Value": significant(fmean(values)) + ("" if deviation is None else f" ± {significant(deviation, 2)}"),
+                "On": "validation" if measure.split == "valid" else measure.split,
+                "Seeds": len(values),
+                "Note": measure.note and shorten(measure.note, _LONGEST_NOTE, placeholder=" …"),
+            }
+            rows.append(row)
+    return rows
+
+
+def _values(group: Group, measure: Measure) -> Iterator[tuple[str, list[float]]]:
+    """Each measure that may be the published one, with a value for each complete seed that has it."""
+    records = [outcome.record for outcome in group if outcome.final and outcome.record]
+    for name in _NAMES.get(measure.metric, (measure.metric,)):
+        values = [value for record in records if (value := _value(record, name, measure.split)) is not None]
+        if values:
+            yield name, values
+
+
+def _value(record: Record, name: str, split: str | None) -> float | None:
+    if name == DECODER:
+        return decoder_parameters(record.spec.model, record.spec.head, record.corpus.vocabulary_size) / 1e6
+    on: Split = "valid" if split == "valid" else "test"
+    return record.stages[-1].measures.get(on, {}).get(name)

@@ -1,29 +1,31 @@
-"""What the page says of searches: the budget of each, what it found, and what was left as it is."""
+"""What the page says of searches: the budget of each, what it found, and where little is known."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lm.spec import Part
+from lm.record import perplexity
+from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.sections.front import OBJECTIVES, draw_front, front_in_order, name_of
-from orchestrator.report.sections.search_options import FEWEST_COMPLETE, OptionRow, hardly_tried, option_rows
-from orchestrator.report.sections.search_pictures import SearchShown, show_searches
+from orchestrator.report.sections.front import OBJECTIVES, draw_front, front_in_order
+from orchestrator.report.sections.search_pictures import SearchShown, is_log, show_searches
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.searches import Search, Searching, Tune
-from orchestrator.sweep.space import Dimension, Integer, LogUniform, OneOf, dimensions_of
-from orchestrator.words import NOTHING, Markdown, counted, escape, listed, value_in_words
+from orchestrator.sweep.searches import Searching, Tune
+from orchestrator.sweep.space import Dimension, Integer, OneOf, dimensions_of
+from orchestrator.words import Markdown, counted, duration, escape, listed, number, value_in_words
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
+_FEWEST_COMPLETE = 3
+"""Complete trials of an option below which little is known of what it reaches with values that suit it."""
 _ENDS: dict[SearchTrialStatus, str] = {
     "complete": "complete",
     "stopped": "stopped early",
@@ -32,122 +34,34 @@ _ENDS: dict[SearchTrialStatus, str] = {
     "running": "under way",
 }
 _BEST_SHOWN = 10
-_NUISANCE = ("optimizer", "dropout", "penalties", "bptt", "finetune")
-"""Parts whose numbers a reader would suspect of favouring one variant, if they were left as they are."""
-
-
-@dataclass(frozen=True)
-class SearchTrialRow:
-    """One trial of a search."""
-
-    search: SearchState
-    trial: SearchTrial
-
-    @property
-    def objectives(self) -> list[str]:
-        """What it reached in each objective of the search."""
-        shown = (OBJECTIVES[name][1] for name in self.search.task.objectives)
-        return [show(value) for show, value in zip(shown, self.trial.objectives or (), strict=False)]
-
-    @property
-    def name(self) -> str:
-        """What it chose."""
-        return name_of(self.search.task, self.trial.values)
-
-    @property
-    def values(self) -> str:
-        """Its values; of a schedule those from each epoch on that changed some: `from epoch 7: dropout.input 0.2`."""
-        task, trial = self.search.task, self.trial
-        if not task.population:
-            return task.in_words(trial.values)
-        begins = itertools.accumulate(task.generations, initial=1)
-        legs = zip(begins, history(self.search.trials, trial.values, trial.parent), strict=False)
-        before: Mapping[str, Any] = {}
-        words = []
-        for begin, values in legs:
-            changed = {key: value for key, value in values.items() if before.get(key) != value}
-            words += [f"from epoch {begin}: {task.in_words(changed)}"] if changed else []
-            before = values
-        return "; ".join(words)
-
-
-@dataclass(frozen=True)
-class SearchRow:
-    """One search: its budget, how its trials ended, and the best by validation, None if no trial was complete."""
-
-    search: SearchState
-
-    @property
-    def epochs(self) -> int:
-        """Epochs trained; of a population, each once."""
-        return sum(own_share(self.search.trials, trial)[0] for trial in self.search.trials)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of training."""
-        return sum(own_share(self.search.trials, trial)[1] for trial in self.search.trials)
-
-    @property
-    def ends(self) -> str:
-        """How many trials ended in which way."""
-        words = _ENDS | ({"stopped": "of earlier generations"} if self.search.task.population else {})
-        counts = Counter(trial.state for trial in self.search.trials)
-        return ", ".join(f"{counts[state]} {word}" for state, word in words.items() if counts[state]) or NOTHING
-
-    @property
-    def best(self) -> SearchTrialRow | None:
-        """The best trial by validation."""
-        return None if self.search.best is None else SearchTrialRow(self.search, self.search.best)
-
-    @property
-    def edges(self) -> list[str]:
-        """The searched paths whose best value lies at an end of its range."""
-        values = self.search.best.values if self.search.best else {}
-        drawn = self.search.task.walked(values).drawn if values else {}
-        return [key for key, dimension in drawn.items() if _at_edge(dimension, values[key])]
-
-
-def _at_edge(dimension: Dimension, value: Any) -> bool:
-    match dimension:
-        case OneOf():
-            return False
-        case Integer():
-            return value in (dimension.low, dimension.high)
-    low, high = dimension.low, dimension.high
-    if isinstance(dimension, LogUniform):
-        low, high, value = math.log(low), math.log(high), math.log(value)
-    share = (value - low) / (high - low)
-    return bool(share < _EDGE or share > 1 - _EDGE)
 
 
 @dataclass(frozen=True)
 class SearchSection:
-    """What the page says; sentences may be empty. `best` is a lone search's, `front` of objectives.
+    """What the page says; sentences may be empty. `trials` are the best of a lone search, or those on its front.
 
-    `changed` are variants built on what was found, `misfits` those that could not be."""
+    `changed` are variants built on what was found, `misfits` those that could not be.
+    """
 
-    title: str
     searching: Searching
     ended: bool
-    space: Sequence[tuple[Markdown, str]]
-    rows: Sequence[SearchRow]
-    options: Sequence[OptionRow]
+    space: Rows
+    rows: Rows
+    options: Rows
     hardly_tried: Markdown
-    fixed: Markdown
     edges: Markdown
     hardly_chosen: Sequence[str]
     untuned: Sequence[str]
+    found: str
     changed: Sequence[str]
     misfits: Mapping[str, str]
-    best: Sequence[SearchTrialRow]
-    objectives: Sequence[str]
-    front: Sequence[SearchTrialRow]
+    trials: Rows
+    has_front: bool
     front_is_drawn: bool
-    importance: Sequence[tuple[Markdown, str]]
+    importance: Rows
     without_share: Markdown
     why_no_importance: str
     shown: SearchShown
-    fewest: int = FEWEST_COMPLETE
 
 
 def search_section(searches: Sequence[SearchState], pictures: Pictures) -> SearchSection | None:
@@ -155,36 +69,109 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     if not searches:
         return None
     first, ended = searches[0], all(search.ended for search in searches)
-    searching, objectives = first.task.searching, first.task.objectives
-    rows, options = [SearchRow(search) for search in searches], option_rows(searches)
-    alone = len(searches) == 1 and len(objectives) == 1
-    shown = _best(first) if alone else front_in_order(first)
-    trials = [SearchTrialRow(first, trial) for trial in shown]
-    edges = [f"{escape(row.search.task.title)} (`{'`, `'.join(row.edges)}`)" for row in rows if row.edges]
+    has_front = len(first.task.objectives) > 1
+    options, hardly_tried = _options(searches)
     importance, why_not = _importance(first)
+    shares = [row["Value"] for row in importance]
     return SearchSection(
-        title="Search" if isinstance(searching, Search) else "Tuning",
-        searching=searching,
+        searching=first.task.searching,
         ended=ended,
-        space=_space(searching),
-        rows=rows,
+        space=_space(first.task.searching),
+        rows=search_table(searches),
         options=options,
-        hardly_tried=hardly_tried(options),
-        fixed=Markdown(listed([f"`{path}`" for path in not_searched(first.task)])),
-        edges=Markdown(listed(edges)),
+        hardly_tried=Markdown(listed(hardly_tried)),
+        edges=Markdown(listed([words for search in searches if (words := _edges(search))])),
         hardly_chosen=hardly_chosen(searches),
         untuned=[s.task.title for s in searches if s.ended and s.best is None and _is_tuned(s.task)],
+        found=first.task.title,
         changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
         misfits=first.misfits if ended else {},
-        best=trials if alone else (),
-        objectives=[OBJECTIVES[name][0] for name in objectives],
-        front=trials if len(objectives) > 1 else (),
-        front_is_drawn=len(objectives) > 1 and draw_front(first, pictures),
+        trials=_trials(first) if has_front or len(searches) == 1 else [],
+        has_front=has_front,
+        front_is_drawn=has_front and draw_front(first, pictures),
         importance=importance,
-        without_share=Markdown(listed([f"`{key}`" for key in first.task.space if f"`{key}`" not in dict(importance)])),
+        without_share=Markdown(listed([f"`{key}`" for key in first.task.space if f"`{key}`" not in shares])),
         why_no_importance=why_not,
         shown=show_searches(searches, pictures),
     )
+
+
+def search_table(searches: Sequence[SearchState]) -> Rows:
+    """A row a search: its budget, of a population each epoch once, how its trials ended, and the best by validation."""
+    rows = []
+    for search in searches:
+        words = _ENDS | ({"stopped": "of earlier generations"} if search.task.population else {})
+        counts = Counter(trial.state for trial in search.trials)
+        row = {
+            "Variant": search.task.title,
+            "Trials": len(search.trials),
+            "How they ended": ", ".join(f"{counts[end]} {word}" for end, word in words.items() if counts[end]) or None,
+            "Epochs trained": f"{sum(own_share(search.trials, trial)[0] for trial in search.trials):,}",
+            "Training time": duration(seconds_of(search)),
+            "Best validation": _validation(search.best),
+            "Its values": search.best and _values(search, search.best),
+            "Not searched, since the variant sets it": ", ".join(search.task.fixed) or None,
+        }
+        rows.append(row)
+    return rows
+
+
+def seconds_of(search: SearchState) -> float:
+    """Seconds of training of all trials; of a population, each second once."""
+    return sum(own_share(search.trials, trial)[1] for trial in search.trials)
+
+
+def _trials(search: SearchState) -> Rows:
+    """The best trials, or those on the front of a search with several objectives."""
+    rows = []
+    for trial in front_in_order(search) if len(search.task.objectives) > 1 else _best(search):
+        columns: dict[str, object] = {"Validation": _validation(trial)}
+        if len(search.task.objectives) > 1:
+            pairs = zip(search.task.objectives, trial.objectives or (), strict=True)
+            columns = {OBJECTIVES[name][0].capitalize(): OBJECTIVES[name][1](value) for name, value in pairs}
+        spent = {"Epochs": trial.epochs, "Training time": duration(trial.seconds)}
+        values = {"Values": _values(search, trial), "Key": Markdown(f"`{trial.key}`")}
+        rows.append({"Trial": trial.number, **columns, **spent, **values})
+    return rows
+
+
+def _best(search: SearchState) -> list[SearchTrial]:
+    complete = [trial for trial in search.trials if trial.state == "complete"]
+    return sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
+
+
+def _validation(trial: SearchTrial | None) -> str | None:
+    return None if trial is None or trial.valid_nats is None else number(perplexity(trial.valid_nats))
+
+
+def _values(search: SearchState, trial: SearchTrial) -> str:
+    """Its values; of a schedule those from each epoch on that changed some: `from epoch 7: dropout.input 0.2`."""
+    task = search.task
+    if not task.population:
+        return task.in_words(trial.values)
+    begins = itertools.accumulate(task.generations, initial=1)
+    before: Mapping[str, Any] = {}
+    words = []
+    for begin, values in zip(begins, history(search.trials, trial.values, trial.parent), strict=False):
+        if changed := {key: value for key, value in values.items() if before.get(key) != value}:
+            words.append(f"from epoch {begin}: {task.in_words(changed)}")
+        before = values
+    return "; ".join(words)
+
+
+def _edges(search: SearchState) -> str:
+    """The search, and the searched paths whose best value lies at an end of its range; empty if none does."""
+    values = search.best.values if search.best else {}
+    drawn = search.task.walked(values).drawn if values else {}
+    edges = [key for key, dimension in drawn.items() if _is_at_edge(dimension, values[key])]
+    return f"{escape(search.task.title)} (`{'`, `'.join(edges)}`)" if edges else ""
+
+
+def _is_at_edge(dimension: Dimension, value: Any) -> bool:
+    if isinstance(dimension, OneOf):
+        return False
+    low, high, at = map(math.log if is_log(dimension) else float, (dimension.low, dimension.high, value))
+    return not _EDGE <= (at - low) / (high - low) <= 1 - _EDGE
 
 
 def _is_tuned(task: SearchTask) -> bool:
@@ -204,32 +191,58 @@ def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
     return [variant for variant, count in complete.items() if count == 1]
 
 
-def not_searched(task: SearchTask) -> list[str]:
-    """Dotted paths of the numbers of training that stay as the sweep file has them."""
-    paths = [path for name in _NUISANCE for path in _numbers(getattr(task.base, name), name)]
-    paths += [name for name in ("batch_size", "epochs") if name not in paths]
-    searched = (*task.space, *task.fixed)
-    return [path for path in paths if not any(f"{path}.".startswith(f"{key}.") for key in searched)]
-
-
-def _space(searching: Searching) -> list[tuple[Markdown, str]]:
+def _space(searching: Searching) -> Rows:
     """Every searched value with its range; those that a variant has instead come after."""
     of_variants = searching.variants if isinstance(searching, Tune) else {}
     spaces = [("", searching.space), *((f", of {escape(name)}", space) for name, space in of_variants.items())]
     return [
-        (Markdown(f"`{key}`{whose}"), _range(dimension))
+        {"Searched": Markdown(f"`{key}`{whose}"), "Range": _range(dimension)}
         for whose, space in spaces
         for key, place in space.items()
         for dimension in dimensions_of(place)
     ]
 
 
-def _best(search: SearchState) -> list[SearchTrial]:
-    complete = [trial for trial in search.trials if trial.state == "complete"]
-    return sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
+def _range(dimension: Dimension) -> str:
+    if isinstance(dimension, OneOf):
+        words = ", ".join(dimension.options)
+    else:
+        whole = "whole, " if isinstance(dimension, Integer) else ""
+        words = f"{whole}{dimension.low:g} to {dimension.high:g}" + ", on a log scale" * is_log(dimension)
+    where = ", ".join(f"{path} is {value_in_words(value)}" for path, value in dimension.when.items())
+    return words + (f"; where {where}" if where else "")
 
 
-def _importance(search: SearchState) -> tuple[list[tuple[Markdown, str]], str]:
+def _options(searches: Sequence[SearchState]) -> tuple[Rows, list[str]]:
+    """What became of the trials with each option of a choice, and which options are hardly tried, in words.
+
+    None of a population, in which an option that dies out was tried too.
+    """
+    searches = [search for search in searches if not search.task.population]
+    rows, hardly_tried = [], []
+    for key in dict.fromkeys(key for search in searches for key in search.task.space):
+        choices = [place for search in searches if isinstance(place := search.task.space.get(key), OneOf)]
+        fewest = max(_FEWEST_COMPLETE, *(search.task.min_trials_per_option.get(key, 0) for search in searches))
+        for option in dict.fromkeys(option for choice in choices for option in choice.options):
+            tried = [trial for search in searches for trial in search.trials if trial.values.get(key) == option]
+            states = Counter(trial.state for trial in tried)
+            complete, stopped = states["complete"], states["stopped"]
+            row = {
+                "Choice": Markdown(f"`{key}`"),
+                "Option": option,
+                "Trials": len(tried),
+                "Complete": complete,
+                "Stopped early": stopped,
+                "Otherwise": len(tried) - complete - stopped,
+                "Best validation": _validation(best(tried)),
+            }
+            rows.append(row)
+            if complete < fewest:
+                hardly_tried.append(f"{escape(option)} of `{key}` ({complete} of {len(tried)} complete)")
+    return rows, hardly_tried
+
+
+def _importance(search: SearchState) -> tuple[Rows, str]:
     """fANOVA's shares of the search, with their spread over seeds of the evaluator; or why there are none."""
     if search.task.population:
         return [], "they changed in mid-training"
@@ -239,27 +252,8 @@ def _importance(search: SearchState) -> tuple[list[tuple[Markdown, str]], str]:
     # Optuna takes a second to import, and only a report of a long search needs it.
     from orchestrator.search.optuna import importance
 
-    shares = importance(search.task, search.trials)
-    rows = [(Markdown(f"`{key}`"), f"{mean:.2f} ± {spread:.2f}") for key, (mean, spread) in (shares or {}).items()]
+    shares = importance(search.task, search.trials) or {}
+    rows: Rows = [
+        {"Value": Markdown(f"`{key}`"), "Share": f"{mean:.2f} ± {spread:.2f}"} for key, (mean, spread) in shares.items()
+    ]
     return rows, "" if rows else "not every value was searched in every trial"
-
-
-def _range(dimension: Dimension) -> str:
-    match dimension:
-        case OneOf():
-            words = ", ".join(dimension.options)
-        case Integer():
-            words = f"whole, {dimension.low} to {dimension.high}" + (", on a log scale" if dimension.log else "")
-        case _:
-            scale = ", on a log scale" if isinstance(dimension, LogUniform) else ""
-            words = f"{dimension.low:g} to {dimension.high:g}{scale}"
-    where = ", ".join(f"{path} is {value_in_words(value)}" for path, value in dimension.when.items())
-    return words + (f"; where {where}" if where else "")
-
-
-def _numbers(part: object, prefix: str) -> Iterator[str]:
-    for name in type(part).model_fields if isinstance(part, Part) else ():
-        value = getattr(part, name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{prefix}.{name}"
-        yield from _numbers(value, f"{prefix}.{name}")

@@ -1,4 +1,4 @@
-"""What the pictures of searches show, and the tables beside them: where trials were stopped, head by codebook."""
+"""The pictures of searches, and the tables beside them: where trials were stopped, head by codebook."""
 
 from __future__ import annotations
 
@@ -6,112 +6,79 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lm.record import perplexity
-from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.search_figures import (
-    Rungs,
-    SearchAxis,
-    SearchCourse,
-    SearchPoint,
-    SearchPoints,
-    Slices,
-)
+from orchestrator.report.markdown import Rows
+from orchestrator.report.pictures import Pictures, search_figures
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.sweep.space import Integer, LogUniform, OneOf, Range, dimensions_of
-from orchestrator.words import counted, listed, number
+from orchestrator.words import NOTHING, Markdown, counted, listed, number
 
 _CODEBOOK = "head.codebook"
 _ABSENT = "none"
 
 
 @dataclass(frozen=True)
-class RungRow:
-    """An epoch at which trials were stopped: how many came that far, which were stopped, the best loss of those."""
-
-    epoch: int
-    reached: int
-    stopped: Sequence[tuple[str, SearchTrial]]
-
-    @property
-    def names(self) -> str:
-        """The trials that were stopped, by the variant that was tuned: `4 and 7 of full`."""
-        variants = dict.fromkeys(variant for variant, _ in self.stopped)
-        numbers = {name: [str(trial.number) for variant, trial in self.stopped if variant == name] for name in variants}
-        return "; ".join(f"{listed(which)}{f' of {name}' if name else ''}" for name, which in numbers.items())
-
-    @property
-    def best_nats(self) -> float | None:
-        """The lowest validation loss among those that were stopped."""
-        return min((trial.valid_nats for _, trial in self.stopped if trial.valid_nats is not None), default=None)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Two choices against each other: the best validation perplexity of their trials, and how many there were."""
-
-    down: str
-    across: str
-    options: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[str | None]]]
-
-
-@dataclass(frozen=True)
 class SearchShown:
-    """What the page shows beside its tables: `colours` says what they stand for, empty if all are alike."""
+    """What the page shows beside its tables: `colours` says what they stand for, empty if all are alike.
+
+    `grid` has two choices against each other: the best validation perplexity of their trials, and how many there were.
+    """
 
     drawn: bool
     colours: str
-    hollow: str
-    slices: Sequence[str]
-    rungs: Sequence[RungRow]
-    grid: Grid | None
+    rungs: Rows
+    grid: Rows
 
 
 def show_searches(searches: Sequence[SearchState], pictures: Pictures) -> SearchShown:
     """Draw `search.svg`, `slices.svg` and, if trials were stopped early, `rungs.svg`; what the page says of them."""
-    trials = _points(searches)
-    axes = _axes(searches) if trials.points else []
-    rungs = rung_rows(searches)
+    trials, rungs = _points(searches), rung_table(searches)
     if trials.points:
-        pictures.draw("course_cut", SearchCourse(trials))
-        pictures.draw("slices_cut", Slices(trials, axes))
+        pictures.draw("course_cut", search_figures.SearchCourse(trials))
+        pictures.draw("slices_cut", search_figures.Slices(trials, _axes(searches)))
     if rungs:
-        pictures.draw("rungs_cut", Rungs(trials, [row.epoch for row in rungs]))
-    several = "" if len(trials.groups) < 2 else "kinds of output layer" if trials.heads else "variants"
-    population = any(search.task.population for search in searches)
-    return SearchShown(
-        drawn=bool(trials.points),
-        colours=several,
-        hollow="of an earlier generation" if population else "not complete",
-        slices=[axis.path for axis in axes],
-        rungs=rungs,
-        grid=_grid(searches[0]) if len(searches) == 1 else None,
-    )
+        pictures.draw("rungs_cut", search_figures.Rungs(trials, [row["After epoch"] for row in rungs]))
+    colours = "" if len(trials.groups) < 2 else "kinds of output layer" if trials.heads else "variants"
+    return SearchShown(bool(trials.points), colours, rungs, _grid(searches[0]) if len(searches) == 1 else [])
 
 
-def rung_rows(searches: Sequence[SearchState]) -> list[RungRow]:
-    """A row for each epoch at which trials were stopped early; none of a population, where all others go on."""
+def rung_table(searches: Sequence[SearchState]) -> Rows:
+    """A row for each epoch at which trials were stopped early; none of a population, where all others go on.
+
+    Of several searches the stopped trials are named with the variant that was tuned: `4 and 7 of full`.
+    """
     searches = [search for search in searches if not search.task.population]
-    alone = len(searches) == 1
-    of_all = [("" if alone else search.task.title, trial) for search in searches for trial in search.trials]
-    epochs = sorted({trial.epochs for _, trial in of_all if trial.state == "stopped"})
-    return [
-        RungRow(
-            epoch=epoch,
-            reached=sum(trial.epochs >= epoch for _, trial in of_all),
-            stopped=[(name, trial) for name, trial in of_all if trial.state == "stopped" and trial.epochs == epoch],
-        )
-        for epoch in epochs
-    ]
+    every = [(search.task.title, trial) for search in searches for trial in search.trials]
+    rows = []
+    for epoch in sorted({trial.epochs for _, trial in every if trial.state == "stopped"}):
+        stopped = [(of, trial) for of, trial in every if trial.state == "stopped" and trial.epochs == epoch]
+        numbers: dict[str, list[str]] = {}
+        for of, trial in stopped:
+            numbers.setdefault(of if len(searches) > 1 else "", []).append(str(trial.number))
+        lowest = min((trial.valid_nats for _, trial in stopped if trial.valid_nats is not None), default=None)
+        row = {
+            "After epoch": epoch,
+            "Trials that came this far": sum(trial.epochs >= epoch for _, trial in every),
+            "Stopped": len(stopped),
+            "Best validation of those stopped": None if lowest is None else number(perplexity(lowest)),
+            "Which": "; ".join(listed(which) + (f" of {of}" if of else "") for of, which in numbers.items()),
+        }
+        rows.append(row)
+    return rows
 
 
-def _points(searches: Sequence[SearchState]) -> SearchPoints:
+def is_log(dimension: Range) -> bool:
+    """Whether a range is searched on a log scale."""
+    return isinstance(dimension, LogUniform) or (isinstance(dimension, Integer) and dimension.log)
+
+
+def _points(searches: Sequence[SearchState]) -> search_figures.SearchPoints:
     """Every trial with a loss; colours are variants, of a lone search the kinds of its heads if there are several."""
     tried = [(search, trial) for search in searches for trial in search.trials if trial.valid_nats is not None]
     kinds = [search.task.walked(trial.values).last_spec.head.kind for search, trial in tried]
     heads = len(searches) == 1 and len(set(kinds)) > 1
     points = [
-        SearchPoint(
+        search_figures.SearchPoint(
             search=search.task.title,
             group=kind if heads else search.task.variant,
             number=trial.number,
@@ -123,49 +90,42 @@ def _points(searches: Sequence[SearchState]) -> SearchPoints:
         )
         for (search, trial), kind in zip(tried, kinds, strict=True)
     ]
-    return SearchPoints(points, heads)
+    return search_figures.SearchPoints(points, heads)
 
 
-def _axes(searches: Sequence[SearchState]) -> list[SearchAxis]:
+def _axes(searches: Sequence[SearchState]) -> list[search_figures.SearchAxis]:
     """Every searched value, over all of the ranges that it has in some trial or variant."""
     axes = []
     for key in dict.fromkeys(key for search in searches for key in search.task.space):
         places = [search.task.space[key] for search in searches if key in search.task.space]
         dimensions = [dimension for place in places for dimension in dimensions_of(place)]
-        options = dict.fromkeys(
-            option for choice in dimensions if isinstance(choice, OneOf) for option in choice.options
-        )
+        options = dict.fromkeys(option for each in dimensions if isinstance(each, OneOf) for option in each.options)
         ranges = [dimension for dimension in dimensions if not isinstance(dimension, OneOf)]
-        log = bool(ranges) and all(r.low > 0 for r in ranges) and any(_is_log(r) for r in ranges)
-        ends = (min(r.low for r in ranges), max(r.high for r in ranges)) if ranges else (0.0, 1.0)
-        axes.append(SearchAxis(key, "log" if log else "linear", list(options), ends))
+        log = all(each.low > 0 for each in ranges) and any(map(is_log, ranges))
+        ends = (min(each.low for each in ranges), max(each.high for each in ranges)) if ranges else (0.0, 1.0)
+        axes.append(search_figures.SearchAxis(key, "log" if log else "linear", list(options), ends))
     return axes
 
 
-def _is_log(dimension: Range) -> bool:
-    return isinstance(dimension, LogUniform) or (isinstance(dimension, Integer) and dimension.log)
-
-
-def _grid(search: SearchState) -> Grid | None:
+def _grid(search: SearchState) -> Rows:
     """The first other choice against the codebook, if both are searched; trials without a codebook come first."""
     choices = {key: place for key, place in search.task.space.items() if isinstance(place, OneOf)}
     down = next((key for key in choices if key != _CODEBOOK), None)
     if down is None or _CODEBOOK not in choices or search.task.population:
-        return None
-    across = [_ABSENT, *choices[_CODEBOOK].options]
-    cells = {(row, column): list[SearchTrial]() for row in choices[down].options for column in across}
+        return []
+    cells: dict[tuple[str, str], list[SearchTrial]] = {}
     for trial in search.trials:
         if down in trial.values:
-            cells[trial.values[down], trial.values.get(_CODEBOOK, _ABSENT)].append(trial)
-    columns = [column for column in across if any(cells[row, column] for row in choices[down].options)]
-    rows = [(row, [_cell(cells[row, column]) for column in columns]) for row in choices[down].options]
-    return Grid(down, _CODEBOOK, columns, rows)
+            cells.setdefault((trial.values[down], trial.values.get(_CODEBOOK, _ABSENT)), []).append(trial)
+    across = [name for name in (_ABSENT, *choices[_CODEBOOK].options) if any(name == column for _, column in cells)]
+    return [
+        {Markdown(f"`{down}`"): row, **{column: _cell(cells.get((row, column), [])) for column in across}}
+        for row in choices[down].options
+    ]
 
 
 def _cell(trials: Sequence[SearchTrial]) -> str | None:
     """`93.31 (11)`; a dash before the number if none is complete, nothing without a trial."""
-    if not trials:
-        return None
     lowest = best(trials)
-    reached = "–" if lowest is None or lowest.valid_nats is None else number(perplexity(lowest.valid_nats))
-    return f"{reached} ({counted(len(trials), 'trial')})"
+    reached = NOTHING if lowest is None or lowest.valid_nats is None else number(perplexity(lowest.valid_nats))
+    return f"{reached} ({counted(len(trials), 'trial')})" if trials else None

@@ -6,12 +6,11 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from lm.by_token.losses import read_losses
 from lm.record import token_nats_path
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.sections.ensembles import ensemble_table
+from orchestrator.report.sections.tables import ensemble_table
 from orchestrator.trials.records import Records
 from tests.support.factories import CACHE, make_trial, settle, write_tokens
 from tests.support.pages import write
@@ -29,24 +28,20 @@ def test_every_variant_with_two_seeds_and_their_losses_has_an_ensemble(tmp_path:
             write_tokens(runs, trial)
     settle(runs, diverged[2], 60.0, status="diverged", reason="not finite")
     table = ensemble_table(read_outcomes(trials + diverged, Records(runs), "full"), Records(runs))
-    assert [(row.variant, row.adaptive, len(row.ensemble.members)) for row in table] == [
-        ("full", False, 3),
-        ("cached", True, 2),
-        ("diverged", False, 2),
+    assert [(row["Variant"], row["Seeds"]) for row in table] == [
+        ("full", 3),
+        ("cached (adaptive)", 2),
+        ("diverged", 2),
     ]
     nats = [read_losses(token_nats_path(runs / t.key, [*t.spec.stages()][-1], "test")).nats for t in trials[:3]]
     expected = math.exp(-np.log(np.mean([np.exp(-each) for each in nats], axis=0)).mean())
-    assert table[0].ensemble.perplexity == pytest.approx(expected, rel=1e-12)
+    mean = np.mean([math.exp(each.mean()) for each in nats])
+    assert table[0]["Ensemble"] == f"{expected:.2f}"
 
     text = write(tmp_path, trials + diverged)
     section = text.partition("### Ensembles of the seeds\n")[2].partition("\n#")[0]
-    row = table[0].ensemble
-    assert f"| full | 3 | {row.mean:.2f} | {row.perplexity:.2f} | −{-100 * row.change:.2f}% |" in section
-    assert (
-        "see the text that they are scored on: cached." in section
-        and "one seed" not in section
-        and "no losses" not in section
-    )
+    assert f"| full | 3 | {mean:.2f} | {expected:.2f} | −{100 * (1 - expected / mean):.2f}% |" in section
+    assert "| cached (adaptive) | 2 |" in section and "one seed" not in section and "no losses" not in section
 
 
 def test_without_losses_by_token_there_is_no_section(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from lm.spec import MixtureHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.sections.published_measures import published_measure_table
+from orchestrator.report.sections.published import measure_table
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.published import Measure, published_measures
 from orchestrator.trials.records import Records
@@ -73,8 +73,8 @@ def test_every_published_measure_stands_beside_the_measures_that_may_be_it(tmp_p
         measure("full", "rank", 401.0),
         measure("nobody", "own", 1.0),
     ]
-    rows = published_measure_table(read_outcomes(trials, Records(runs), "full"), measures)
-    found = {(row.variant, row.name): (row.published, row.value, row.seeds) for row in rows}
+    rows = measure_table(read_outcomes(trials, Records(runs), "full"), measures)
+    found = {(row["Variant"], row["Measure"]): (row["Published"], row["Value"], row["Seeds"]) for row in rows}
     variations = 1.1 * np.array([0.30, 0.34])
     assert found == {
         ("gated", "gate_variation_code"): ("0.276†", f"{variations.mean():.4f} ± {variations.std(ddof=1):.3f}", 2),

@@ -12,8 +12,8 @@ import pytest
 from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.report.pictures.search_figures import Front, Rungs, SearchAxis, SearchCourse, Slices
 from orchestrator.report.sections.front import front_clause, name_of
-from orchestrator.report.sections.search import SearchRow, not_searched, trials_of_tuning
-from orchestrator.report.sections.search_pictures import rung_rows
+from orchestrator.report.sections.search import search_table, trials_of_tuning
+from orchestrator.report.sections.search_pictures import rung_table
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
@@ -70,14 +70,6 @@ def test_a_best_value_at_the_edge_of_its_range_is_named(
     assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
 
 
-def test_what_is_not_searched_is_named(task: SearchTask) -> None:
-    left = not_searched(task)
-    assert "dropout.weight" in left
-    assert "penalties.activation" in left
-    assert "epochs" in left
-    assert "optimizer.learning_rate" not in left
-
-
 def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  objectives: [validation, parameters]\n  scheduler: null\n")
     task = search_tasks(at_paper(tmp_path, text))[0]
@@ -89,8 +81,9 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     artist = NoArtist()
     text = page(tmp_path, SearchState(task, tmp_path / "none", trials), artist=artist)
     front = text[text.index("The Pareto front") : text.index("The importance")]
-    assert "| 1 | optimizer.learning_rate 1.0 | 110.00 | 1,000,000 |" in front
-    assert "| 0 | optimizer.learning_rate 1.0 | 120.00 | 2,000 |" in front
+    assert "| Trial | Validation perplexity | Parameters | Epochs | Training time | Values | Key |" in front
+    assert "| 1 | 110.00 | 1,000,000 | 4 | 30.0 s | optimizer.learning_rate 1.0 |" in front
+    assert "| 0 | 120.00 | 2,000 | 4 | 30.0 s | optimizer.learning_rate 1.0 |" in front
     assert "115.00" not in front
     (drawn,) = [picture for picture in artist.asked if isinstance(picture, Front)]
     assert [(p.number, p.x, round(p.y), p.name is None) for p in drawn.points] == [
@@ -101,7 +94,7 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     assert (drawn.x_label, drawn.y_label) == ("parameters", "validation perplexity")
     assert answer(text).startswith(
         "At laptop scale, 2 of the search’s 3 complete trials are on its Pareto front: "
-        "“optimizer.learning_rate 1.0” (validation perplexity 110.00, 1,000,000 parameters) and "
+        "“optimizer.learning_rate 1.0” (110.00 validation perplexity, 1,000,000 parameters) and "
     )
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
 
@@ -142,7 +135,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     assert hardly in text
     row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
     assert row.endswith("| dropout.weight |")
-    assert {len(SearchRow(search).search.trials) for search in searches} == {2}
+    assert [row["Trials"] for row in search_table(searches)] == [2] * 4
     assert "| `optimizer.learning_rate`, of Adam | 0.0001 to 0.01, on a log scale |" in text
     assert "Not tuned" not in text
 
@@ -253,7 +246,7 @@ def test_a_page_shows_the_search_and_where_trials_were_stopped(tmp_path: Path, t
     ]
     assert slices.axes == [SearchAxis("optimizer.learning_rate", "log", [], (0.1, 10.0))]
     assert rungs.epochs == [2]
-    assert [row.names for row in rung_rows([search])] == ["1 and 2"]
+    assert [row["Which"] for row in rung_table([search])] == ["1 and 2"]
     assert "| 2 | 3 | 2 | 150.00 | 1 and 2 |" in text, "the diverged trial did not come so far"
     for file in ("search.svg", "slices.svg", "rungs.svg"):
         assert f"]({file})" in text
@@ -263,7 +256,7 @@ def test_trials_stopped_in_tuning_are_named_with_their_variant(tmp_path: Path) -
     first, second, *_ = search_tasks(at_paper(tmp_path, TUNE))
     trials = (found(0, 120.0), found(1, None, epochs=2), found(2, None, epochs=3))
     searches = [SearchState(task, tmp_path / "none", trials) for task in (first, second)]
-    assert [row.names for row in rung_rows(searches)] == [
+    assert [row["Which"] for row in rung_table(searches)] == [
         f"1 of {first.title}; 1 of {second.title}",
         f"2 of {first.title}; 2 of {second.title}",
     ]
@@ -282,7 +275,7 @@ def test_the_answer_names_the_ends_of_a_long_front_and_nothing_without_one(tmp_p
     trials = tuple(found(n, 100.0 - n, 1.0 + n, objectives=(math.log(100.0 - n), 60.0 + n)) for n in range(9))
     clause = front_clause([SearchState(two, tmp_path / "none", trials)])
     assert "9 of the search’s 9 complete trials are on its Pareto front: from “" in clause and " to “" in clause
-    assert "(validation perplexity 92.00, 1.1 min of training) to" in clause
+    assert "(92.00 validation perplexity, 68 seconds of training) to" in clause
 
 
 def test_heads_by_codebook_stand_in_a_grid_where_both_are_searched(tmp_path: Path) -> None:

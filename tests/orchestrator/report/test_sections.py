@@ -1,4 +1,4 @@
-"""Sections of the page: time and memory, where the loss changes, rates of failure, every spec, other numerics."""
+"""Sections of the page: time and memory, where the loss changes, every spec, other numerics."""
 
 from __future__ import annotations
 
@@ -50,19 +50,6 @@ def test_another_budget_is_marked_and_told(tmp_path: Path) -> None:
     trials[2] = replace(trials[2], spec=other_text)
     settle(tmp_path / "runs", trials[2], 60.0)
     assert "is part of what no fine-tuning and b changes" in write(tmp_path, trials)
-
-
-def test_the_rate_of_what_diverges_has_an_interval(tmp_path: Path) -> None:
-    trials = [
-        make_trial(variant, seed, batch_size=size) for variant, size in (("full", 20), ("b", 7)) for seed in (1, 2, 3)
-    ]
-    for k, trial in enumerate(trials):
-        ended = {"status": "diverged", "reason": "the loss is not finite"} if k == 4 else {}
-        settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10, **ended)
-    assert "b diverged in 1 of 3 trials (1% to 91%)" in write(tmp_path, trials)
-    more = [*trials, make_trial("b", 4, batch_size=7)]
-    assert "b diverged in 1 of 3 trials (1% to 91%)" in write(tmp_path, more), "one that has not ended does not count"
-    assert "How often" not in write(tmp_path, trials[:3])
 
 
 def test_a_record_of_other_numerics_is_named_and_does_not_count(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.tables import write_tables
 from orchestrator.report.sections.ablation import AblationRow, PublishedDifference, ablation_table
-from orchestrator.report.sections.stages import cache_table, stage_table
+from orchestrator.report.sections.tables import cache_table, stage_table
 from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -132,8 +132,8 @@ def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) 
     assert list(stage_keys(cached.spec, CORPUS.fingerprint))[:2] == ["train", "finetune-1"]
     outcomes, _ = read(tmp_path, [base, cached])
     rows = stage_table(outcomes)
-    assert [(row.variant, row.stage) for row in rows] == [("full", "train"), ("full", "finetune-1")]
-    assert [row.test.mean for row in rows] == [pytest.approx(61.2), pytest.approx(60.0)]
+    assert [(row["Variant"], row["Stage"]) for row in rows] == [("full", "train"), ("full", "finetune-1")]
+    assert [row["Test"].mean for row in rows] == [pytest.approx(61.2), pytest.approx(60.0)]
     record = make_record(base, 60.0)
     unopened = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
     write_record(tmp_path / base.key, unopened)
@@ -151,8 +151,8 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     assert rows["cache"].adaptive and rows["cache"].effect is None
     assert rows["cache"].published_test is not None and rows["cache"].published_difference is None
     (row,) = cache_table(outcomes)
-    assert (row.plain_test.mean, row.test.mean) == (pytest.approx(55.0), pytest.approx(50.0))
-    assert row.settings == "500, 0.1, 1"
+    assert (row["Test without cache"].mean, row["Test"].mean) == (pytest.approx(55.0), pytest.approx(50.0))
+    assert row["Window, weight, flatness"] == "500, 0.1, 1"
 
 
 def test_the_csv_files_carry_every_variant_and_every_trial_in_full_digits(tmp_path: Path) -> None:

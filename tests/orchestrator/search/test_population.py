@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import Evaluation, Record
 from lm.spec import TrainSpec
-from orchestrator.report.sections.search import SearchRow
+from orchestrator.report.sections.search import search_table, seconds_of
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.search.population import Generations
@@ -176,10 +176,11 @@ def test_nothing_is_trained_twice_and_the_table_counts_it_once(tmp_path: Path) -
     trainer = Trainer(tmp_path)
     (trials,) = trainer.search(population())
     assert {trial.epochs for trial in generation(trials, 2)} == {sum(EPOCHS)}
-    row = SearchRow(SearchState(population(), tmp_path / "none", tuple(trials)))
-    assert row.epochs == trainer.epochs == POPULATION * sum(EPOCHS)
-    assert row.seconds == 10.0 * row.epochs
-    assert row.ends == f"{POPULATION} complete, {2 * POPULATION} of earlier generations"
+    search = SearchState(population(), tmp_path / "none", tuple(trials))
+    (row,) = search_table([search])
+    assert row["Epochs trained"] == str(trainer.epochs) == str(POPULATION * sum(EPOCHS))
+    assert seconds_of(search) == 10.0 * trainer.epochs
+    assert row["How they ended"] == f"{POPULATION} complete, {2 * POPULATION} of earlier generations"
 
 
 def test_what_diverges_is_replaced_and_all_of_it_is_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,140 @@
+"""Small tables of the page, a dict a row: stages, neural caches, ensembles, time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from lm.by_token.ensemble import ensemble
+from lm.by_token.losses import read_losses
+from lm.record import Record, opened
+from orchestrator.analysis.outcomes import Outcomes, budget, is_adaptive, planned_epochs
+from orchestrator.report.markdown import Rows
+from orchestrator.report.sections.ablation import Spread
+from orchestrator.trials.records import Records
+from orchestrator.words import byte_size, duration, number, signed
+
+
+def stage_table(outcomes: Outcomes) -> Rows:
+    """A row for every training stage of variants with several; one already shown for a variant is not repeated."""
+    rows = []
+    shown: set[str] = set()
+    for variant, group in outcomes.items():
+        names = [name for name in group[0].trial.spec.stages() if name != "cache"]
+        for name in names if len(names) > 1 else []:
+            records = [outcome.record for outcome in group if outcome.record]
+            stages = [stage for record in records for stage in record.stages if stage.name == name and stage.test]
+            keys = {stage.key for stage in stages}
+            if not keys <= shown:
+                shown |= keys
+                row = {
+                    "Variant": variant,
+                    "Stage": name,
+                    "Epochs": _of_seeds([stage.epochs for stage in stages]),
+                    "Best epoch": _of_seeds([stage.best_epoch for stage in stages]),
+                    "Validation": Spread.of(stage.valid for stage in stages),
+                    "Test": Spread.of(opened(stage.test) for stage in stages),
+                    "Seeds": len(stages),
+                }
+                rows.append(row)
+    return rows
+
+
+def _of_seeds(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values if len(set(values)) > 1 else values[:1]))
+
+
+def cache_table(outcomes: Outcomes) -> Rows:
+    """A row for every adaptive variant with a complete seed, beside the same one-column pass without its cache."""
+    rows = []
+    for variant, group in outcomes.items():
+        final = [outcome.final for outcome in group if outcome.final]
+        pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
+        settings = [f"{cache.window}, {cache.weight:g}, {cache.flatness:g}" for _, cache in pairs]
+        if pairs:
+            row = {
+                "Variant": variant,
+                "Window, weight, flatness": "; ".join(dict.fromkeys(settings)),
+                "Validation without cache": Spread.of(cache.plain_valid for _, cache in pairs),
+                "Validation": Spread.of(stage.valid for stage, _ in pairs),
+                "Test without cache": Spread.of(opened(cache.plain_test) for _, cache in pairs),
+                "Test": Spread.of(opened(stage.test) for stage, _ in pairs),
+            }
+            rows.append(row)
+    return rows
+
+
+def ensemble_table(outcomes: Outcomes, records: Records) -> Rows:
+    """A row for every variant with two seeds or more that are complete and have their losses by token."""
+    rows = []
+    for variant, group in outcomes.items():
+        readable = [outcome.trial for outcome in group if outcome.losses is not None]
+        complete = sum(outcome.final is not None for outcome in group)
+        if complete < 2 or len(readable) < complete:
+            continue
+        losses = [read_losses(records.test_losses(trial)) for trial in readable]
+        if all(each.is_of_the_text_of(losses[0]) for each in losses):
+            mixed = ensemble([each.nats for each in losses])
+            row = {
+                "Variant": f"{variant} (adaptive)" if is_adaptive(group) else variant,
+                "Seeds": len(losses),
+                "Mean of their test perplexities": number(mixed.mean),
+                "Ensemble": number(mixed.perplexity),
+                "Change": f"{signed(100 * mixed.change)}%",
+            }
+            rows.append(row)
+    return rows
+
+
+def cost_table(outcomes: Outcomes) -> Rows:
+    """Means over the complete seeds of every variant that trains; in brackets the slowest and the fastest seed."""
+    rows = []
+    for variant, records in trained(outcomes).items():
+        stages = [stage for record in records for stage in record.stages]
+        epochs = sum(stage.epochs for stage in stages) / len(records)
+        rates = [tokens_per_second([record]) for record in records]
+        ends = f" ({min(rates):,.0f} to {max(rates):,.0f})" if len(rates) > 1 else ""
+        row = {
+            "Variant": variant,
+            "Epochs": f"{epochs:.3g} of {planned_epochs(outcomes[variant])}"
+            + " (another budget)" * (variant in other_budgets(outcomes)),
+            "Training": duration(mean(map(train_seconds, records))),
+            "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),
+            "Training tokens/s": f"{tokens_per_second(records):,.0f}{ends}",
+            "Peak memory": byte_size(mean(record.peak_memory_bytes for record in records)),
+            "Seeds": len(records),
+        }
+        rows.append(row)
+    return rows
+
+
+def other_budgets(outcomes: Outcomes) -> list[str]:
+    """The variants with a complete seed whose epochs, or text, are not the baseline's."""
+    return [name for name in trained(outcomes) if budget(outcomes[name]) != budget(outcomes.of_baseline)]
+
+
+def trained(outcomes: Outcomes) -> dict[str, list[Record]]:
+    """The records of the complete seeds of each variant that has some; a cache trains nothing and is left out."""
+    variants = {
+        variant: [outcome.record for outcome in group if outcome.final and outcome.record]
+        for variant, group in outcomes.items()
+        if not is_adaptive(group)
+    }
+    return {variant: records for variant, records in variants.items() if records}
+
+
+def train_seconds(record: Record) -> float:
+    """Seconds of training of all stages, evaluation left out."""
+    return sum(stage.train_seconds for stage in record.stages)
+
+
+def tokens_per_second(records: Sequence[Record]) -> float:
+    """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not."""
+    tokens = sum(stage.tokens_per_second * stage.train_seconds for record in records for stage in record.stages)
+    return tokens / sum(map(train_seconds, records))
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean of one or more numbers."""
+    return float(np.mean(list(values)))
