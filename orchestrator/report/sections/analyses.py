@@ -20,7 +20,7 @@ from lm.spec import (
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Line, LinePanel, Lines
+from orchestrator.report.pictures.lines import Line, LinePanel, Lines, lines_figure
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, counted, escape, significant, spread
@@ -107,7 +107,7 @@ def _section(
     title, introduction = _words(asked)
     lines = _picture(asked, answers, outcomes.baseline) if answers else None
     if lines is not None:
-        pictures.draw(asked.kind, lines)
+        pictures.draw(lines.FILE, lines_figure, lines.panels, lines.baseline)
     return AnalysisSection(
         title=title,
         introduction=Markdown(introduction),

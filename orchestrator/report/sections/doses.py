@@ -13,7 +13,7 @@ from lm.spec import TrainSpec
 from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.report.markdown import names
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Line, LinePanel, Lines
+from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
@@ -120,7 +120,7 @@ def _section(
     )
     if dose.measure != "test_perplexity":
         caption += " Measured at the end of the last epoch, whatever validation chose."
-    pictures.draw(f"dose_{len(pictures.sentences)}", Lines(file, [panel], "", caption))
+    pictures.draw(file, lines_figure, [panel], "")
     return DoseSection(
         title=f"{label[:1].upper()}{label[1:]} by {dose.of}",
         of=dose.of,

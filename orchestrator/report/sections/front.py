@@ -7,7 +7,7 @@ from typing import Any
 
 from lm.record import perplexity
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.search_figures import Front, FrontPoint
+from orchestrator.report.pictures import search as figures
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, front
 from orchestrator.search.task import SearchTask
@@ -67,8 +67,8 @@ def draw_front(search: SearchState, pictures: Pictures) -> bool:
     (y, x), points = search.task.objectives, []
     for trial, values in complete:
         shown = [perplexity(v) if name == "validation" else v for name, v in zip((y, x), values, strict=True)]
-        points.append(FrontPoint(trial.number, shown[1], shown[0], on_front.get(trial.number)))
-    pictures.draw("front_cut", Front(points, _label(x), _label(y)))
+        points.append(figures.FrontPoint(trial.number, shown[1], shown[0], on_front.get(trial.number)))
+    pictures.draw("front.svg", figures.front, points, _label(x), _label(y))
     return True
 
 

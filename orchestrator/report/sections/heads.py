@@ -10,7 +10,7 @@ from lm.record import opened, perplexity
 from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
+from orchestrator.report.pictures.heads import HeadPoint, SeedRange, heads
 from orchestrator.report.sections.cost import mean, tokens_per_second, train_seconds, trained
 from orchestrator.words import Markdown, escape, listed, significant, value_in_words
 
@@ -104,7 +104,7 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
     rows, measures = head_table(outcomes), measure_table(outcomes)
     drawn = [row for row in rows if row.complete == row.seeds]
     if drawn:
-        pictures.draw("heads_cut", Heads([row.point for row in drawn], outcomes.baseline))
+        pictures.draw("heads.svg", heads, [row.point for row in drawn], outcomes.baseline)
     shown = {row.point.name for row in drawn}
     left_out = [
         f"{escape(variant)} "

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 
 from lm.record import perplexity
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.search_figures import (
-    Rungs,
-    SearchAxis,
-    SearchCourse,
-    SearchPoint,
-    SearchPoints,
-    Slices,
-)
+from orchestrator.report.pictures import search as figures
+from orchestrator.report.pictures.search import SearchAxis, SearchPoint
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.sweep.space import Integer, LogUniform, OneOf, Range, dimensions_of
@@ -69,19 +63,19 @@ class SearchShown:
 
 def show_searches(searches: Sequence[SearchState], pictures: Pictures) -> SearchShown:
     """Draw `search.svg`, `slices.svg` and, if trials were stopped early, `rungs.svg`; what the page says of them."""
-    trials = _points(searches)
-    axes = _axes(searches) if trials.points else []
+    trials, heads = _points(searches)
+    axes = _axes(searches) if trials else []
     rungs = rung_rows(searches)
-    if trials.points:
-        pictures.draw("course_cut", SearchCourse(trials))
-        pictures.draw("slices_cut", Slices(trials, axes))
+    if trials:
+        pictures.draw("search.svg", figures.course, trials)
+        pictures.draw("slices.svg", figures.slices, trials, axes)
     if rungs:
-        pictures.draw("rungs_cut", Rungs(trials, [row.epoch for row in rungs]))
-    several = "" if len(trials.groups) < 2 else "kinds of output layer" if trials.heads else "variants"
+        pictures.draw("rungs.svg", figures.rungs, trials, [row.epoch for row in rungs])
+    several = len({point.group for point in trials}) > 1
     population = any(search.task.population for search in searches)
     return SearchShown(
-        drawn=bool(trials.points),
-        colours=several,
+        drawn=bool(trials),
+        colours=("kinds of output layer" if heads else "variants") if several else "",
         hollow="of an earlier generation" if population else "not complete",
         slices=[axis.path for axis in axes],
         rungs=rungs,
@@ -105,8 +99,8 @@ def rung_rows(searches: Sequence[SearchState]) -> list[RungRow]:
     ]
 
 
-def _points(searches: Sequence[SearchState]) -> SearchPoints:
-    """Every trial with a loss; colours are variants, of a lone search the kinds of its heads if there are several."""
+def _points(searches: Sequence[SearchState]) -> tuple[list[SearchPoint], bool]:
+    """Every trial with a loss; whether colours are not variants but, of a lone search, the several kinds of heads."""
     tried = [(search, trial) for search in searches for trial in search.trials if trial.valid_nats is not None]
     kinds = [search.task.walked(trial.values).last_spec.head.kind for search, trial in tried]
     heads = len(searches) == 1 and len(set(kinds)) > 1
@@ -123,7 +117,7 @@ def _points(searches: Sequence[SearchState]) -> SearchPoints:
         )
         for (search, trial), kind in zip(tried, kinds, strict=True)
     ]
-    return SearchPoints(points, heads)
+    return points, heads
 
 
 def _axes(searches: Sequence[SearchState]) -> list[SearchAxis]:

@@ -10,7 +10,7 @@ import pytest
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.pictures.figures import SeedRange
+from orchestrator.report.pictures.heads import SeedRange
 from orchestrator.report.sections.cost import cost_table
 from orchestrator.report.sections.heads import HeadRow, head_table, measure_table
 from orchestrator.report.sections.provenance import provenance
