@@ -28,7 +28,7 @@ ROOMS = (
 FLOORS = {room: floor for floor, group in enumerate(ROOMS) for room in group}
 DOORS = {
     "ray": "execute/ray",
-    "matplotlib": "report/pictures/drawing",
+    "matplotlib": "report/pictures",
     "mlflow": "watch/mlflow",
     "optuna": "search/optuna",
     "bokeh": "report/html",
@@ -82,7 +82,7 @@ def test_each_tool_has_one_door(path: Path) -> None:
         if not inside.startswith(door):
             assert tool not in tops(path, at_load=False), f"{tool} is spoken to in orchestrator/{door} alone"
     heavy = {"torch", "mlflow", "matplotlib", "bokeh"} | ({"ray"} if not inside.startswith("execute/ray") else set())
-    assert inside.startswith(("report/pictures/drawing", "report/html/curves")) or not tops(path, at_load=True) & heavy
+    assert inside.startswith(("report/pictures", "report/html")) or not tops(path, at_load=True) & heavy
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] == "orchestrator"], ids=str)

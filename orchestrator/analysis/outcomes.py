@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lm.kept import say_once
 from lm.record import Record, StageResult, opened
-from orchestrator.analysis.curve import curve_of
 from orchestrator.analysis.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, budget_of, stage_epochs
@@ -110,6 +110,45 @@ def incomplete_seeds(group: Sequence[Outcome]) -> str:
     statuses = Counter(outcome.status for outcome in group if outcome.final is None)
     seeds = counted(len(group), "seed")
     return ", ".join(f"{count} of {seeds} {status}" for status, count in statuses.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A learning curve: evaluations in the order of their epochs; fields and units of `lm.record.Evaluation`.
+
+    Arrays, because a page reads half a million evaluations. The raw iterate's loss is nan where there is none.
+    """
+
+    epoch: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    valid_nats_per_token: NDArray[np.float64]
+    averaging: NDArray[np.bool_]
+    stage: NDArray[np.str_]
+    raw_valid_nats_per_token: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.epoch)
+
+    def at(self, places: NDArray[np.bool_]) -> Curve:
+        """The evaluations at these places alone."""
+        return Curve(*(values[places] for values in vars(self).values()))
+
+
+def curve_of(table: pa.Table) -> Curve:
+    """The arrays of `lm.record.read_curve_table`'s columns; TypeError where numbers are nulls."""
+
+    def numbers(name: str) -> NDArray[Any]:  # Arrow's own `to_numpy` imports pandas first, in a quarter second
+        return np.from_dlpack(table[name].combine_chunks())
+
+    raw = "raw_valid_nats_per_token"
+    return Curve(
+        numbers("epoch"),
+        numbers("seconds"),
+        numbers("valid_nats_per_token"),
+        np.array(table["averaging"].to_pylist(), dtype=bool),
+        np.array(table["stage"].to_pylist(), dtype=str),
+        np.array(table[raw].to_pylist() if raw in table.column_names else [np.nan] * len(table), dtype=float),
+    )
 
 
 def averaged_seeds(group: Sequence[Outcome]) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,14 @@ from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.statistics import MARGIN
+from orchestrator.report import Report
 from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
 from orchestrator.report.files.summary import Summary, write_summary
 from orchestrator.report.files.tables import write_tables
-from orchestrator.report.html import hovered_curves, write_html
+from orchestrator.report.html import write_html
+from orchestrator.report.html.curves import hover_curves
 from orchestrator.report.markdown import plain, template
-from orchestrator.report.pictures import Draw, Pictures, draw_with_matplotlib
+from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.differences import picture_section
@@ -73,23 +75,8 @@ class ReportInput:
     published_measures: Sequence[Measure] = ()
 
 
-@dataclass(frozen=True)
-class Report:
-    """A report as written: its page, its answer as plain text, verdicts and changes in perplexity by variant, in words.
-
-    `beside`: why it lies beside the place that it was meant for, or None; `is_whole`: every picture could be drawn.
-    """
-
-    page: Path
-    answer: str
-    verdicts: dict[str, str]
-    beside: str | None = None
-    is_whole: bool = True
-    changes: dict[str, str] = field(default_factory=dict)
-
-
 def write_report(
-    report: ReportInput, folder: Path | str, *, if_fuller: IfFuller = "replace", draw: Draw = draw_with_matplotlib
+    report: ReportInput, folder: Path | str, *, if_fuller: IfFuller = "replace", draw: Callable[..., None] = save
 ) -> Report:
     """Write `report.md` and what belongs beside it into `folder`: pictures, HTML, CSV, LaTeX, curves, summary.
 
@@ -150,12 +137,11 @@ def write_report(
             base=base,
             base_spec=base.model_dump(mode="json", exclude={"seed"}),
             variant_specs=_changes(outcomes),
-            **pictures.sentences,
         )
         scale = f", scale {report.scale}" if report.scale else ""
         caption = f"{report.name}{scale}, differences with {level_in_words(comparison)} intervals"
         write_tables(staging, outcomes, rows, references, interactions.rows, searches, margin, caption)
-        write_html(staging, text, hovered_curves(outcomes))
+        write_html(staging, text, hover_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)

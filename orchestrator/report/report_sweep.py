@@ -10,9 +10,9 @@ from lm.files import in_a_line
 from orchestrator.agenda.expand import SweepState, looks_path
 from orchestrator.analysis.looks import note_look
 from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report import Report
 from orchestrator.report.files.place import IfFuller
 from orchestrator.report.files.summary import write_index
-from orchestrator.report.page import Report, ReportInput, write_report
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Measure, Published, published_measures, published_numbers
 from orchestrator.trials.records import Records
@@ -24,6 +24,8 @@ def report_sweep(
     sweep: ScaledSweep, file: Path | str, now: SweepState, records: Records, reports: Path | str, *, if_fuller: IfFuller
 ) -> Report:
     """Write the report of what the records hold now to `reports/<sweep>/<scale>/`, and the index of `reports/`."""
+    from orchestrator.report.page import ReportInput, write_report  # a second, for matplotlib and Bokeh
+
     file, reports = Path(file), Path(reports)
     published, measures, note = _published(sweep, file.parent / "published")
     report = ReportInput(

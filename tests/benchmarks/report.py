@@ -21,7 +21,7 @@ import pyarrow as pa
 from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report import ReportInput, write_report
+from orchestrator.report.page import ReportInput, write_report
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

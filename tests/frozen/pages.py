@@ -100,7 +100,7 @@ def texts(design: str, place: Path) -> dict[str, str]:
         DESIGNS[design](place, artist)
     found = {path.name: path for path in (place / "report").iterdir()}
     compared = {name: path.read_text(encoding="utf-8") for name, path in found.items() if path.suffix in _TEXTS}
-    hashes = {picture.FILE: _hash(_plain(picture)) for picture in artist.asked}
+    hashes = {file: _hash(_plain(shown)) for file, shown in artist.asked.items()}
     hashes["curves.parquet"] = _hash(_plain(pq.read_table(found["curves.parquet"]).to_pydict()))
     html = found["report.html"].read_text(encoding="utf-8")
     hashes["report.html"] = _hash(re.sub(r"(?s)<(script|style)\b.*?</\1>", "", html))

@@ -18,7 +18,7 @@ from orchestrator.sweep import read_sweep
 from orchestrator.sweep.reference import schema_text
 from tests.support.sweep_texts import GOOD, SWEEPS, edited
 
-HEAVY = ("torch", "ray", "mlflow", "matplotlib", "optuna", "pandas")
+HEAVY = ("torch", "ray", "mlflow", "matplotlib", "bokeh", "optuna", "pandas")
 ABLATION = str(SWEEPS / "awd_ablation.yaml")
 
 
@@ -44,7 +44,7 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
 
 def test_a_report_needs_neither_torch_nor_ray_nor_records(tmp_path: Path) -> None:
     folders = ["--runs", str(tmp_path / "runs"), "--reports", str(tmp_path)]
-    assert heavy_modules(["report", ABLATION, "--scale", "paper", *folders]) == "HEAVY []"
+    assert heavy_modules(["report", ABLATION, "--scale", "paper", *folders]) == "HEAVY ['matplotlib', 'bokeh']"
     assert "0 of 36 planned trials complete" in (tmp_path / "awd_ablation/paper/report.md").read_text()
 
 

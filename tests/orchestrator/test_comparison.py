@@ -16,7 +16,6 @@ from orchestrator.analysis.detectable import detectable
 from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.summary import read_summary
-from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.report.sections.differences import where_table
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.verdicts import why_no_verdict
@@ -233,8 +232,8 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     interaction = {diverged: "no A not complete", untrained: "no A did not train", elsewhere: why}[make]
     assert f"| A × B | interaction | – | – | no verdict ({interaction}) |" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
-    (forest,) = (picture for picture in artist.asked if isinstance(picture, Forest))
-    assert {row.name: (row.verdict, row.low) for row in forest.rows}["no A"] == (why, None)
+    rows, *_ = artist.asked["forest.svg"]
+    assert {row.name: (row.verdict, row.low) for row in rows}["no A"] == (why, None)
     with (tmp_path / "report/table.csv").open() as file:
         row = {line["variant"]: line for line in csv.DictReader(file)}["no A"]
     assert (row["verdict"], row["reason"], row["difference_nats_per_token_low"]) == ("no verdict", why, "")
@@ -278,7 +277,7 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
     )
     assert "No interval is given; the column of verdicts says why." in text
     assert "The baseline `full` is among them, so nothing has a verdict." in text
-    assert not [picture for picture in artist.asked if isinstance(picture, Forest)]
+    assert "forest.svg" not in artist.asked
     with (tmp_path / "report/table.csv").open() as file:
         reasons = [line["reason"] for line in csv.DictReader(file) if line["reference"] == "False"]
     assert reasons == ["did not train", *["full did not train"] * (len(MEANS) - 1 + len(more))]
@@ -301,8 +300,8 @@ def references(tmp_path: Path, corpus: CorpusFacts) -> list[tuple[str, ...]]:
         settle(tmp_path / "runs", trial, MEANS[trial.variant] + trial.seed / 10, corpus=corpus)
     artist = NoArtist()
     text = write(tmp_path, trials, artist=artist)
-    (overview,) = (picture for picture in artist.asked if isinstance(picture, Overview))
-    assert overview.unigram == (pytest.approx(720.0) if corpus is MEASURED else None)
+    _, _, unigram = artist.asked["overview.svg"]
+    assert unigram == (pytest.approx(720.0) if corpus is MEASURED else None)
     with (tmp_path / "report/table.csv").open() as file:
         lines = [line for line in csv.DictReader(file) if line["reference"] == "True"]
     assert text.count("| reference, not compared |") == len(lines)

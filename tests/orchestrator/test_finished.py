@@ -193,7 +193,7 @@ def test_a_part_of_the_sweep_notes_nothing(made: list[str]) -> None:
 def test_a_page_that_lacks_a_picture_is_tried_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from orchestrator.report import page
 
-    def cannot(*_: object) -> str | None:
+    def cannot(*_: object) -> None:
         raise MemoryError
 
     sweep, records = load_sweep("toy.yaml", "paper"), Records("runs")

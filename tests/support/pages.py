@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from matplotlib.figure import Figure
 
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report import ReportInput, write_report
-from orchestrator.report.pictures.figures import Picture
+from orchestrator.report.page import ReportInput, write_report
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Published
 from orchestrator.trials.records import Records
@@ -25,15 +25,13 @@ HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z `
 
 
 class NoArtist:
-    """Draws nothing, remembers what it was asked for, and says of each picture its kind, or nothing."""
+    """Draws nothing, and remembers by file what its figure was to show."""
 
-    def __init__(self, *, says: bool = False) -> None:
-        self.asked: list[Picture] = []
-        self._says = says
+    def __init__(self) -> None:
+        self.asked: dict[str, tuple[Any, ...]] = {}
 
-    def draw(self, folder: Path, picture: Picture) -> str | None:
-        self.asked.append(picture)
-        return f"Said of {type(picture).__name__}." if self._says else None
+    def draw(self, path: Path, figure: Callable[..., Figure], *shown: Any) -> None:
+        self.asked[path.name] = shown
 
 
 def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, artist: NoArtist | None = None, **how: Any) -> str:

@@ -8,31 +8,20 @@ import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bokeh.resources import Resources
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from lm.files import write_text
-from orchestrator.analysis.outcomes import Outcomes
+from orchestrator.report.html.curves import HoverCurves
 from orchestrator.report.markdown import environment
-
-if TYPE_CHECKING:
-    from orchestrator.report.html.curves import HoverCurves
 
 _FOLDER = Path(__file__).parent
 _CURVES_AFTER = "overview.svg"
 """The curves that can be hovered end the section with this picture; without it they end the page."""
 _ALLOWED_TAG = re.compile(r"&lt;(/?(?:details|summary))&gt;")
-
-
-def hovered_curves(outcomes: Outcomes) -> HoverCurves | None:
-    """The learning curves that the page lets a reader hover, None if there are none."""
-    if not any(outcome.curve for outcome in outcomes.all):
-        return None
-    from orchestrator.report.html.curves import hover_curves  # Bokeh takes most of a second to import
-
-    return hover_curves(outcomes)
 
 
 def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
@@ -42,7 +31,7 @@ def write_html(folder: Path, text: str, hovered: HoverCurves | None) -> None:
     """
     scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
     if hovered is not None:
-        scripts.insert(0, hovered.library)
+        scripts.insert(0, str(Resources(mode="inline", components=["bokeh"]).js_raw[0]))
     markdown = _markdown()
     tokens = markdown.parse(text)
     headings, middle = _prepare(tokens, folder)

@@ -14,14 +14,12 @@ from bokeh.core.properties import field
 from bokeh.embed import json_item
 from bokeh.models import CDSView, ColumnDataSource, HoverTool, IndexFilter, MultiLine, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
-from bokeh.resources import Resources
 
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.pictures import curves
-from orchestrator.report.pictures.figures import VariantCurves, line_styles
+from orchestrator.report.pictures.curves import VariantCurves
+from orchestrator.report.pictures.style import line_styles
 
-MOST_VARIANTS = 36
-"""Of more variants, which no colours could tell apart, the baseline and those with the lowest perplexity are drawn."""
 _HIT_WIDTH = 10  # pixels
 _MOST_IN_TOOLTIP = 12
 
@@ -38,30 +36,20 @@ class Key:
 
 @dataclass(frozen=True)
 class HoverCurves:
-    """What the page needs: the curves as JSON that is safe inside `<script>`, their keys, a note, Bokeh's script."""
+    """What the page needs: the curves as JSON that is safe inside `<script>`, and their keys."""
 
     json: str
     keys: list[Key]
-    note: str
-    library: str
 
 
 def hover_curves(outcomes: Outcomes) -> HoverCurves | None:
     """The validation perplexity of every seed and of the mean over seeds, by epoch; None if there is no curve."""
-    planned = curves.variant_curves(outcomes)
-    every = curves.without_nan(planned)
-    if not every:
+    variants = curves.variant_curves(outcomes)
+    if not variants:
         return None
-    best = sorted(every, key=lambda variant: (not variant.baseline, curves.lowest_perplexity(variant)))[:MOST_VARIANTS]
-    variants = [variant for variant in every if variant in best]
     plot = _empty_plot(variants)
-    keys = _draw(plot, variants, line_styles([variant.name for variant in planned], outcomes.baseline))
-    note = "Hover, or tap, for variant, seed, epoch and perplexity."
-    if len(every) > len(variants):
-        note += f" Of {len(every):,} variants, the {MOST_VARIANTS} with the lowest perplexity are drawn."
-    safe = _json(plot).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    library = str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
-    return HoverCurves(safe, keys, note, library)
+    keys = _draw(plot, variants, line_styles([variant.name for variant in variants], outcomes.baseline))
+    return HoverCurves(_json(plot).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"), keys)
 
 
 def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
@@ -71,7 +59,7 @@ def _empty_plot(variants: Sequence[VariantCurves]) -> figure:
         height=440,
         sizing_mode="stretch_width",
         y_axis_type="log",
-        x_range=Range1d(start=0, end=max(int(seed.epoch[-1]) for variant in variants for seed in variant.seeds)),
+        x_range=Range1d(start=0, end=curves.last_epoch(variants)),
         y_range=Range1d(start=low, end=high),
         x_axis_label="epoch",
         y_axis_label="validation perplexity (log scale)",
@@ -92,13 +80,13 @@ def _draw(plot: figure, variants: Sequence[VariantCurves], styles: Mapping[str, 
     keys = []
     for variant in variants:
         colour, dash = styles[variant.name]
-        seeds = zip(variant.seed_numbers, variant.seeds, strict=True)
+        seeds = variant.seeds.items()
         seed_lines = [(f"seed {number}", seed.epoch, curves.perplexities(seed), 0.8) for number, seed in seeds]
-        mean = curves.band(variant.seeds)
+        mean = curves.band(variant.seeds.values())
         label = f"mean of {len(seed_lines)} seeds" if len(seed_lines) > 1 else seed_lines.pop()[0]
         seed_lines.append((label, mean.epoch, mean.mean, 2.2))
-        for number, seed in zip(variant.seed_numbers, variant.seeds, strict=True):
-            for raw in curves.of_iterates([seed]):
+        for number, seed in seeds:
+            if len(raw := curves.iterate(seed)):
                 seed_lines.append((f"seed {number}, last iterate", raw.epoch, curves.perplexities(raw), 0.4))
         name, first = " ".join(variant.name.split()), len(lines)
         lines += [(name, label, x.astype("int32"), y, width, colour, dash) for label, x, y, width in seed_lines]

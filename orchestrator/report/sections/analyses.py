@@ -11,7 +11,7 @@ from lm.spec import Analysis, unanswerable
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.markdown import Rows, names
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Line, LinePanel, Lines
+from orchestrator.report.pictures.lines import Line, LinePanel, Lines, lines_figure
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
 from orchestrator.words import Markdown, counted, escape, significant, spread
@@ -68,7 +68,7 @@ def analysis_sections(
                     missing.append(outcome.trial.title)
         picture = _PICTURES[asked.kind](answers, outcomes.baseline) if answers and asked.kind in _PICTURES else None
         if picture is not None:
-            pictures.draw(picture.FILE, picture)
+            pictures.draw(picture.FILE, lines_figure, picture.panels, picture.baseline)
         section = AnalysisSection(
             asked=asked,
             title=_TITLES[asked.kind],

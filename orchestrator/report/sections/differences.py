@@ -14,8 +14,10 @@ from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.noise import Array
 from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
-from orchestrator.report.pictures import Pictures, figures
-from orchestrator.report.pictures.curves import variant_curves
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures import differences as figures
+from orchestrator.report.pictures.curves import VariantCurves, variant_curves
+from orchestrator.report.pictures.learning import overview, panels
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.sweep.published import Number
@@ -43,7 +45,7 @@ class Differences:
     """What the pictures show, each of which is drawn if there is something to show; adaptive variants have no curve."""
 
     forest: Sequence[figures.ForestRow]
-    curves: Sequence[figures.VariantCurves]
+    curves: Sequence[VariantCurves]
     adaptive: Sequence[str]
     where: Where | None
 
@@ -59,15 +61,15 @@ def picture_section(
     curves = variant_curves(outcomes)
     if curves:
         published = None if published_line is None else published_line.perplexity
-        pictures.draw("cut", figures.Overview(curves, published, _unigram(outcomes.of_baseline)))
-        pictures.draw("variants_cut", figures.Panels(curves))
+        pictures.draw("overview.svg", overview, curves, published, _unigram(outcomes.of_baseline))
+        pictures.draw("variants.svg", panels, curves)
     base = next(row for row in rows if row.is_baseline)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     forest: list[figures.ForestRow] = []
     if comparison is not None and effects:
         forest = figures.in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
-        level = level_in_words(comparison)
-        pictures.draw("forest_cut", figures.Forest(forest, math.log1p(comparison.margin), outcomes.baseline, level))
+        margin, level = math.log1p(comparison.margin), level_in_words(comparison)
+        pictures.draw("forest.svg", figures.forest, forest, margin, outcomes.baseline, level)
     return Differences(
         forest=forest,
         curves=curves,
@@ -107,8 +109,8 @@ def _where_section(outcomes: Outcomes, order: Sequence[str], pictures: Pictures)
     by_class, by_piece = (
         sorted(rows, key=lambda row: order.index(row.name)) for rows in (table.by_class, table.by_piece)
     )
-    pictures.draw("where_cut", figures.Frequency(by_class, table.classes, table.shares, outcomes.baseline))
-    pictures.draw("where_moved", figures.Position(by_piece, outcomes.baseline))
+    pictures.draw("frequency.svg", figures.frequency, by_class, table.classes, table.shares, outcomes.baseline)
+    pictures.draw("position.svg", figures.position, by_piece, outcomes.baseline)
     return replace(table, by_class=by_class, by_piece=by_piece)
 
 

@@ -13,7 +13,7 @@ from lm.spec import TrainSpec
 from orchestrator.analysis.outcomes import Group, Outcomes
 from orchestrator.report.markdown import Rows, names
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import Line, LinePanel, Lines
+from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
@@ -110,7 +110,7 @@ def _section(
         levels=_random_level(outcomes) if of_subspace else (),
     )
     caption = _CAPTION.format(escape(dose.of)) + (_LAST_EPOCH if dose.measure != "test_perplexity" else "")
-    pictures.draw(file, Lines(file, [panel], "", caption))
+    pictures.draw(file, lines_figure, [panel], "")
     alt = Markdown(f"{label} against {escape(dose.of)} of {names(row['Variant'] for row in rows)}")
     return DoseSection(f"{label.capitalize()} by {dose.of}", file, alt, Markdown(caption), rows)
 

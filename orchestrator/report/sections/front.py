@@ -7,7 +7,7 @@ from typing import Any
 
 from lm.record import perplexity
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.search_figures import Front, FrontPoint
+from orchestrator.report.pictures import search as figures
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, front
 from orchestrator.search.task import SearchTask
@@ -65,6 +65,6 @@ def draw_front(search: SearchState, pictures: Pictures) -> bool:
     (y, x), points = search.task.objectives, []
     for trial, values in complete:
         shown = [perplexity(v) if name == "validation" else v for name, v in zip((y, x), values, strict=True)]
-        points.append(FrontPoint(trial.number, shown[1], shown[0], on_front.get(trial.number)))
-    pictures.draw("front_cut", Front(points, OBJECTIVES[x][0], OBJECTIVES[y][0]))
+        points.append(figures.FrontPoint(trial.number, shown[1], shown[0], on_front.get(trial.number)))
+    pictures.draw("front.svg", figures.front, points, OBJECTIVES[x][0], OBJECTIVES[y][0])
     return True

@@ -12,7 +12,7 @@ from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
 from orchestrator.report.markdown import Rows, names
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import HeadPoint, Heads, SeedRange
+from orchestrator.report.pictures.heads import HeadPoint, SeedRange, heads
 from orchestrator.report.sections.tables import mean, tokens_per_second, train_seconds, trained
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 
@@ -35,7 +35,7 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
     """What the page says; draws `heads.svg` of the variants whose seeds are all complete, if decoders differ."""
     rows, points = head_table(outcomes)
     if points:
-        pictures.draw("heads_cut", Heads(points, outcomes.baseline))
+        pictures.draw("heads.svg", heads, points, outcomes.baseline)
     left_out = [
         f"{escape(name)} ({'a cache changes nothing in training' if is_adaptive(group) else incomplete_seeds(group)})"
         for name, group in outcomes.items()

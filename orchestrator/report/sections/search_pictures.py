@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from lm.record import perplexity
 from orchestrator.report.markdown import Rows
-from orchestrator.report.pictures import Pictures, search_figures
+from orchestrator.report.pictures import Pictures
+from orchestrator.report.pictures import search as figures
+from orchestrator.report.pictures.search import SearchAxis, SearchPoint
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
 from orchestrator.sweep.space import Integer, LogUniform, OneOf, Range, dimensions_of
@@ -32,14 +34,15 @@ class SearchShown:
 
 def show_searches(searches: Sequence[SearchState], pictures: Pictures) -> SearchShown:
     """Draw `search.svg`, `slices.svg` and, if trials were stopped early, `rungs.svg`; what the page says of them."""
-    trials, rungs = _points(searches), rung_table(searches)
-    if trials.points:
-        pictures.draw("course_cut", search_figures.SearchCourse(trials))
-        pictures.draw("slices_cut", search_figures.Slices(trials, _axes(searches)))
+    (trials, heads), rungs = _points(searches), rung_table(searches)
+    if trials:
+        pictures.draw("search.svg", figures.course, trials)
+        pictures.draw("slices.svg", figures.slices, trials, _axes(searches))
     if rungs:
-        pictures.draw("rungs_cut", search_figures.Rungs(trials, [row["After epoch"] for row in rungs]))
-    colours = "" if len(trials.groups) < 2 else "kinds of output layer" if trials.heads else "variants"
-    return SearchShown(bool(trials.points), colours, rungs, _grid(searches[0]) if len(searches) == 1 else [])
+        pictures.draw("rungs.svg", figures.rungs, trials, [row["After epoch"] for row in rungs])
+    several = len({point.group for point in trials}) > 1
+    colours = ("kinds of output layer" if heads else "variants") if several else ""
+    return SearchShown(bool(trials), colours, rungs, _grid(searches[0]) if len(searches) == 1 else [])
 
 
 def rung_table(searches: Sequence[SearchState]) -> Rows:
@@ -72,13 +75,13 @@ def is_log(dimension: Range) -> bool:
     return isinstance(dimension, LogUniform) or (isinstance(dimension, Integer) and dimension.log)
 
 
-def _points(searches: Sequence[SearchState]) -> search_figures.SearchPoints:
-    """Every trial with a loss; colours are variants, of a lone search the kinds of its heads if there are several."""
+def _points(searches: Sequence[SearchState]) -> tuple[list[SearchPoint], bool]:
+    """Every trial with a loss; whether colours are not variants but, of a lone search, the several kinds of heads."""
     tried = [(search, trial) for search in searches for trial in search.trials if trial.valid_nats is not None]
     kinds = [search.task.walked(trial.values).last_spec.head.kind for search, trial in tried]
     heads = len(searches) == 1 and len(set(kinds)) > 1
     points = [
-        search_figures.SearchPoint(
+        SearchPoint(
             search=search.task.title,
             group=kind if heads else search.task.variant,
             number=trial.number,
@@ -90,10 +93,10 @@ def _points(searches: Sequence[SearchState]) -> search_figures.SearchPoints:
         )
         for (search, trial), kind in zip(tried, kinds, strict=True)
     ]
-    return search_figures.SearchPoints(points, heads)
+    return points, heads
 
 
-def _axes(searches: Sequence[SearchState]) -> list[search_figures.SearchAxis]:
+def _axes(searches: Sequence[SearchState]) -> list[SearchAxis]:
     """Every searched value, over all of the ranges that it has in some trial or variant."""
     axes = []
     for key in dict.fromkeys(key for search in searches for key in search.task.space):
@@ -103,7 +106,7 @@ def _axes(searches: Sequence[SearchState]) -> list[search_figures.SearchAxis]:
         ranges = [dimension for dimension in dimensions if not isinstance(dimension, OneOf)]
         log = all(each.low > 0 for each in ranges) and any(map(is_log, ranges))
         ends = (min(each.low for each in ranges), max(each.high for each in ranges)) if ranges else (0.0, 1.0)
-        axes.append(search_figures.SearchAxis(key, "log" if log else "linear", list(options), ends))
+        axes.append(SearchAxis(key, "log" if log else "linear", list(options), ends))
     return axes
 
 

@@ -14,7 +14,8 @@ from lm.kept import say_once
 from lm.record import token_nats_path
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, is_adaptive
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.figures import WordBar, Words
+from orchestrator.report.pictures import differences as figures
+from orchestrator.report.pictures.differences import WordBar
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
@@ -67,7 +68,7 @@ def word_section(
         of_text = [m for m in measures if over is None and m.dataset == record.corpus.name]
         tables.append(_table(variant, over, len(pairs), savings, of_text))
     if tables:
-        pictures.draw("words_cut", Words({_title(table): _bars(table) for table in tables}))
+        pictures.draw("words.svg", figures.words, {_title(table): _bars(table) for table in tables})
     return WordSection(tables, unnamed=False)
 
 

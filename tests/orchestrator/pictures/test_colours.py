@@ -5,7 +5,7 @@ from __future__ import annotations
 from bokeh.models import MultiLine
 from matplotlib.lines import Line2D
 
-from orchestrator.report.pictures.figures import COLOURS, DASHES, line_styles
+from orchestrator.report.pictures.style import COLOURS, DASHES, line_styles
 
 
 def test_no_two_of_36_share_both_colour_and_dash() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of differences: the forest, by frequency, by position; what the page says of what is cut off; same bytes."""
+"""Pictures of differences: the forest, by frequency, by position; arrows to what is cut off; same bytes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
 from orchestrator.analysis.token_losses import CLASSES as LABELS
-from orchestrator.report.pictures.drawing import draw, figure_of
-from orchestrator.report.pictures.drawing.differences import MARKERS, difference_in_words, verdict_kind, words_of
-from orchestrator.report.pictures.drawing.style import change_range, change_ticks, show_change, wrapped
-from orchestrator.report.pictures.figures import (
-    GREY,
-    HELPS,
-    HURTS,
+from orchestrator.report.pictures import save
+from orchestrator.report.pictures.differences import (
+    MARKERS,
     DifferenceRow,
-    Forest,
     ForestRow,
-    Frequency,
-    Picture,
-    Position,
+    difference_in_words,
+    forest,
+    frequency,
     in_order,
+    position,
+    verdict_kind,
 )
+from orchestrator.report.pictures.style import GREY, HELPS, HURTS, change_range, change_ticks, show_change, wrapped
 
 MARGIN = 0.005
 SHARES = (0.002, 0.05, 0.17, 0.24, 0.27, 0.268)
@@ -54,30 +52,37 @@ def row(name: str, nats: float, half: float | None = 0.01, verdict: str = "not d
     return ForestRow(name, nats, *ends, verdict, None, False)
 
 
-def forest_of(rows: Sequence[ForestRow], baseline: str = "full") -> Forest:
-    return Forest(rows, MARGIN, baseline, "95%")
+def forest_of(rows: Sequence[ForestRow], baseline: str = "full") -> Figure:
+    return forest(rows, MARGIN, baseline, "95%")
 
 
-def frequency_of(rows: Sequence[DifferenceRow], baseline: str = "full", classes: int = 6) -> Frequency:
-    return Frequency(rows, LABELS[:classes], SHARES[:classes], baseline)
+def frequency_of(rows: Sequence[DifferenceRow], baseline: str = "full", classes: int = 6) -> Figure:
+    return frequency(rows, LABELS[:classes], SHARES[:classes], baseline)
 
 
 def parts(name: str, *nats: float, half: float = 0.01) -> DifferenceRow:
     return DifferenceRow(name, nats, [value - half for value in nats], [value + half for value in nats])
 
 
-def all_of(names: Sequence[str], nats: Sequence[float], half: float = 0.01) -> list[Picture]:
+def all_of(names: Sequence[str], nats: Sequence[float], half: float = 0.01) -> dict[str, Figure]:
     """All three pictures of variants with these names, whose differences are these in every class and piece."""
     pairs = list(zip(names, nats, strict=True))
-    return [
-        forest_of([row(name, value, half) for name, value in pairs], names[0]),
-        frequency_of([parts(name, *[value] * 6, half=half) for name, value in pairs], names[0]),
-        Position([parts(name, *[value] * 32, half=half) for name, value in pairs], names[0]),
-    ]
+    return {
+        "forest": forest_of([row(name, value, half) for name, value in pairs], names[0]),
+        "frequency": frequency_of([parts(name, *[value] * 6, half=half) for name, value in pairs], names[0]),
+        "position": position([parts(name, *[value] * 32, half=half) for name, value in pairs], names[0]),
+    }
 
 
-def draw_all(folder: Path, names: Sequence[str], nats: Sequence[float], half: float = 0.01) -> list[str | None]:
-    return [draw(folder, picture) for picture in all_of(names, nats, half)]
+def draw_all(folder: Path, names: Sequence[str], nats: Sequence[float], half: float = 0.01) -> dict[str, Figure]:
+    for name in ("forest", "frequency", "position"):
+        save(folder / f"{name}.svg", lambda name=name: all_of(names, nats, half)[name])
+    return all_of(names, nats, half)
+
+
+def arrows(figure: Figure) -> list[tuple[float, float]]:
+    """Where arrows end."""
+    return [text.xy for axes in figure.axes for text in axes.texts if isinstance(text, Annotation)]
 
 
 def test_the_same_rows_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
@@ -91,22 +96,20 @@ def test_the_same_rows_give_the_same_bytes_whatever_the_users_settings(tmp_path:
         assert b"<dc:date>" not in (tmp_path / "a" / name).read_bytes()
 
 
-def test_the_order_of_the_rows_does_not_change_the_forest(tmp_path: Path) -> None:
+def test_the_forest_goes_from_the_highest_difference_to_the_lowest() -> None:
     rows = [row("a", 0.1), row("b", -0.1), row("failed", NAN, None), row("same", 0.1)]
-    for folder, shuffled in (("a", rows), ("b", rows[::-1])):
-        draw(tmp_path / folder, forest_of(shuffled))
-    assert (tmp_path / "a/forest.svg").read_bytes() == (tmp_path / "b/forest.svg").read_bytes()
+    assert in_order(rows) == in_order(rows[::-1])
     assert [each.name for each in in_order(rows)] == ["a", "same", "b", "failed"]
 
 
 @pytest.mark.parametrize("count", [1, 25])
 def test_one_variant_and_many_can_be_drawn(tmp_path: Path, count: int) -> None:
-    sentences = draw_all(
-        tmp_path, [f"variant {k} {'with a long name ' * 5}" for k in range(count)], [0.001 * k for k in range(count)]
-    )
-    assert sentences[0] is None
-    rest = None if count == 1 else "A picture has 24 panels at most: 1 variant more without one."
-    assert sentences[1:] == [rest, rest]
+    names = [f"variant {k} {'with a long name ' * 5}" for k in range(count)]
+    figures = draw_all(tmp_path, names, [0.001 * k for k in range(count)])
+    assert len(figures["forest"].axes[0].get_yticks()) == count
+    for name in ("frequency", "position"):
+        assert len(figures[name].axes) == min(count, 24)
+        assert figures[name].get_supxlabel().endswith("\n1 variant more without a panel") == (count == 25)
 
 
 def test_names_are_literal_text(tmp_path: Path) -> None:
@@ -129,9 +132,9 @@ def test_what_a_factorial_takes_away_is_told_apart_in_every_picture() -> None:
     part_names = ("weight-dropping", "locked dropout", "embedding dropout", "AR/TAR")
     away = [some for n in (1, 2, 3, 4) for some in itertools.combinations(part_names, n)]
     names = [" + ".join(f"no {part}" for part in some) for some in away]
-    forest, *grids = (figure_of(picture)[0] for picture in all_of(names, [0.01] * len(names)))
+    lines, *grids = all_of(names, [0.01] * len(names)).values()
     written = [
-        [label.get_text() for label in forest.axes[0].get_yticklabels()],
+        [label.get_text() for label in lines.axes[0].get_yticklabels()],
         *([axes.get_title(loc="left") for axes in grid.axes] for grid in grids),
     ]
     for labels in written:
@@ -140,46 +143,26 @@ def test_what_a_factorial_takes_away_is_told_apart_in_every_picture() -> None:
 
 @pytest.mark.parametrize("value", [0.0, NAN, math.inf, -math.inf, 800.0])
 def test_any_figures_can_be_drawn(tmp_path: Path, value: float) -> None:
-    sentences = draw_all(tmp_path, ["full", "b"], [value, value], half=0.0)
-    outside = math.isinf(value)
-    assert [text is not None for text in sentences] == [outside] * 3
+    figures = draw_all(tmp_path, ["full", "b"], [value, value], half=0.0)
+    assert [bool(arrows(figure)) for figure in figures.values()] == [math.isinf(value)] * 3
     draw_all(tmp_path, ["full", "b"], [0.01, value], half=NAN)
 
 
-def test_a_few_huge_effects_are_cut_off_and_named() -> None:
+def test_a_few_huge_effects_are_cut_off_and_arrows_lead_to_them() -> None:
     rows = [row(f"v{k}", 0.01 * k) for k in range(-4, 5)]
     wide = ForestRow("wide", 0.0, -3.0, 3.0, "not decided", None, False)
     printed = dataclasses.replace(row("printed", 0.02), published_nats=-2.0, recalled=True)
-    figure, sentence = figure_of(forest_of([*rows, row("ruin", 5.0, 0.1, "raises"), wide, printed]))
-    assert sentence == (
-        "Arrows lead out of the picture: to ruin (+14,741%), the published difference of printed (−86.5%) and "
-        "the interval of wide."
-    )
+    figure = forest_of([*rows, row("ruin", 5.0, 0.1, "raises"), wide, printed])
     low, high = figure.axes[0].get_xlim()
-    ends = [text.xy[0] for text in figure.axes[0].texts if isinstance(text, Annotation)]
-    assert sorted(set(ends)) == [low, high], "arrows end at both edges"
+    assert arrows(figure) == [(high, 9)] * 3 + [(low, 10), (high, 10), (low, 10.8)], "at both edges, in their rows"
     bars = [parts(f"v{k}", *[0.01 * k] * 6) for k in range(-4, 5)]
     some = parts("some", 3.0, 0.0, 0.0, 0.0, 0.0, -2.0)
-    assert figure_of(frequency_of([*bars, parts("ruin", *[5.0] * 6), some]))[1] == (
-        "Arrows lead out of the picture: ruin on all words and some on words never seen and seen 10,000+ times."
-    )
+    figure = frequency_of([*bars, parts("ruin", *[5.0] * 6), some])
+    low, high = figure.axes[0].get_xlim()
+    assert arrows(figure) == [*((high, y) for y in range(6)), (high, 0), (low, 5)]
     steps = [parts(f"v{k}", *[0.01 * k] * 32) for k in range(-4, 5)]
-    assert figure_of(Position([*steps, parts("some", *[0.0] * 31, 9.0)], "full"))[1] == (
-        "Arrows lead out of the picture: 1 piece of some."
-    )
-
-
-def test_of_many_variants_with_arrows_some_are_named() -> None:
-    rows = [*(parts(f"v{k}", *[0.001] * 6) for k in range(12)), *(parts(f"r{k}", *[5.0] * 6) for k in range(8))]
-    names = ", ".join(f"r{k} on all words" for k in range(6))
-    assert figure_of(frequency_of(rows))[1] == f"Arrows lead out of the picture: {names} and 2 more."
-
-
-def test_classes_of_words_read_right_in_a_sentence() -> None:
-    assert words_of(LABELS[:1]) == "words never seen"
-    assert [words_of([label]) for label in LABELS[1:]] == [f"words seen {label} times" for label in LABELS[1:]]
-    assert words_of(LABELS[1:3]) == "words seen 1–9 and 10–99 times"
-    assert words_of(LABELS[:3]) == "words never seen and seen 1–9 and 10–99 times"
+    figure = position([*steps, parts("some", *[0.0] * 31, 9.0)], "full")
+    assert arrows(figure) == [(32, figure.axes[0].get_ylim()[1])]
 
 
 def test_the_range_leaves_out_far_outliers_alone() -> None:
@@ -254,7 +237,7 @@ def test_the_forest_shows_what_is_published_and_from_memory() -> None:
         dataclasses.replace(row("a", 0.1), published_nats=0.05),
         dataclasses.replace(row("b", 0.2), published_nats=0.06, recalled=True),
     ]
-    figure, _ = figure_of(forest_of(rows))
+    figure = forest_of(rows)
     diamonds = {
         (float(line.get_xdata()[0]), line.get_markeredgecolor())
         for line in figure.axes[0].lines
@@ -268,7 +251,7 @@ def test_the_forest_shows_what_is_published_and_from_memory() -> None:
 
 def test_bars_are_solid_only_if_the_seeds_agree() -> None:
     some = DifferenceRow("a", (0.1, -0.1, 0.1, 0.1), (0.05, -0.2, -0.05, NAN), (0.2, -0.05, 0.2, NAN))
-    figure, _ = figure_of(frequency_of([some], classes=4))
+    figure = frequency_of([some], classes=4)
     bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     assert [(to_hex(bar.get_facecolor()).upper(), bar.get_alpha() == 1.0) for bar in bars] == [
         (HURTS, True),

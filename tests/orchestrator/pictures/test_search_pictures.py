@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from orchestrator.report.pictures.drawing import draw, figure_of
-from orchestrator.report.pictures.drawing.heads import MARKERS
-from orchestrator.report.pictures.figures import Picture
-from orchestrator.report.pictures.search_figures import (
-    Front,
+from orchestrator.report.pictures import save
+from orchestrator.report.pictures.heads import MARKERS
+from orchestrator.report.pictures.search import (
     FrontPoint,
-    Rungs,
     SearchAxis,
-    SearchCourse,
     SearchPoint,
-    SearchPoints,
-    Slices,
+    course,
+    front,
+    rungs,
+    slices,
 )
 
 
@@ -33,26 +33,25 @@ AXES = [SearchAxis("rate", "log", ends=(0.01, 100.0)), SearchAxis("head", option
 
 
 def test_the_line_of_the_best_so_far_leaves_out_what_was_stopped() -> None:
-    figure, sentence = figure_of(SearchCourse(SearchPoints(TRIALS, heads=True)))
+    figure = course(TRIALS)
     (line,) = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]  # type: ignore[arg-type]
     assert list(line.get_xdata()) == [0, 1, 2, 3]  # type: ignore[arg-type]
     assert list(line.get_ydata()) == [120.0, 120.0, 90.0, 90.0]  # type: ignore[arg-type]
-    assert sentence is None
     hollow = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"]
     assert [line.get_ydata()[0] for line in hollow] == [60.0]  # type: ignore[index]
 
 
 def test_heads_have_the_colours_that_they_have_in_every_picture() -> None:
-    figure, _ = figure_of(SearchCourse(SearchPoints(TRIALS, heads=True)))
+    figure = course(TRIALS)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["softmax", "ecoc"]
     faces = [line.get_markerfacecolor() for line in legend.get_lines()]
     assert faces == [MARKERS[kind]["markerfacecolor"] for kind in ("softmax", "ecoc")]
-    assert not figure_of(SearchCourse(SearchPoints(TRIALS[:2], heads=False)))[0].legends, "all are alike"
+    assert not course(TRIALS[:2]).legends, "all are alike"
 
 
 def test_a_slice_shows_the_whole_range_and_rings_the_best() -> None:
-    figure, _ = figure_of(Slices(SearchPoints(TRIALS, heads=True), AXES))
+    figure = slices(TRIALS, AXES)
     rate, head = figure.axes
     assert rate.get_xlim()[0] < 0.01 and rate.get_xlim()[1] > 100.0 and rate.get_xscale() == "log"
     assert [label.get_text() for label in head.get_xticklabels()] == ["softmax", "ecoc"]
@@ -61,44 +60,46 @@ def test_a_slice_shows_the_whole_range_and_rings_the_best() -> None:
 
 
 def test_a_cross_stands_where_a_trial_was_stopped() -> None:
-    figure, _ = figure_of(Rungs(SearchPoints(TRIALS, heads=True), [2]))
+    figure = rungs(TRIALS, [2])
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in crosses] == [(2, 60.0)]  # type: ignore[index]
     dotted = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert [line.get_xdata()[0] for line in dotted] == [2]  # type: ignore[index]
 
 
-def test_far_trials_stand_at_the_top_and_are_counted() -> None:
+def test_far_trials_stand_at_the_top() -> None:
     far = replace(TRIALS[3], number=4, perplexity=1e30)
-    figure, sentence = figure_of(SearchCourse(SearchPoints([*TRIALS, far], heads=True)))
-    assert sentence == "1 trial above 600 stands at the top."
-    assert figure.axes[0].get_ylim()[1] < 1000
+    axes = course([*TRIALS, far]).axes[0]
+    assert axes.get_ylim()[1] < 1000
+    assert [line.get_ydata()[0] for line in axes.lines if line.get_xdata()[0] == 4] == [600.0]  # type: ignore[index]
 
 
 FRONT = [FrontPoint(0, 4e6, 80.0, "softmax"), FrontPoint(1, 9e5, 82.0, "adaptive"), FrontPoint(2, 3e6, 90.0, None)]
 
 
 def test_a_front_is_numbered_and_its_names_stand_below() -> None:
-    figure, _ = figure_of(Front(FRONT, "decoder parameters", "validation perplexity"))
+    figure = front(FRONT, "decoder parameters", "validation perplexity")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["1  adaptive", "0  softmax"]
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "0"]
 
 
 @pytest.mark.parametrize(
-    "picture",
+    ("figure", "shown"),
     [
-        SearchCourse(SearchPoints(TRIALS[:1], heads=True)),
-        SearchCourse(SearchPoints([tried(k, 80.0, f"_{k}$x$<b>" * 9) for k in range(30)], heads=False)),
-        SearchCourse(SearchPoints([tried(0, float("inf")), tried(1, 50.0)], heads=False)),
-        Slices(SearchPoints(TRIALS, heads=True), AXES * 10),
-        Slices(SearchPoints([tried(0, 60.0, complete=False)], heads=False), AXES[:1]),
-        Rungs(SearchPoints([replace(TRIALS[0], curve=())], heads=True), [2]),
-        Front(FRONT[:1], "seconds", "parameters"),
-        Front([FrontPoint(k, 0.0, 1.0 + k, "x" * 200) for k in range(20)], "a", "b"),
+        (course, [TRIALS[:1]]),
+        (course, [[tried(k, 80.0, f"_{k}$x$<b>" * 9) for k in range(30)]]),
+        (course, [[tried(0, float("inf")), tried(1, 50.0)]]),
+        (slices, [TRIALS, AXES * 10]),
+        (slices, [[tried(0, 60.0, complete=False)], AXES[:1]]),
+        (rungs, [[replace(TRIALS[0], curve=())], [2]]),
+        (front, [FRONT[:1], "seconds", "parameters"]),
+        (front, [[FrontPoint(k, 0.0, 1.0 + k, "x" * 200) for k in range(20)], "a", "b"]),
     ],
     ids=["one", "names", "infinite", "many panels", "none complete", "no curve", "lone front", "long front"],
 )
-def test_any_search_can_be_drawn_the_same_each_time(tmp_path: Path, picture: Picture) -> None:
-    for folder in ("a", "b"):
-        draw(tmp_path / folder, picture)
-    assert (tmp_path / "a" / picture.FILE).read_bytes() == (tmp_path / "b" / picture.FILE).read_bytes()
+def test_any_search_can_be_drawn_the_same_each_time(
+    tmp_path: Path, figure: Callable[..., Figure], shown: list[object]
+) -> None:
+    for name in ("a", "b"):
+        save(tmp_path / name, figure, *shown)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

@@ -7,18 +7,19 @@ from pathlib import Path
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from orchestrator.report.pictures.drawing import draw, figure_of
-from orchestrator.report.pictures.figures import HELPS, HURTS, WordBar, Words
+from orchestrator.report.pictures import save
+from orchestrator.report.pictures.differences import WordBar, words
+from orchestrator.report.pictures.style import HELPS, HURTS
 from tests.orchestrator.pictures.test_differences import HOSTILE
 
 BARS = [WordBar("<unk> (11,540)", 5047.3, True), WordBar("Sonic (75)", 40.0, False), WordBar(". (7,632)", -696.5, True)]
 
 
 def test_every_word_is_a_bar_in_the_colour_of_its_sign() -> None:
-    figure, sentence = figure_of(Words({"cache": BARS}))
+    figure = words({"cache": BARS})
     (axes,) = figure.axes
     bars = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-    assert sentence is None and [bar.get_width() for bar in bars] == [5047.3, 40.0, -696.5]
+    assert [bar.get_width() for bar in bars] == [5047.3, 40.0, -696.5]
     assert [label.get_text() for label in axes.get_yticklabels()] == [bar.text for bar in BARS]
     assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [HELPS, HELPS, HURTS]
     assert [bar.get_alpha() for bar in bars] == [1.0, 0.4, 1.0]
@@ -27,7 +28,7 @@ def test_every_word_is_a_bar_in_the_colour_of_its_sign() -> None:
 
 
 def test_odd_words_are_drawn_and_the_same_words_give_the_same_bytes(tmp_path: Path) -> None:
-    odd = Words({"a": [WordBar(name, 1.0 - k, True) for k, name in enumerate(HOSTILE)], "_b": BARS})
+    odd = {"a": [WordBar(name, 1.0 - k, True) for k, name in enumerate(HOSTILE)], "_b": BARS}
     for name in ("one", "two"):
-        draw(tmp_path / name, odd)
-    assert (tmp_path / "one/words.svg").read_bytes() == (tmp_path / "two/words.svg").read_bytes()
+        save(tmp_path / name, words, odd)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

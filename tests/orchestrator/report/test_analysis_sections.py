@@ -19,8 +19,7 @@ from lm.analyzed import (
 )
 from lm.record import read_record
 from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
-from orchestrator.report.pictures.drawing import figure_of
-from orchestrator.report.pictures.figures import Lines
+from orchestrator.report.pictures.lines import LinePanel, lines_figure
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
@@ -71,10 +70,11 @@ def planned(runs: Path, **other: object) -> list[Trial]:
     return trials
 
 
-def page(tmp: Path, trials: list[Trial], *analyses: Analysis, **how: object) -> tuple[str, list[Lines]]:
+def page(tmp: Path, trials: list[Trial], *analyses: Analysis, **how: object) -> tuple[str, list[LinePanel]]:
+    """The page, and the panels of the picture of the only analysis, none without one."""
     artist = NoArtist()
     text = write(tmp, trials, analyses=analyses, artist=artist, **how)
-    return text, [picture for picture in artist.asked if isinstance(picture, Lines)]
+    return text, next((shown[0] for file, shown in artist.asked.items() if file == f"{analyses[0].kind}.svg"), [])
 
 
 def rows(text: str, title: str) -> list[str]:
@@ -87,12 +87,12 @@ def test_the_rank_of_each_variant_beside_its_bound_and_its_spectrum(tmp_path: Pa
     for trial, (rank, bound) in zip(trials, ((41, 41), (41, 41), (90, None), (94, None)), strict=True):
         keep(tmp_path / "runs", trial, RANK, rank_of(rank, bound))
     printed = Measure(paper="doc", table="5", variant="full", metric="rank", value=401, certainty="recalled")
-    text, (picture,) = page(tmp_path, trials, RANK, published_measures=[printed])
+    text, panels = page(tmp_path, trials, RANK, published_measures=[printed])
     table = rows(text, "Rank of the log-probabilities")
     assert table[2] == "| full | 41 | 41 | 20 | 3.500 | 41 | 401 | 2 |"
     assert table[3].startswith("| wide | – | 92.0 ± 2.8 | 46.0 ± 1.4 | 3.500 |")
-    assert picture.FILE == "rank.svg" and [line.name for line in picture.panels[0].lines] == ["full", "wide"]
-    figure, _ = figure_of(picture)
+    assert [line.name for line in panels[0].lines] == ["full", "wide"]
+    figure = lines_figure(panels, "full")
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
     assert figure.axes[0].yaxis.get_major_formatter()(1e-4) == "0.0001", "no formula, which text is not read as"
 
@@ -114,25 +114,25 @@ def test_a_tied_model_is_not_asked_for_the_distance_and_another_is(tmp_path: Pat
             SUBSPACE,
             SubspaceFound(kind="subspace", distance=0.5, random=0.9, mean_cosine=0.0),
         )
-    text, pictures = page(tmp_path, trials, SUBSPACE)
+    text, panels = page(tmp_path, trials, SUBSPACE)
     title = "Distance of the output matrix from the embedding"
-    assert pictures == [] and rows(text, title)[2:] == ["| wide | 0.5000 | 0.9000 | 0 | 2 |"]
+    assert panels == [] and rows(text, title)[2:] == ["| wide | 0.5000 | 0.9000 | 0 | 2 |"]
 
 
 def test_contexts_stand_side_by_side_and_hostile_words_stay_words(tmp_path: Path) -> None:
     trials = planned(tmp_path / "runs", batch_size=7)
     for trial in trials:
         keep(tmp_path / "runs", trial, WORDS, words_of(0.1 * trial.seed))
-    text, (picture,) = page(tmp_path, trials, WORDS)
+    text, panels = page(tmp_path, trials, WORDS)
     table = rows(text, "Next words")
     assert table[2].startswith("| full | 0.15 ± 0.07 | 0.02000 | 0.1000 | 0.2000 | 2 |")
     contexts = [line.split(" | ")[:2] for line in table if "→ court" in line]
     assert contexts == [
         [f"| … {text} → court", name] for text in ("filed in federal", "july and") for name in ("full", "wide")
     ]
-    (panel,) = picture.panels
+    (panel,) = panels
     assert list(panel.ticks) == ["<unk>", "a"] and panel.lines[0].mean == pytest.approx([0.15, 0.02])
-    figure, _ = figure_of(picture)
+    figure = lines_figure(panels, "full")
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["<unk>", "a"]
 
 
@@ -140,11 +140,11 @@ def test_bits_and_their_histogram_are_asked_of_codes_alone(tmp_path: Path) -> No
     trials = planned(tmp_path / "runs", head=ECOC, model=UNTIED)
     for trial, counts in zip(trials[2:], ((4, 4, 2), (2, 4, 2, 2)), strict=True):
         keep(tmp_path / "runs", trial, CODES, errors_of(counts))
-    text, (picture,) = page(tmp_path, trials, CODES)
+    text, panels = page(tmp_path, trials, CODES)
     assert rows(text, "Errors of the codes")[2:] == ["| wide | 1.10 ± 0.42 | 3 | 0.9000 | 0.7000 | 0.6000 | 2 |"]
     assert "Without" not in text.split("## Errors of the codes")[1].split("\n## ")[0], "a softmax has no bits"
-    by_bit, histogram = picture.panels
+    by_bit, histogram = panels
     assert list(by_bit.lines[0].x) == [1, 2, 3] and list(by_bit.lines[0].mean) == [0.5, 0.25, 0.125]
     assert histogram.lines[0].mean == pytest.approx([0.3, 0.4, 0.2, 0.1])
     assert histogram.lines[0].low == pytest.approx([0.2, 0.4, 0.2, 0.0])
-    assert len(figure_of(picture)[0].axes) == 2
+    assert len(lines_figure(panels, "full").axes) == 2

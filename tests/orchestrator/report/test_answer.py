@@ -13,7 +13,7 @@ from lm.record import curve_table
 from orchestrator.analysis.comparison import compare_variants, equal_variants, lower_pairs, possibly_best
 from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.outcomes import Outcome, Outcomes
-from orchestrator.report.pictures.drawing.differences import MARKERS, verdict_kind
+from orchestrator.report.pictures.differences import MARKERS, verdict_kind
 from orchestrator.report.sections.ablation import AblationRow, ablation_table, distinct_rows
 from orchestrator.report.sections.answer import answer
 from orchestrator.report.sections.verdicts import verdict_in_words

@@ -11,8 +11,7 @@ import pytest
 from lm.record import write_curve, write_record
 from lm.spec import BlendedAugmentedLoss, SoftmaxHead
 from orchestrator.api import load_sweep
-from orchestrator.report.pictures.drawing import figure_of
-from orchestrator.report.pictures.figures import Lines
+from orchestrator.report.pictures.lines import lines_figure
 from orchestrator.sweep import SweepError
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
@@ -67,17 +66,16 @@ def section(text: str, title: str) -> list[str]:
 def test_each_number_has_a_picture_of_the_variants_that_differ_in_it_alone(tmp_path: Path) -> None:
     artist = NoArtist()
     text = page(tmp_path, SHARE, TEMPERATURE, artist=artist)
-    by_share, by_temperature = [picture for picture in artist.asked if isinstance(picture, Lines)]
-    assert (by_share.FILE, by_temperature.FILE) == ("dose-1.svg", "dose-2.svg")
-    (line,) = by_share.panels[0].lines
+    ((by_share,), _), ((by_temperature,), _) = artist.asked["dose-1.svg"], artist.asked["dose-2.svg"]
+    (line,) = by_share.lines
     assert (line.name, list(line.x)) == ("beta 0 tau 10 to beta 1 tau 10", [0.0, 0.5, 1.0])
     assert line.mean == pytest.approx([0.802, 0.502, 0.202]), "of the last epoch"
     assert (line.low[0], line.high[0]) == pytest.approx((0.801, 0.803))
-    (line,) = by_temperature.panels[0].lines
+    (line,) = by_temperature.lines
     assert list(line.x) == [2.0, 10.0, 20.0] and line.mean == pytest.approx([0.282, 0.202, 0.102])
-    ((level, label),) = by_share.panels[0].levels
+    ((level, label),) = by_share.levels
     assert label == "random subspaces" and level == pytest.approx(math.sqrt(1 - 100 / 6000))
-    assert by_share.panels[0].low == 0.0 and not by_share.panels[0].log_x
+    assert by_share.low == 0.0 and not by_share.log_x
     assert "(dose-1.svg)" in text and "(dose-2.svg)" in text
 
 
@@ -105,10 +103,9 @@ def test_a_number_that_no_complete_variants_differ_in_has_no_section(tmp_path: P
 def test_the_lines_are_drawn_with_bars_and_levels(tmp_path: Path) -> None:
     artist = NoArtist()
     page(tmp_path, TEMPERATURE, artist=artist)
-    picture = next(each for each in artist.asked if isinstance(each, Lines))
-    figure, sentence = figure_of(picture)
+    figure = lines_figure(*artist.asked["dose-1.svg"])
     (axes,) = figure.axes
-    assert sentence is None and axes.get_ylim()[0] == 0.0
+    assert axes.get_ylim()[0] == 0.0
     assert axes.get_xlabel() == "head.augmented.temperature" and axes.get_ylabel() == "subspace distance"
     assert list(axes.lines[0].get_xdata()) == [2.0, 10.0, 20.0] and len(axes.collections) == 1
 

@@ -57,15 +57,6 @@ def test_heads_are_drawn_and_their_costs_listed(tmp_path: Path) -> None:
     assert (tmp_path / "again" / "heads.svg").read_bytes() == first
 
 
-def test_a_head_above_the_picture_is_told_below_it(tmp_path: Path) -> None:
-    trials = heads(tmp_path / "runs")
-    for seed in (1, 2):
-        trials.append(make_trial("lost | *", seed, head=ECOC, model=UNTIED, epochs=9))
-        settle(tmp_path / "runs", trials[-1], 3e7)
-    found = section(write(tmp_path, trials, baseline="softmax", pictures=True), "Heads")
-    assert "mark softmax. Above the top of the picture, where arrows point: lost \\| \\* (30,000,000).\n" in found
-
-
 def test_the_answer_names_heads(tmp_path: Path) -> None:
     found = answer(write(tmp_path, heads(tmp_path / "runs"), baseline="softmax"))
     assert re.fullmatch(

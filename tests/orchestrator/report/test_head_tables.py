@@ -9,7 +9,7 @@ import pytest
 from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.pictures.figures import HeadPoint, SeedRange
+from orchestrator.report.pictures.heads import HeadPoint, SeedRange
 from orchestrator.report.sections.heads import head_table, measure_table
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.tables import cost_table

@@ -19,7 +19,7 @@ from lm.record import curve_table
 from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.report import html
 from orchestrator.report.html.curves import HoverCurves, hover_curves
-from orchestrator.report.pictures.figures import line_styles
+from orchestrator.report.pictures.style import line_styles
 from tests.support.factories import CACHE, begin, make_curve, make_trial, settle
 from tests.support.pages import HOSTILE, render, write
 
@@ -220,7 +220,6 @@ def test_every_seed_and_their_mean_can_be_hovered() -> None:
         for line in lines["ys"]
     )
     assert mean == pytest.approx(np.sqrt(one * two)), "of losses, as in the pictures"
-    assert curves.note == "Hover, or tap, for variant, seed, epoch and perplexity."
 
 
 def test_iterates_can_be_hovered_where_curves_have_them() -> None:
@@ -246,16 +245,6 @@ def test_losses_that_overflow_or_are_no_number_do_not_fail() -> None:
         curves = hover_curves(Outcomes({"full": (outcome("full", 1, perplexity),), "b": (outcome("b", 1),)}, "full"))
         assert drawn(curves)["variant"] == names
     assert hover_curves(Outcomes({"full": (outcome("full", 1, float("nan")),)}, "full")) is None
-
-
-def test_of_many_long_curves_the_lowest_make_a_page_of_a_few_megabytes() -> None:
-    long = outcome("full", 1, epochs=500, finetune=None)
-    lower = outcome("full", 1, 50.0, epochs=500, finetune=None)
-    outcomes = {f"variant {k}": (lower if 60 <= k < 95 else long,) * 5 for k in range(100)}
-    curves = hover_curves(Outcomes(outcomes, "variant 0"))
-    assert curves is not None and len(curves.json) < 2_000_000
-    assert [key.name for key in curves.keys] == ["variant 0", *(f"variant {k}" for k in range(60, 95))]
-    assert curves.note.endswith("Of 100 variants, the 36 with the lowest perplexity are drawn.")
 
 
 def test_an_unfinished_seed_does_not_bend_the_mean(tmp_path: Path) -> None:

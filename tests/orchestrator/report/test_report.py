@@ -16,7 +16,6 @@ from lm.spec import Leg
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.statistics import compare
 from orchestrator.report.files import summary
-from orchestrator.report.pictures.figures import Forest, Overview
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_tables import number
@@ -277,8 +276,8 @@ def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Pat
     settle(tmp_path / "runs", lost, 1.0, status="diverged", reason="not finite")
     artist = NoArtist()
     write(tmp_path, [*trials, lost], artist=artist)
-    (forest,) = (picture for picture in artist.asked if isinstance(picture, Forest))
-    verdicts = {row.name: row.verdict for row in forest.rows}
+    rows, *_ = artist.asked["forest.svg"]
+    verdicts = {row.name: row.verdict for row in rows}
     assert verdicts == {"b": "raises", "c": "1 of 3 seeds diverged"}
 
 
@@ -437,7 +436,7 @@ def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, swe
         artist = NoArtist()
         papers = {"full": Published(number(57.0, certainty), None)}
         write(tmp_path, trials, published=papers, published_scale=True, artist=artist)
-        assert [picture.published for picture in artist.asked if isinstance(picture, Overview)] == [line]
+        assert artist.asked["overview.svg"][1] == line
 
 
 def test_only_legs_that_change_a_value_are_turns_of_a_curve(tmp_path: Path) -> None:
@@ -448,8 +447,8 @@ def test_only_legs_that_change_a_value_are_turns_of_a_curve(tmp_path: Path) -> N
     settle(tmp_path / "runs", trial, 60.0)
     artist = NoArtist()
     write(tmp_path, [trial], artist=artist)
-    (overview,) = (picture for picture in artist.asked if isinstance(picture, Overview))
-    assert [variant.turns for variant in overview.variants] == [{"train-3", "train-5"}]
+    variants, *_ = artist.asked["overview.svg"]
+    assert [variant.turns for variant in variants] == [{"train-3", "train-5"}]
 
 
 def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.report.pictures.search_figures import Front, Rungs, SearchAxis, SearchCourse, Slices
+from orchestrator.report.pictures.search import SearchAxis
 from orchestrator.report.sections.front import front_clause, name_of
 from orchestrator.report.sections.search import search_table, trials_of_tuning
 from orchestrator.report.sections.search_pictures import rung_table
@@ -85,13 +85,13 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     assert "| 1 | 110.00 | 1,000,000 | 4 | 30.0 s | optimizer.learning_rate 1.0 |" in front
     assert "| 0 | 120.00 | 2,000 | 4 | 30.0 s | optimizer.learning_rate 1.0 |" in front
     assert "115.00" not in front
-    (drawn,) = [picture for picture in artist.asked if isinstance(picture, Front)]
-    assert [(p.number, p.x, round(p.y), p.name is None) for p in drawn.points] == [
+    points, *labels = artist.asked["front.svg"]
+    assert [(p.number, p.x, round(p.y), p.name is None) for p in points] == [
         (0, 2000.0, 120, False),
         (1, 1e6, 110, False),
         (2, 1e6, 115, True),
     ]
-    assert (drawn.x_label, drawn.y_label) == ("parameters", "validation perplexity")
+    assert labels == ["parameters", "validation perplexity"]
     assert answer(text).startswith(
         "At laptop scale, 2 of the search’s 3 complete trials are on its Pareto front: "
         "“optimizer.learning_rate 1.0” (110.00 validation perplexity, 1,000,000 parameters) and "
@@ -236,16 +236,14 @@ def test_a_page_shows_the_search_and_where_trials_were_stopped(tmp_path: Path, t
     artist = NoArtist()
     search = SearchState(task, tmp_path / "none", trials)
     text = page(tmp_path, search, artist=artist)
-    drawn = {type(picture): picture for picture in artist.asked}
-    course, slices, rungs = drawn[SearchCourse], drawn[Slices], drawn[Rungs]
-    assert isinstance(course, SearchCourse) and isinstance(slices, Slices) and isinstance(rungs, Rungs)
-    assert [(p.number, round(p.perplexity), p.complete) for p in course.trials.points] == [
+    points = artist.asked["search.svg"][0]
+    assert [(p.number, round(p.perplexity), p.complete) for p in points] == [
         (0, 120, True),
         (1, 160, False),
         (2, 150, False),
     ]
-    assert slices.axes == [SearchAxis("optimizer.learning_rate", "log", [], (0.1, 10.0))]
-    assert rungs.epochs == [2]
+    assert artist.asked["slices.svg"] == (points, [SearchAxis("optimizer.learning_rate", "log", [], (0.1, 10.0))])
+    assert artist.asked["rungs.svg"] == (points, [2])
     assert [row["Which"] for row in rung_table([search])] == ["1 and 2"]
     assert "| 2 | 3 | 2 | 150.00 | 1 and 2 |" in text, "the diverged trial did not come so far"
     for file in ("search.svg", "slices.svg", "rungs.svg"):
@@ -301,7 +299,7 @@ def test_heads_by_codebook_stand_in_a_grid_where_both_are_searched(tmp_path: Pat
     text = page(tmp_path, SearchState(task, tmp_path / "none", tuple(trials)), artist=artist)
     assert "| `layer` | none | short | long |\n" in text
     assert "| plain | 90.00 (2 trials) | – | – |\n| codes | – | 130.00 (1 trial) | – (1 trial) |\n" in text
-    (course,) = [picture for picture in artist.asked if isinstance(picture, SearchCourse)]
-    assert course.trials.heads and course.trials.groups == ["softmax", "ecoc"]
+    (points,) = artist.asked["search.svg"]
+    assert [point.group for point in points] == ["softmax", "softmax", "ecoc"]
     assert "colours are kinds of output layer" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)

@@ -13,11 +13,9 @@ import yaml
 from lm.record import write_record
 from lm.spec import Dropout, EcocHead
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.pictures.figures import Frequency
 from orchestrator.report.sections.differences import where_table
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
-from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
 from tests.support.factories import FULL, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, write
 
@@ -94,23 +92,6 @@ def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Pa
     assert where_table(read_outcomes(trials[4:], Records(tmp_path / "runs"), "bare")) is None
 
 
-def test_what_is_said_of_a_picture_stands_below_it(tmp_path: Path) -> None:
-    trials = [make_trial("full"), make_trial("ecoc", head=ECOC, model=UNTIED)]
-    for trial in trials:
-        settle(tmp_path / "runs", trial, 60.0)
-        write_tokens(tmp_path / "runs", trial)
-    text = write(tmp_path, trials, artist=NoArtist(says=True))
-    said = re.findall(r"\]\((\w+)\.svg\)\n\n[^\n]*Said of (\w+)\.", text)
-    assert said == [
-        ("forest", "Forest"),
-        ("heads", "Heads"),
-        ("overview", "Overview"),
-        ("variants", "Panels"),
-        ("frequency", "Frequency"),
-        ("position", "Position"),
-    ]
-
-
 def test_a_class_of_words_that_the_test_text_lacks_is_neither_in_the_table_nor_drawn(tmp_path: Path) -> None:
     trials = [make_trial(variant, batch_size=n) for variant, n in (("full", 20), ("b", 7))]
     for trial in trials:
@@ -120,9 +101,9 @@ def test_a_class_of_words_that_the_test_text_lacks_is_neither_in_the_table_nor_d
     text = write(tmp_path, trials, artist=artist)
     assert "| Words that training has | never | 10–99 | 100–999 | 1,000–9,999 | 10,000+ |" in text
     assert "| b | 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |" in text
-    (drawn,) = (picture for picture in artist.asked if isinstance(picture, Frequency))
-    assert len(drawn.labels) == len(drawn.shares) == len(drawn.rows[0].nats) == 5
-    assert all(share > 0.1 for share in drawn.shares)
+    (row,), labels, shares, _ = artist.asked["frequency.svg"]
+    assert len(labels) == len(shares) == len(row.nats) == 5
+    assert all(share > 0.1 for share in shares)
 
 
 def test_a_variant_with_another_training_text_has_other_classes_of_words_and_is_named(tmp_path: Path) -> None:

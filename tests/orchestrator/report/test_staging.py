@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lm.files import WriteError
-from orchestrator.report.pictures.figures import Picture
 from tests.support import golden
 from tests.support.factories import make_trial, settle
 from tests.support.pages import NoArtist, write
@@ -19,8 +18,8 @@ from tests.support.pages import NoArtist, write
 class FullDisk(NoArtist):
     """The disk is full when the page is written half."""
 
-    def draw(self, folder: Path, picture: Picture) -> str | None:
-        raise WriteError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / picture.FILE))
+    def draw(self, path: Path, *_: object) -> None:
+        raise WriteError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def files(folder: Path) -> dict[str, bytes]:

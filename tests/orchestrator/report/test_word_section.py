@@ -13,7 +13,7 @@ from lm.data import fingerprint_of, load
 from lm.record import token_nats_path
 from lm.spec import Corpus
 from lm.tables import write_table
-from orchestrator.report.pictures.figures import WordBar, Words
+from orchestrator.report.pictures.differences import WordBar
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.trial import Trial
 from tests.support.factories import CACHE, CORPUS, make_trial, settle
@@ -84,9 +84,9 @@ def test_the_first_decided_variant_has_its_words_on_the_page(tmp_path: Path, tex
     assert "worse over full, on test: −" in found
     assert f"| w1 | {words['w1']} | +{0.3 * words['w1']:.2f} (3 of 3) |" in found
     assert f" {words['w5']} | −{0.45 * words['w5']:.2f} (3 of 3) |" in found
-    (drawn,) = [picture for picture in artist.asked if isinstance(picture, Words)]
-    assert list(drawn.panels) == ["worse, over full"]
-    bars = drawn.panels["worse, over full"]
+    (panels,) = artist.asked["words.svg"]
+    assert list(panels) == ["worse, over full"]
+    bars = panels["worse, over full"]
     assert bars[0] == WordBar(f"w1 ({words['w1']})", pytest.approx(0.3 * words["w1"], rel=1e-4), True)
     assert all(bar.nats < 0 for bar in bars[1:]) and bars[-1].nats == min(bar.nats for bar in bars)
     assert [bar.certain for bar in bars if bar.text.startswith("w7 ")] == [False]

@@ -118,7 +118,7 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     section = search_section(state.searches, pictures)
     assert section is not None and "no head dropout" not in section.changed
     assert section.misfits["no head dropout"].startswith("head.dropout: unknown key 'dropout'")
-    page = template("sections/search.md.jinja").render(search=section, picture=pictures.on_page, **pictures.sentences)
+    page = template("sections/search.md.jinja").render(search=section, picture=pictures.on_page)
     assert (
         "**Left out, since the search did not keep what they change**: no head dropout (head.dropout: unknown" in page
     )

@@ -2,25 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from orchestrator.report.pictures.drawing import style
-from orchestrator.report.pictures.figures import GREY, Lines, line_styles
+from orchestrator.report.pictures import style
+from orchestrator.report.pictures.style import GREY, line_styles
 
 _MOST_MARKED = 25
 """Places of a line that are each marked."""
 
 
-def lines_figure(lines: Lines) -> tuple[Figure, str | None]:
-    """The panels side by side, one legend above; nothing is left out."""
-    names = list(dict.fromkeys(line.name for panel in lines.panels for line in panel.lines))
-    styles = line_styles(names, lines.baseline if lines.baseline in names else None)
-    figure = Figure(figsize=(8.6 if len(lines.panels) > 1 else 6.4, 4.0 + 0.16 * (len(names) // 3)))
+@dataclass(frozen=True)
+class Line:
+    """Values at places along x, in ascending order: the mean over seeds, the lowest and the highest."""
+
+    name: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+    @classmethod
+    def over_seeds(cls, name: str, x: Sequence[float], seeds: Sequence[Sequence[float]]) -> Line:
+        """Of the values of each seed, all at the same places."""
+        columns = list(zip(*seeds, strict=True))
+        return cls(name, x, [sum(c) / len(c) for c in columns], [min(c) for c in columns], [max(c) for c in columns])
+
+
+@dataclass(frozen=True)
+class LinePanel:
+    """Lines over a number; `levels` are horizontal lines with their labels, `low` is the lower end of y if fixed.
+
+    `ticks`, if there are any, name the places 0, 1, ... of x.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    log_y: bool = False
+    low: float | None = None
+    levels: Sequence[tuple[float, str]] = ()
+    ticks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A picture of lines: its file, and what the page says below."""
+
+    FILE: str
+    panels: Sequence[LinePanel]
+    baseline: str
+    caption: str
+
+
+def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
+    """The panels side by side, a colour for each name, one legend above."""
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    styles = line_styles(names, baseline if baseline in names else None)
+    figure = Figure(figsize=(8.6 if len(panels) > 1 else 6.4, 4.0 + 0.16 * (len(names) // 3)))
     keys: dict[str, Artist] = {}
-    for place, panel in enumerate(lines.panels):
-        axes = figure.add_subplot(1, len(lines.panels), 1 + place)
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), 1 + place)
         for number, line in enumerate(panel.lines):
             colour, dash = styles[line.name]
             aside = (number - (len(panel.lines) - 1) / 2) * min(0.08, 0.6 / len(panel.lines)) if panel.ticks else 0.0
@@ -57,4 +105,4 @@ def lines_figure(lines: Lines) -> tuple[Figure, str | None]:
         axes.grid(**style.GRID)
     if len(keys) > 1:
         figure.legend(handles=list(keys.values()), loc="outside upper center", ncols=3)
-    return figure, None
+    return figure

@@ -1,4 +1,4 @@
-"""What all figures share: matplotlib's settings, names cut to size, panels, axes for perplexities and their changes."""
+"""What all figures share: colours, settings, names cut to size, panels, axes for perplexities and their changes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,27 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from orchestrator.report.pictures.curves import Limits
 from orchestrator.words import MINUS, counted, signed, significant
 
 Style = dict[str, Any]
 """Arguments of matplotlib that say what a line or a marker looks like."""
+Limits = tuple[float, float]
+# Paul Tol's "muted" scheme: nine colours that differ with every common kind of colour blindness.
+COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#DDCC77")
+DASHES = ("solid", "dashed", "dotted", "dashdot")  # names that matplotlib and Bokeh share
+GREY = "#8c8c8c"
+# Of a change in perplexity: rose and indigo differ in hue for every eye, and in lightness without colour.
+HURTS, HELPS = COLOURS[:2]
+PALE = 0.4
+"""How opaque a bar is on whose sign the seeds disagree."""
 MOST_PANELS = 24
 GRID: Style = {"color": "#e3e3e3", "linewidth": 0.6}
 _NEVER_OUTSIDE = 0.05
 """A change of at most this many nats is shown, however small the others are."""
+_TALLEST = 10.0
+"""Perplexities of more than this many times the lowest stand at the top: a few ruined ones would flatten the others."""
 ROUND_STEPS = (1, 2, 2.5, 5, 10)
 _SETTINGS = {
     "axes.axisbelow": True,
@@ -49,6 +59,13 @@ def report_style() -> Iterator[None]:
         yield
 
 
+def line_styles(variants: Iterable[str], baseline: str | None) -> dict[str, tuple[str, str]]:
+    """Colour and dash by variant, for the plan's order: the baseline is black and solid, up to 36 others differ."""
+    others = [name for name in variants if name != baseline]
+    styles = {name: (COLOURS[k % len(COLOURS)], DASHES[k % len(DASHES)]) for k, name in enumerate(others)}
+    return styles if baseline is None else {baseline: ("#000000", "solid")} | styles
+
+
 def one_line(name: str, limit: int) -> str:
     """A name as one short line of literal text; matplotlib would hide a legend entry with a leading `_`."""
     line = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(name.split()))
@@ -65,7 +82,11 @@ def wrapped(name: str, width: int, most_lines: int) -> str:
 def panel_grid(
     names: Sequence[str], keys: Sequence[Artist], height: float, labels: tuple[str, str]
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel of this height, in inches, for each name; a legend above, the labels of x and y outside."""
+    """A figure with a panel of this height, in inches, for each of the first `MOST_PANELS` names.
+
+    A legend stands above, the labels of x and y outside, with the number of names that have no panel.
+    """
+    left_out, names = len(names) - MOST_PANELS, names[:MOST_PANELS]
     columns = min(len(names), 3 if len(names) <= 12 else 4)
     rows = math.ceil(len(names) / columns)
     # A factorial's names are long, and if they were cut, two of them might look the same.
@@ -78,16 +99,42 @@ def panel_grid(
         # If the last place of a column is empty, its numbers stand below the panel above.
         axes.tick_params(labelsize=7.5, labelleft=k % columns == 0, labelbottom=k + columns >= len(names))
     figure.legend(handles=keys, loc="outside upper center", ncols=6 if columns > 2 else 3)
-    figure.supxlabel(labels[0], fontsize=9)
+    without = f"\n{counted(left_out, 'variant')} more without a panel" if left_out > 0 else ""
+    figure.supxlabel(labels[0] + without, fontsize=9)
     figure.supylabel(labels[1], fontsize=8)
     return figure, panels
 
 
-def note_without_panel(variants: int) -> str | None:
-    """Says how many variants are left out of a grid of panels."""
-    if variants <= MOST_PANELS:
-        return None
-    return f"A picture has {MOST_PANELS} panels at most: {counted(variants - MOST_PANELS, 'variant')} more without one."
+def bar_panel(axes: Axes, labels: Sequence[str]) -> None:
+    """A place for a horizontal bar of each label, from above, with a line at zero."""
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.grid(axis="x", **GRID)
+
+
+def perplexity_axis(axes: Axes, values: Sequence[float]) -> float:
+    """A log scale from the lowest to the highest, but far ones; returns the perplexity at which those stand."""
+    low = min(values, default=1.0)
+    top = min(max(values, default=2.0), _TALLEST * low)
+    margin = max((top / low) ** 0.08, 1.01)
+    axes.set(yscale="log", ylim=(low / margin, top * margin))
+    log_ticks(axes.yaxis, (low / margin, top * margin))
+    axes.grid(**GRID)
+    return top
+
+
+def any_scale(axes: Axes, axis: Axis, values: Sequence[float]) -> None:
+    """A log scale if the values span more than a factor of five; numbers in thousands and millions."""
+    low, high = min(values), max(values)
+    if low > 0 and high > 5 * low:
+        (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
+        log_ticks(axis, (low, high))
+    else:
+        axis.set_major_locator(MaxNLocator(6, steps=ROUND_STEPS))
+    axis.set_major_formatter(EngFormatter(sep=""))
 
 
 def log_ticks(axis: Axis, limits: Limits) -> None:
@@ -159,12 +206,11 @@ def marker(shape: str, size: float, face: str, edge: str = "black", width: float
     return {"linestyle": "none", "marker": shape, "markersize": size, "markerfacecolor": face, **edges}
 
 
-def arrow_out(axes: Axes, x: float, y: float, limits: Limits, colour: str) -> bool:
-    """Draw an arrow to the edge if x lies beyond the limits; whether it does."""
-    for limit, edge, beyond in zip(limits, axes.get_xlim(), (x < limits[0], x > limits[1]), strict=True):
-        if beyond:
-            draw_arrow(axes, (limit, y), (edge, y), colour)
-    return x < limits[0] or x > limits[1]
+def arrow_out(axes: Axes, x: float, y: float, limits: Limits, colour: str) -> None:
+    """Draw an arrow to the edge if x lies beyond the limits."""
+    if not limits[0] <= x <= limits[1] and not math.isnan(x):
+        side = int(x > limits[1])
+        draw_arrow(axes, (limits[side], y), (axes.get_xlim()[side], y), colour)
 
 
 def draw_arrow(axes: Axes, tail: tuple[float, float], head: tuple[float, float], colour: str) -> None:

@@ -1,0 +1,80 @@
+"""Heads compared: test perplexity against the size of the decoder and the time of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from orchestrator.report.pictures import style
+from orchestrator.report.pictures.style import COLOURS, GREY
+from orchestrator.words import significant
+
+# A shape and a colour for each kind of head, the same in every report; the shapes alone tell them apart in grey.
+MARKERS = {
+    "softmax": style.marker("o", 7.5, COLOURS[1]),
+    "mixture": style.marker("s", 7.5, COLOURS[0]),
+    "adaptive": style.marker("^", 7.5, COLOURS[2]),
+    "hierarchical": style.marker("v", 7.5, COLOURS[5]),
+    "differentiated": style.marker("D", 7.5, COLOURS[6]),
+    "sampled": style.marker("P", 7.5, COLOURS[7]),
+    "ecoc": style.marker("X", 7.5, COLOURS[4]),
+}
+
+
+@dataclass(frozen=True)
+class SeedRange:
+    """A measure's mean over the complete seeds, its lowest and its highest seed."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class HeadPoint:
+    """A variant with the kind of its head; `decoder_parameters` leaves a shared embedding out."""
+
+    name: str
+    kind: str
+    decoder_parameters: int
+    test_perplexity: SeedRange
+    train_seconds: SeedRange
+
+
+def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
+    """Two panels with a numbered point for each variant and bars over its seeds; an arrow leads to one far above."""
+    ranked = sorted(points, key=lambda point: (point.test_perplexity.mean, point.name))
+    figure = Figure(figsize=(10.4, max(4.4, 0.6 + 0.2 * len(ranked))))
+    left, right = figure.subplots(1, 2, sharey=True)
+    seeds = [seed for point in ranked for seed in (point.test_perplexity.low, point.test_perplexity.high)]
+    top = max(style.perplexity_axis(axes, seeds) for axes in (left, right))
+    for number, point in enumerate(ranked, 1):
+        test, marker, colour = point.test_perplexity, MARKERS[point.kind], MARKERS[point.kind]["markerfacecolor"]
+        parameters, y = SeedRange(*[point.decoder_parameters] * 3), min(test.mean, top)
+        above = f" ({significant(test.mean)})" if test.mean > top else ""
+        # Beside upright bars, numbers are read best to the right.
+        for axes, across, offset in ((left, parameters, (9, -3)), (right, point.train_seconds, (5, 4))):
+            axes.plot([across.mean] * 2, [min(test.low, top), min(test.high, top)], color=colour, linewidth=1.3)
+            axes.plot([across.low, across.high], [y, y], color=colour, linewidth=1.3)
+            label = f"{number}  {style.one_line(point.name, 30)}{above}"
+            axes.plot(across.mean, y, zorder=3, label=label, **marker)
+            outline = [withStroke(linewidth=1.5, foreground="white")]
+            text: style.Style = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "path_effects": outline}
+            axes.annotate(str(number), (across.mean, y), offset, **text)
+            if above:
+                style.draw_arrow(axes, (across.mean, y), (across.mean, axes.get_ylim()[1]), colour)
+            if point.name == baseline:
+                axes.plot(across.mean, y, label="baseline", **style.marker("o", 12, "none"))
+                axes.axhline(y, color=GREY, linewidth=0.8, linestyle="dashed", zorder=1)
+    times = [end for point in ranked for end in (point.train_seconds.low, point.train_seconds.high)]
+    style.any_scale(left, left.xaxis, [point.decoder_parameters for point in ranked])
+    style.any_scale(right, right.xaxis, times)
+    for axes, label in ((left, "parameters of the decoder itself"), (right, "seconds of training")):
+        axes.margins(x=0.12)
+        axes.set_xlabel(label)
+    left.set_ylabel("test perplexity (log scale)")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper")
+    return figure
