@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import relpath
 from pathlib import Path
@@ -11,12 +11,13 @@ from typing import Literal
 from urllib.parse import quote
 
 from orchestrator.report.files.summary import read_summary
+from orchestrator.report.markdown import table
 from orchestrator.report.sections.analyses import PRINTED_METRICS
 from orchestrator.report.sections.published import SHOWN
 from orchestrator.report.sections.words import CACHE_METRIC
 from orchestrator.sweep import ScaledSweep, read_sweep
 from orchestrator.sweep.published import Number, Row, published_rows
-from orchestrator.words import NOTHING, escape, listed
+from orchestrator.words import NOTHING, Markdown, escape, listed
 
 State = Literal["run", "run in part", "run smaller", "not run", "no sweep", "settings"]
 MEANING: Mapping[State, str] = {
@@ -81,33 +82,32 @@ class CoverageRow:
 
 def coverage(sweeps: Path, reports: Path) -> list[CoverageRow]:
     """A row for each table and corpus of `sweeps/published/`. ValueError for a file that is wrong."""
-    table: dict[tuple[str, str, str | None], CoverageRow] = {}
+    entries: dict[tuple[str, str, str | None], CoverageRow] = {}
     for path in sorted((sweeps / "published").glob("*.yaml")):
         for row in published_rows(path):
             new = CoverageRow(f"{path.stem}.{row.reference}", row.paper, row.table, row.dataset)
-            table.setdefault((row.paper, row.table, row.dataset), new).rows.append(row)
-    if not table:
+            entries.setdefault((row.paper, row.table, row.dataset), new).rows.append(row)
+    if not entries:
         raise ValueError(f"{sweeps}: no published numbers: there is no {sweeps / 'published'}/*.yaml")
     for path in sorted(sweeps.glob("*.yaml")):
         sweep = read_sweep(path)
         for scaled in map(sweep.at, sweep.scale_names):
             corpus = scaled.baseline.spec.corpus.name if scaled.published_scale else scaled.published_corpus
-            for entry in table.values():
+            summary = read_summary(folder := reports / scaled.name / scaled.scale)
+            page = None if summary is None else folder / "report.md"
+            whole = summary is not None and summary.complete == summary.planned
+            for entry in entries.values():
                 places = (place for place, row in enumerate(entry.rows) if _reaches(scaled, entry.reference, row))
                 if entry.dataset in (corpus, None) and (numbers := frozenset(places)):
-                    entry.reached.append(_reach(scaled, numbers, reports))
-    return sorted(table.values(), key=lambda row: (row.paper, not row.table[:1].isdigit()))
+                    entry.reached.append(Reach(scaled.name, scaled.scale, scaled.published_scale, numbers, page, whole))
+    return sorted(entries.values(), key=lambda row: (row.paper, not row.table[:1].isdigit()))
 
 
 def coverage_text(rows: Sequence[CoverageRow], page: Path) -> str:
     """The table in Markdown, as it stands at `page`, which its links start from."""
     states = Counter(row.state for row in rows)
-    lines = ["| state | rows | what it says |", "| :-- | --: | :-- |"]
-    lines += [f"| {state} | {states[state]} | {meaning} |" for state, meaning in MEANING.items() if states[state]]
-    lines += ["", "| paper | table or figure | corpus | numbers | sweep: scales | state | pages |"]
-    lines += ["| :-- | :-- | :-- | :-- | :-- | :-- | :-- |"]
-    lines += [f"| {' | '.join(_cells(row, page))} |" for row in rows]
-    return _INTRODUCTION + "\n".join(lines) + "\n"
+    counts = [{"state": each, "rows": states[each], "what it says": MEANING[each]} for each in MEANING if states[each]]
+    return f"{_INTRODUCTION}{table(counts, 'lrl')}\n\n{table([_row(row, page) for row in rows], 'l')}\n"
 
 
 def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
@@ -120,29 +120,28 @@ def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
     return row.variant in cells and row.cell in (None, cells[row.variant])
 
 
-def _reach(scaled: ScaledSweep, numbers: frozenset[int], reports: Path) -> Reach:
-    folder = reports / scaled.name / scaled.scale
-    summary = read_summary(folder)
-    page = None if summary is None else folder / "report.md"
-    whole = summary is not None and summary.complete == summary.planned
-    return Reach(scaled.name, scaled.scale, scaled.published_scale, numbers, page, whole)
-
-
-def _cells(row: CoverageRow, page: Path) -> Iterator[str]:
+def _row(row: CoverageRow, page: Path) -> dict[str, object]:
     metrics = listed(list(dict.fromkeys(each.metric.partition(":")[0].replace("_", " ") for each in row.rows)))
     reached = len(frozenset[int]().union(*(reach.numbers for reach in row.reached)))
+    lost = sum(each.metric == "perplexity" and not isinstance(each, Number) for each in row.rows)
+    counts = f"{reached} of {len(row.rows)} reached" if reached else len(row.rows)
     scales: dict[str, list[str]] = {}
     for reach in row.reached:
         if reach.published_scale or reach.page:
             scales.setdefault(reach.sweep, []).append(reach.scale)
-    pages = {f"{reach.sweep}/{reach.scale}": reach.page for reach in row.reached if reach.page}
-    yield escape(row.paper)
-    yield escape(row.table)
-    yield escape(row.dataset or NOTHING)
-    without_digits = sum(each.metric == "perplexity" and not isinstance(each, Number) for each in row.rows)
-    counts = f"{reached} of {len(row.rows)} reached" if reached else f"{len(row.rows)}"
-    yield f"{metrics}: {counts}" + (f"; the digits of {without_digits} are lost" if without_digits else "")
-    yield "; ".join(f"`{sweep}`: {', '.join(names)}" for sweep, names in scales.items()) or NOTHING
-    yield row.state
-    links = (f"[{escape(name)}]({quote(relpath(file, page.parent))})" for name, file in pages.items() if file)
-    yield ", ".join(links) or NOTHING
+    links = (
+        f"[{escape(f'{reach.sweep}/{reach.scale}')}]({quote(relpath(reach.page, page.parent))})"
+        for reach in row.reached
+        if reach.page
+    )
+    return {
+        "paper": row.paper,
+        "table or figure": row.table,
+        "corpus": row.dataset,
+        "numbers": f"{metrics}: {counts}" + (f"; the digits of {lost} are lost" if lost else ""),
+        "sweep: scales": Markdown(
+            "; ".join(f"`{sweep}`: {', '.join(names)}" for sweep, names in scales.items()) or NOTHING
+        ),
+        "state": row.state,
+        "pages": Markdown(", ".join(links) or NOTHING),
+    }

@@ -93,8 +93,8 @@ class Clock:
         """The trial has ended an epoch."""
         unsettled, now = self._unsettled[trial.key], self._wall()
         if trial.key in self._epoch_began:  # an earlier command may have begun this epoch
-            by_clock = (evaluation.seconds - unsettled.seconds) / max(1, evaluation.epoch - unsettled.epoch)
-            self._took[trial.variant].append(max(by_clock, now - self._epoch_began[trial.key]))
+            measured = (evaluation.seconds - unsettled.seconds) / max(1, evaluation.epoch - unsettled.epoch)
+            self._took[trial.variant].append(max(measured, now - self._epoch_began[trial.key]))
         self._epoch_began[trial.key] = now
         unsettled.count(evaluation)
 

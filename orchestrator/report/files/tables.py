@@ -152,14 +152,15 @@ def _reference_line(row: ReferenceRow) -> dict[str, object]:
 
 
 def _interaction_line(row: InteractionRow) -> dict[str, object]:
+    nats, ends = row.effect.nats, row.effect.interval
     return {
         "contrast": row.estimand.name,
         "kind": row.estimand.kind,
         "aliases": ", ".join(row.estimand.aliases),
-        "nats_per_token": row.effect.nats,
-        **_ends("nats_per_token", row.effect.interval),
-        "perplexity_ratio": row.ratio,
-        **_ends("perplexity_ratio", row.interval_in_ratio),
+        "nats_per_token": nats,
+        **_ends("nats_per_token", ends),
+        "perplexity_ratio": None if nats is None else perplexity_ratio(nats),
+        **_ends("perplexity_ratio", ends and Interval(*map(perplexity_ratio, ends))),
         "verdict": row.verdict,
         "reason": row.reason,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
 from orchestrator.report.pictures.curves import VariantCurves, variant_curves
 from orchestrator.report.pictures.learning import overview, panels
-from orchestrator.report.sections.ablation import RECALLED, AblationRow
+from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.sweep.published import Number
 
@@ -32,12 +32,11 @@ _SHORT: tuple[Reason, ...] = ("another budget", "another test text", "did not tr
 class Where:
     """Differences to the baseline by the words' frequency and along the text; `left_out` have other frequent words."""
 
-    by_class: Sequence[figures.DifferenceRow]
-    by_piece: Sequence[figures.DifferenceRow]
+    by_class: list[figures.DifferenceRow]
+    by_piece: list[figures.DifferenceRow]
     classes: Sequence[str]
     shares: Sequence[float]
     left_out: Sequence[str]
-    pieces: int = PIECES
 
 
 @dataclass(frozen=True)
@@ -63,19 +62,23 @@ def picture_section(
         published = None if published_line is None else published_line.perplexity
         pictures.draw("overview.svg", overview, curves, published, _unigram(outcomes.of_baseline))
         pictures.draw("variants.svg", panels, curves)
-    base = next(row for row in rows if row.is_baseline)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     forest: list[figures.ForestRow] = []
     if comparison is not None and effects:
-        forest = figures.in_order([_forest_row(row, effect, base, comparison.margin) for row, effect in effects])
+        forest = figures.in_order([_forest_row(row, effect, comparison.margin) for row, effect in effects])
         margin, level = math.log1p(comparison.margin), level_in_words(comparison)
         pictures.draw("forest.svg", figures.forest, forest, margin, outcomes.baseline, level)
-    return Differences(
-        forest=forest,
-        curves=curves,
-        adaptive=[variant for variant, group in outcomes.items() if is_adaptive(group)],
-        where=_where_section(outcomes, [row.name for row in forest], pictures),
-    )
+    where = where_table(outcomes)
+    if where is not None:
+        order = [row.name for row in forest]
+        for table in (where.by_class, where.by_piece):
+            table.sort(key=lambda row: order.index(row.name))
+        pictures.draw(
+            "frequency.svg", figures.frequency, where.by_class, where.classes, where.shares, outcomes.baseline
+        )
+        pictures.draw("position.svg", figures.position, where.by_piece, outcomes.baseline)
+    adaptive = [variant for variant, group in outcomes.items() if is_adaptive(group)]
+    return Differences(forest, curves, adaptive, where)
 
 
 def where_table(outcomes: Outcomes) -> Where | None:
@@ -101,19 +104,6 @@ def where_table(outcomes: Outcomes) -> Where | None:
     return Where(by_class, by_piece, [CLASSES[k] for k in present], shares[present].tolist(), left_out)
 
 
-def _where_section(outcomes: Outcomes, order: Sequence[str], pictures: Pictures) -> Where | None:
-    """The table, variants in this order; draws `frequency` and `position`. None without losses by token."""
-    table = where_table(outcomes)
-    if table is None:
-        return None
-    by_class, by_piece = (
-        sorted(rows, key=lambda row: order.index(row.name)) for rows in (table.by_class, table.by_piece)
-    )
-    pictures.draw("frequency.svg", figures.frequency, by_class, table.classes, table.shares, outcomes.baseline)
-    pictures.draw("position.svg", figures.position, by_piece, outcomes.baseline)
-    return replace(table, by_class=by_class, by_piece=by_piece)
-
-
 def _losses(group: Group) -> list[TokenLosses]:
     """The losses of all seeds, or none."""
     losses = [outcome.losses for outcome in group if outcome.losses is not None]
@@ -131,19 +121,19 @@ def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> figures
     return figures.DifferenceRow(variant, table.mean(axis=0).tolist(), ends[0].tolist(), ends[1].tolist())
 
 
-def _forest_row(row: AblationRow, effect: Effect, base: AblationRow, margin: float) -> figures.ForestRow:
+def _forest_row(row: AblationRow, effect: Effect, margin: float) -> figures.ForestRow:
     assert effect.nats is not None, "a variant of the table has losses"
-    numbers = [number for number in (row.published_test, base.published_test) if number is not None]
     low, high = effect.interval or (None, None)
     short = row.reason if effect.obstacle is not None and effect.obstacle.reason in _SHORT else None
+    paper = row.published_difference
     return figures.ForestRow(
         name=row.variant,
         nats=effect.nats,
         low=low,
         high=high,
         verdict=row.incomplete or short or verdict_in_words(effect, margin),
-        published_nats=math.log(numbers[0].perplexity / numbers[1].perplexity) if len(numbers) == 2 else None,
-        recalled=any(number.certainty == RECALLED for number in numbers),
+        published_nats=None if paper is None else paper.nats,
+        recalled=paper is not None and paper.recalled,
     )
 
 

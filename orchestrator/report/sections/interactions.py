@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
-from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval, Obstacle, Verdict
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Obstacle, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes, averaged_seeds
-from orchestrator.analysis.statistics import contrasts, perplexity_ratio
-from orchestrator.report.sections.verdicts import at_most, verdict_in_words, what_would_decide, why_no_verdict
+from orchestrator.analysis.statistics import contrasts
+from orchestrator.report.sections.verdicts import (
+    at_most,
+    in_percent,
+    verdict_in_words,
+    what_would_decide,
+    why_no_verdict,
+)
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.words import Markdown, escape, number, signed
+from orchestrator.words import Markdown, escape
 
 _TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
@@ -49,16 +54,6 @@ class InteractionRow:
     trigger: str = ""
 
     @property
-    def ratio(self) -> float | None:
-        """The effect as a ratio of perplexities."""
-        return None if self.effect.nats is None else perplexity_ratio(self.effect.nats)
-
-    @property
-    def interval_in_ratio(self) -> Interval | None:
-        """The interval as ratios of perplexities."""
-        return None if self.effect.interval is None else Interval(*map(perplexity_ratio, self.effect.interval))
-
-    @property
     def verdict(self) -> str:
         """An interaction costs more or less together, where a lone change raises or lowers perplexity."""
         words = _TOGETHER if self.estimand.kind == "interaction" else {}
@@ -68,6 +63,11 @@ class InteractionRow:
     def reason(self) -> str | None:
         """Why there is no verdict."""
         return None if self.effect.obstacle is None else why_no_verdict(self.effect.obstacle, of_contrast=True)
+
+    @property
+    def percent(self) -> Markdown | None:
+        """The effect with its interval, as a change of perplexity in per cent; None without one."""
+        return None if self.effect.nats is None else Markdown(in_percent(self.effect.nats, self.effect.interval))
 
     @property
     def verdict_cell(self) -> Markdown:
@@ -80,24 +80,6 @@ class InteractionRow:
             would = what_would_decide(self.effect.further)
             return Markdown(f"not decided: {at_most([self.effect])}" + (f" ({would})" if would else "") + trigger)
         return Markdown(f"no verdict ({escape(self.reason)})")
-
-    @property
-    def estimate_cell(self) -> Markdown | None:
-        """The effect with its interval, to two digits of the half width, at least three decimals."""
-        return self._cell(signed, self.effect.nats, self.effect.interval)
-
-    @property
-    def ratio_cell(self) -> Markdown | None:
-        """The ratio of perplexities with its interval, with as many decimals as the effect."""
-        return self._cell(number, self.ratio, self.interval_in_ratio)
-
-    def _cell(self, show: Callable[[float, int], str], value: float | None, ends: Interval | None) -> Markdown | None:
-        if value is None:
-            return None
-        low, high = self.effect.interval or (0.0, 0.0)
-        decimals = min(6, max(3, 1 - math.floor(math.log10((high - low) / 2)))) if high > low else 4
-        interval = f" [{show(ends.low, decimals)}, {show(ends.high, decimals)}]" if ends else ""
-        return Markdown(show(value, decimals) + interval)
 
 
 @dataclass(frozen=True)
@@ -142,21 +124,23 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
         name: {ablation.variant(away) or outcomes.baseline: weight for away, weight in estimand.weights.items()}
         for name, estimand in asked.items()
     }
-    why = {name: _obstacle(outcomes, list(weighed)) for name, weighed in weights.items()}
-    sound = {name: weights[name] for name, obstacle in why.items() if obstacle is None or not obstacle.bars_interval}
+    barred = {name: obstacle for name, each in weights.items() if (obstacle := _obstacle(outcomes, list(each)))}
+    sound = {name: each for name, each in weights.items() if name not in barred or not barred[name].bars_interval}
     needed = {variant for weighed in sound.values() for variant in weighed}
     groups = {variant: losses_on_test(group) for variant, group in outcomes.items() if variant in needed}
-    barred = {name: obstacle for name, obstacle in why.items() if obstacle is not None}
     comparison = contrasts(groups, sound, 1 - error, barred=barred)
-    effects = {name: comparison.effects.get(name, Effect(None, obstacle=why[name])) for name in asked}
     kinds = {estimand.kind for estimand in asked.values()}
     words = [escape(_effect_name(word, ablation)) for word in ablation.defining_words]
     return Interactions(
         rows=tuple(
-            InteractionRow(estimand, effects[name], _trigger(outcomes, weights[name]))
+            InteractionRow(
+                estimand,
+                comparison.effects.get(name, Effect(None, obstacle=barred.get(name))),
+                _trigger(outcomes, weights[name]),
+            )
             for name, estimand in asked.items()
         ),
-        comparison=replace(comparison, effects=effects),
+        comparison=comparison,
         title=next((title for kind, title in _TITLES.items() if kind in kinds), ""),
         defining_relation=Markdown(" = ".join(["I", *words]) if words else ""),
     )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from lm.by_token.losses import Array, Losses, read_cache, read_losses
-from lm.by_token.words import Word, WordSavings, vocabulary_of, word_savings
+from lm.by_token.words import WordSavings, vocabulary_of, word_savings
 from lm.kept import say_once
 from lm.record import token_nats_path
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, is_adaptive
+from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
 from orchestrator.report.pictures.differences import WordBar
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
+from orchestrator.words import signed
 
 CACHE_METRIC = "delta_loss_sum_nats"
 """What a published table of words calls the loss without the cache less that with it, summed over a word."""
@@ -27,26 +28,15 @@ MOST = 10
 
 
 @dataclass(frozen=True)
-class WordTable:
-    """A variant's words: gained beside lost, over its `seeds`; the published ones, None where the text lacks a word.
+class WordSection:
+    """By what is compared the words, most gained first, most lost last; below, the published ones with the sweep's beside.
 
-    `over` is the baseline, None if the variant's cache is compared with the same pass without it.
+    `unnamed`: there are some, but no corpus at hand that the trials read, which has the words.
     """
 
-    variant: str
-    over: str | None
-    seeds: int
-    total_nats: float
-    rows: Sequence[tuple[Word | None, Word | None]]
-    published: Sequence[tuple[Measure, Word | None]]
-
-
-@dataclass(frozen=True)
-class WordSection:
-    """The tables; `unnamed`: there are some, but no corpus at hand that the trials read, which has the words."""
-
-    tables: Sequence[WordTable]
-    unnamed: bool
+    variants: Sequence[str] = ()
+    tables: Mapping[str, tuple[Rows, Rows]] = field(default_factory=dict)
+    unnamed: bool = False
 
 
 Pair = tuple[Losses, Array]
@@ -57,19 +47,43 @@ def word_section(
     outcomes: Outcomes, records: Records, rows: Sequence[AblationRow], measures: Sequence[Measure], pictures: Pictures
 ) -> WordSection:
     """The tables that the records have; draws `words` if there is one."""
-    tables = []
-    for variant, over, pairs in _comparisons(outcomes, records, rows):
+    tables, bars = dict[str, tuple[Rows, Rows]](), dict[str, list[WordBar]]()
+    for variant, over, pairs in (compared := list(_comparisons(outcomes, records, rows))):
         record = next(outcome.record for outcome in outcomes[variant] if outcome.record)
         try:
             vocabulary = vocabulary_of(record)
         except ValueError:
-            return WordSection((), unnamed=True)
-        savings = word_savings([(losses.token, saved) for losses, saved in pairs], vocabulary)
-        of_text = [m for m in measures if over is None and m.dataset == record.corpus.name]
-        tables.append(_table(variant, over, len(pairs), savings, of_text))
+            return WordSection(unnamed=True)
+        savings, n = word_savings([(losses.token, saved) for losses, saved in pairs], vocabulary), len(pairs)
+        words = savings.most(MOST, helped=True) + savings.most(MOST, helped=False)[::-1]
+        panel = f"{variant}, over {over or 'the same without its cache'}"
+        bars[panel] = [WordBar(f"{word.text} ({word.count:,})", word.nats, word.agree == n) for word in words]
+        cells = [(word.text, f"{word.count:,}", f"{signed(word.nats)} ({word.agree} of {n})") for word in words]
+        table: Rows = [dict(zip(("Word", "Times", "Nats saved"), row, strict=True)) for row in cells]
+        of_text = [each for each in measures if over is None and each.dataset == record.corpus.name]
+        by = f"{over}, on test" if over else "the same pass without its cache, on validation, where the cache is used"
+        title = f"{variant} over {by}: {signed(savings.total, 1)} nats saved in all."
+        tables[title] = table, _published(of_text, savings)
     if tables:
-        pictures.draw("words.svg", figures.words, {_title(table): _bars(table) for table in tables})
-    return WordSection(tables, unnamed=False)
+        pictures.draw("words.svg", figures.words, bars)
+    return WordSection([variant for variant, *_ in compared], tables)
+
+
+def _published(measures: Sequence[Measure], savings: WordSavings) -> Rows:
+    """The published words that a cache saves most on; what the text lacks is None."""
+    rows = []
+    for measure in measures:
+        if measure.metric == CACHE_METRIC and measure.word is not None:
+            word = savings.of(measure.word)
+            row = {
+                "Word": measure.word,
+                "Published times": measure.count and f"{measure.count:,}",
+                "Times": word and f"{word.count:,}",
+                "Published": signed(measure.value),
+                "Nats saved": word and signed(word.nats),
+            }
+            rows.append(row)
+    return rows
 
 
 def _comparisons(
@@ -104,18 +118,3 @@ def _cache(outcome: Outcome, records: Records) -> Pair | None:
         say_once(f"{error}; the report goes without these")
         return None
     return None if both is None else (both[0], both[1] - both[0].nats)
-
-
-def _table(variant: str, over: str | None, seeds: int, savings: WordSavings, measures: Sequence[Measure]) -> WordTable:
-    gained, lost = savings.most(MOST, helped=True), savings.most(MOST, helped=False)
-    printed = [(m, savings.of(m.word)) for m in measures if m.metric == CACHE_METRIC and m.word is not None]
-    return WordTable(variant, over, seeds, savings.total, [*zip_longest(gained, lost)], printed)
-
-
-def _title(table: WordTable) -> str:
-    return f"{table.variant}, over {table.over or 'the same without its cache'}"
-
-
-def _bars(table: WordTable) -> list[WordBar]:
-    words = [word for word, _ in table.rows if word] + [word for _, word in reversed(table.rows) if word]
-    return [WordBar(f"{word.text} ({word.count:,})", word.nats, word.agree == table.seeds) for word in words]

@@ -106,7 +106,7 @@ def test_a_cache_has_its_words_and_the_published_ones_beside_them(tmp_path: Path
     assert "cached over the same pass without its cache, on validation, where the cache is used" in found
     saved = {"w1": 0.5 * times["w1"], "w2": 0.25 * times["w2"]}
     gained, lost = f"| w1 | {times['w1']} | +{saved['w1']:.2f}", f"| w2 | {times['w2']} | −{saved['w2']:.2f}"
-    assert f"{gained} (1 of 1) {lost} (1 of 1) |" in found
+    assert f"{gained} (1 of 1) |\n" in found and f"{lost} (1 of 1) |\n" in found
     assert f"| w1 | 40 | {times['w1']} | +7.50 | +{saved['w1']:.2f} |" in found
     assert "| nowhere | 3 | – | −2.00 | – |" in found and "−9.00" not in found
 
