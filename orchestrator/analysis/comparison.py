@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from lm.record import opened
 from orchestrator.analysis import statistics
-from orchestrator.analysis.effects import Comparison, Obstacle
+from orchestrator.analysis.effects import Comparison, Obstacle, Reason
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import Array, Losses
@@ -29,20 +29,19 @@ def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Ob
 
     One seed is no obstacle here: `statistics.contrasts` finds no noise in it and gives no interval.
     """
-    return list(_obstacles({variant: outcomes.get(variant, ()) for variant in variants}))
-
-
-def _obstacles(groups: Mapping[str, Group]) -> Iterator[Obstacle]:
-    if adaptive := [name for name, group in groups.items() if group and is_adaptive(group)]:
-        yield Obstacle("adaptive", tuple(adaptive))
-    if missing := [name for name, group in groups.items() if not group or not all(trial.final for trial in group)]:
-        yield Obstacle("not complete", tuple(missing))
-    if len({frozenset(texts) for group in groups.values() if (texts := _texts(group))}) > 1:
-        yield Obstacle("another test text", tuple(groups))
-    if failed := [name for name, group in groups.items() if untrained(group)]:
-        yield Obstacle("did not train", tuple(failed))
-    if len({budget(group) for group in groups.values() if group}) > 1:
-        yield Obstacle("another budget", tuple(groups))
+    groups = {variant: outcomes.get(variant, ()) for variant in variants}
+    texts = {frozenset(texts) for group in groups.values() if (texts := _texts(group))}
+    budgets = {budget(group) for group in groups.values() if group}
+    found: dict[Reason, list[str]] = {
+        "adaptive": [name for name, group in groups.items() if group and is_adaptive(group)],
+        "not complete": [
+            name for name, group in groups.items() if not group or not all(trial.final for trial in group)
+        ],
+        "another test text": [*groups] if len(texts) > 1 else [],
+        "did not train": [name for name, group in groups.items() if untrained(group)],
+        "another budget": [*groups] if len(budgets) > 1 else [],
+    }
+    return [Obstacle(reason, tuple(names)) for reason, names in found.items() if names]
 
 
 def _texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
@@ -106,12 +105,9 @@ def nats_on_test(group: Sequence[Outcome]) -> Array:
 
 def lower_pairs(baseline: Group, group: Group) -> tuple[int, int]:
     """In how many pairs of equal seeds the group's test loss is lower, and of how many."""
-    losses = [
-        {outcome.trial.seed: opened(outcome.final.test).nats_per_token for outcome in each if outcome.final}
-        for each in (baseline, group)
-    ]
-    pairs = losses[0].keys() & losses[1].keys()
-    return sum(losses[1][seed] < losses[0][seed] for seed in pairs), len(pairs)
+    base, own = (losses_on_test(each) for each in (baseline, group))
+    _, of_base, of_own = np.intersect1d(base.seeds, own.seeds, return_indices=True)
+    return int((own.nats[of_own] < base.nats[of_base]).sum()), len(of_own)
 
 
 def equal_variants(outcomes: Outcomes) -> list[tuple[str, ...]]:

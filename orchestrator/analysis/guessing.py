@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from lm.record import CorpusFacts, Record, Split, StageResult, perplexity
+from lm.record import CorpusFacts, Split, perplexity
 from orchestrator.analysis.outcomes import Outcome
 
 
@@ -46,8 +46,9 @@ def untrained(outcomes: Iterable[Outcome]) -> list[Untrained]:
     """
     worse = []
     for outcome in outcomes:
-        if outcome.record is not None and outcome.final is not None:
-            split, nats = _decisive(outcome.final)
+        if outcome.record is not None and (final := outcome.final) is not None:
+            split: Split = "valid" if final.test is None else "test"
+            nats = (final.test or final.valid).nats_per_token
             guess = guesses(outcome.record.corpus, split)[0]
             if not nats <= guess.nats:
                 worse.append(Untrained(outcome, split, perplexity(nats), guess))
@@ -56,15 +57,5 @@ def untrained(outcomes: Iterable[Outcome]) -> list[Untrained]:
 
 def reference_corpus(outcomes: Iterable[Outcome]) -> CorpusFacts | None:
     """The corpus of the first record, one with a unigram model's loss if there is any; None without a record."""
-    records = [outcome.record for outcome in outcomes if outcome.record is not None and outcome.record.stages]
-    return next((record.corpus for record in sorted(records, key=_lacks_unigram)), None)
-
-
-def _lacks_unigram(record: Record) -> bool:
-    return not record.corpus.unigram_nats
-
-
-def _decisive(stage: StageResult) -> tuple[Split, float]:
-    if stage.test is None:
-        return "valid", stage.valid.nats_per_token
-    return "test", stage.test.nats_per_token
+    corpora = [outcome.record.corpus for outcome in outcomes if outcome.record is not None and outcome.record.stages]
+    return min(corpora, key=lambda corpus: not corpus.unigram_nats, default=None)

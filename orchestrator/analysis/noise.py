@@ -68,17 +68,12 @@ class Correlation:
 def deviations(groups: Mapping[str, Losses]) -> dict[str, Deviation] | None:
     """The seed deviations of groups of two seeds or more; None where no seed differs from another.
 
-    Few seeds tell little of a deviation, and one deviation for all is wrong where variants are not equally noisy. So
-    a variant's variance is averaged with that of the others of its kind, weighted by degrees of freedom (Smyth 2004,
+    A variant's variance is averaged with that of the others of its kind, weighted by degrees of freedom (Smyth 2004,
     "Linear models and empirical Bayes methods for assessing differential expression", section 4): `BORROWED` for the
-    others, fewer if they are few or have few, beside its own. The kind is known before the losses are: if the
-    losses chose who is alike, quiet ones would be chosen. Smyth estimates the weight; with two seeds that cannot be
-    done, and a pooled deviation (Dunnett 1955) let one variant of five times the others' noise err in 17% of
-    simulated sweeps of nine variants instead of 5%, a noisy baseline in 20%. The others' variance is their mean,
-    which a few that come out anyhow make large for all. What most of them have (a median; Phipson et al. 2016, "Robust
-    hyperparameter estimation protects against hypervariable genes", Annals of Applied Statistics 10) is no remedy:
-    where three of nine had 50 times the noise it erred in 13% of sweeps of two seeds and 10% of three, since nobody can
-    tell a quiet variant from a noisy one whose seeds happen to lie close.
+    others, fewer if they are few or have few, beside its own. Smyth estimates the weight, which two seeds cannot; a
+    pooled deviation (Dunnett 1955) let one variant of five times the others' noise err in 17% of simulated sweeps of
+    nine variants instead of 5%; the others' median (Phipson et al. 2016, "Robust hyperparameter estimation protects
+    against hypervariable genes", Annals of Applied Statistics 10) in 13%, where three had 50 times the noise.
     """
     degrees = {name: losses.nats.size - 1 for name, losses in groups.items()}
     squares = {name: float(((each.nats - each.nats.mean()) ** 2).sum()) for name, each in groups.items()}
@@ -124,12 +119,10 @@ def correlation(groups: Mapping[str, Losses], level: float = 0.95) -> Correlatio
 def text_variance(blocks_B: Array) -> float:
     """The variance of a mean over a text, from its means in B blocks of consecutive tokens; `WAVES` degrees of freedom.
 
-    Neighbouring tokens are alike, and so are neighbouring blocks where a text keeps to its subject for thousands of
-    tokens: the variance of their mean is larger than if they were independent. It is what the slowest cosine
-    waves along the text find, each alike (Lazarus, Lewis, Stock and Watson 2018, "HAR inference: recommendations for
-    practice", Journal of Business & Economic Statistics 36: the equal-weighted cosine test). The blocks are
-    of a difference: what makes a text hard for every variant cancels. Seeds that differ by token count here and as
-    seed noise too, which errs on the side of a wider interval.
+    Neighbouring tokens and blocks are alike, so that it is larger than of independent ones: it is what the slowest
+    cosine waves along the text find, each alike (Lazarus, Lewis, Stock and Watson 2018, "HAR inference: recommendations
+    for practice", Journal of Business & Economic Statistics 36: the equal-weighted cosine test). The blocks are of a
+    difference. Seeds that differ by token count here and as seed noise too, which errs towards a wider interval.
     """
     places_B = (np.arange(blocks_B.size) + 0.5) / blocks_B.size
     slow_WB = np.cos(math.pi * np.outer(np.arange(1, WAVES + 1), places_B))
@@ -141,8 +134,8 @@ def text_variance(blocks_B: Array) -> float:
 def text_correlation(blocks: Sequence[Array]) -> float:
     """How far neighbouring pieces of a text go together in contrasts, whose means in B blocks are given.
 
-    The autocorrelation at lag one over all contrasts, with the bias of its short series
-    taken off (Kendall 1954, "Note on bias in the estimation of autocorrelation", Biometrika 41).
+    The autocorrelation at lag one, less the bias of short series (Kendall 1954, "Note on bias in the estimation of
+    autocorrelation", Biometrika 41).
     """
     pieces = np.array([[piece.mean() for piece in np.array_split(blocks_B, PIECES)] for blocks_B in blocks])
     centred = pieces - pieces.mean(axis=1, keepdims=True)

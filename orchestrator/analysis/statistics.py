@@ -44,19 +44,18 @@ def contrasts(
 
     The intervals of contrasts that can get a verdict cover together with probability `level`, which Šidák's inequality
     shares out (1967, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62),
-    however the contrasts go together, by a common baseline or a common text. Verdicts step down (Holm 1979, "A simple
-    sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6): a contrast that is decided
-    needs no share of the level any more. If only a later step decides one, its interval ends at zero (Strassburger and
-    Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure", Statistics in Medicine 27). So
-    the verdict is that of the interval: *raises* or *lowers* if it lies on one side of zero, *equivalent* if it lies
-    within the `margin`, a share of perplexity (two one-sided tests; Schuirmann 1987, at a level stricter than his); all
-    verdicts are right together with probability `level`. Contrasts without a verdict take no share, equal ones one.
+    however the contrasts go together. Verdicts step down (Holm 1979, "A simple sequentially rejective multiple test
+    procedure", Scandinavian Journal of Statistics 6); if only a later step decides a contrast, its interval ends at
+    zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure",
+    Statistics in Medicine 27). *Raises* or *lowers*: it lies on one side of zero; *equivalent*: within the `margin`, a
+    share of perplexity (two one-sided tests; Schuirmann 1987). Contrasts without a verdict take no share, equal ones
+    one.
 
-    One Student's t serves both noises (`noise.half_width`). The seeds' degrees of freedom are Satterthwaite's, no more
-    than all seeds together have. No interval is narrower than a lone comparison's from the deviations of its own groups
-    (after Welch 1938, Biometrika 29), paired if the others are: a group of twenty times the others' noise erred in 10
-    to 15% without it. Few seeds overstate Satterthwaite's degrees of freedom, so that it has half of them, at least
-    what the fewest seeds have (n - 1 of two groups of n seeds): all of them erred in 5 to 9%.
+    The seeds' degrees of freedom are Satterthwaite's, no more than all seeds together have. No interval is narrower
+    than a lone comparison's from the deviations of its own groups (after Welch 1938, Biometrika 29), paired if the
+    others are: a group of twenty times the others' noise erred in 10 to 15% without it. Few seeds overstate
+    Satterthwaite's degrees of freedom, so that it has half of them, at least what the fewest seeds have: all of them
+    erred in 5 to 9%.
 
     Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
     if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an

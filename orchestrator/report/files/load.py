@@ -11,9 +11,6 @@ import pyarrow.parquet
 
 from orchestrator.report.files.summary import Summary, read_summary
 
-_NOW = {"hurts": "raises", "helps": "lowers"}
-"""Verdicts as tables had them before they were called as the pages call them."""
-
 
 @dataclass(frozen=True)
 class LoadedReport:
@@ -25,11 +22,7 @@ class LoadedReport:
     @property
     def table(self) -> pa.Table:
         """One row a variant: perplexities, difference in nats per token with its interval, verdict."""
-        table = self._csv("table.csv")
-        if "verdict" not in table.column_names:
-            return table
-        place, words = table.column_names.index("verdict"), table["verdict"].to_pylist()
-        return table.set_column(place, "verdict", pa.array([_NOW.get(word, word) for word in words], pa.string()))
+        return self._csv("table.csv")
 
     @property
     def trials(self) -> pa.Table:

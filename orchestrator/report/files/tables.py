@@ -16,17 +16,13 @@ from lm.tables import write_table
 from orchestrator.analysis.effects import Interval
 from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.analysis.statistics import perplexity_ratio
-from orchestrator.report.markdown import plain
+from orchestrator.report.markdown import environment, plain
 from orchestrator.report.sections.ablation import RECALLED, REFERENCE, AblationRow, ReferenceRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.published import RECALLED_MARK, printed, printed_difference
 from orchestrator.search.ledger import SearchState
 from orchestrator.words import MINUS, NOTHING, listed, number
 
-_HEADINGS = ["Variant", "Change", "Parameters", "Validation", "Test", "Difference", "Verdict", "Published"]
-_HEADINGS += ["Published difference"]
-_ALIGNMENT = "llrrrrlrr"
-_FROM_MEMORY = r"% \textdagger: from memory, not checked against the paper"
 _MATHEMATICS = {"->": r"\to", MINUS: "-", "±": r"\pm", "×": r"\times", "∞": r"\infty"}
 _SPECIAL = {
     **{sign: f"\\ensuremath{{{command}}}" for sign, command in _MATHEMATICS.items()},
@@ -233,37 +229,20 @@ def _curve(outcome: Outcome) -> pa.Table:
 
 def _table_tex(rows: Sequence[AblationRow], references: Sequence[ReferenceRow], margin: float, caption: str) -> str:
     """A booktabs tabular; `caption` stands above it as a comment. LaTeX before 2020 needs the package textcomp too."""
+    latex = environment("orchestrator.report")
+    latex.filters |= {"latex": escaped, "number": _number}
     papers = [paper for row in rows for paper in (row.published_valid, row.published_test) if paper]
-    columns = len(_HEADINGS) - (not any(row.published_difference for row in rows))
-    lines = [
-        f"% {' '.join(caption.split())}",
-        r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{_ALIGNMENT[:columns]}}}",
-        r"\toprule",
-        _line(_HEADINGS[:columns]),
-        r"\midrule",
-        *(_line(_cells(row, plain(row.verdict(margin)), row.difference, *_papers(row))[:columns]) for row in rows),
-        *([r"\midrule"] if references else []),
-        *(_line(_cells(row, REFERENCE, None, _number(None), _number(None))[:columns]) for row in references),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *([_FROM_MEMORY] if any(paper.certainty == RECALLED for paper in papers) else []),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _cells(row: AblationRow | ReferenceRow, verdict: str, difference: str | None, *published: str) -> list[str]:
-    numbers = [_number(value) for value in (f"{row.parameters:,}", row.valid, row.test, difference)]
-    return [escaped(row.variant), escaped(row.change), *numbers, escaped(verdict), *published]
-
-
-def _papers(row: AblationRow) -> tuple[str, str]:
-    numbers = " / ".join(_number(printed(paper)) for paper in (row.published_valid, row.published_test))
-    return numbers, _number(printed_difference(row))
+    return latex.get_template("table.tex.jinja").render(
+        caption=" ".join(caption.split()),
+        rows=rows,
+        references=references,
+        margin=margin,
+        reference=REFERENCE,
+        recalled=any(paper.certainty == RECALLED for paper in papers),
+        plain=plain,
+        printed=printed,
+        printed_difference=printed_difference,
+    )
 
 
 def _number(value: object) -> str:

@@ -18,8 +18,6 @@ from orchestrator.report.pictures.style import Limits
 
 _MOST_NATS = 600.0
 """A higher loss is drawn at this height: its exp would overflow."""
-_ALWAYS_VISIBLE = 0.25
-"""A variant this close to the best, in nats, always lies within the range."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +102,18 @@ def last_epoch(variants: Sequence[VariantCurves]) -> int:
 
 
 def visible_range(variants: Sequence[VariantCurves], published: float | None) -> Limits:
-    """The perplexities shown: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 8.
+    """The perplexities shown: what follows the first quarter of the epochs, and every lowest point, up to a ratio of 2.
 
     More if over half of the variants lay above. First epochs and ruined variants would flatten what a reader wants to
     see.
     """
     early = last_epoch(variants) / 4
+    seeds = [(seed.epoch, seed.valid_nats_per_token) for variant in variants for seed in variant.seeds.values()]
     line = [math.log(published)] if published else []
-    nats = [[(seed.epoch, seed.valid_nats_per_token) for seed in variant.seeds.values()] for variant in variants]
-    low = min([_MOST_NATS, *line, *(float(loss.min()) for seeds in nats for _, loss in seeds)])
-    excess = [math.log(variant.lowest) - low for variant in variants]
-    far = max(_ALWAYS_VISIBLE, min(3 * np.quantile(excess, 0.75), 10 * np.median(excess)))
-    near = [seed for seeds, above in zip(nats, excess, strict=True) if above <= far for seed in seeds]
-    settled = max([low, *(float(max(loss.min(), loss[epoch > early].max(initial=low))) for epoch, loss in near)])
-    high = min(settled, low + max(math.log(8.0), float(np.quantile(excess, 0.5, method="lower"))))
-    high = max([high, *line])
+    low = min([_MOST_NATS, *line, *(float(nats.min()) for _, nats in seeds)])
+    settled = max(float(max(nats.min(), nats[epoch > early].max(initial=low))) for epoch, nats in seeds)
+    median = float(np.quantile([math.log(variant.lowest) - low for variant in variants], 0.5, method="lower"))
+    high = max([min(settled, low + max(math.log(2.0), median)), *line])
     margin = max(0.04 * (high - low), 0.005)
     return math.exp(low - margin), math.exp(high + margin)
 

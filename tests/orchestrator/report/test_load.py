@@ -27,16 +27,6 @@ def test_a_report_is_read_as_tables(of: type[str | Path]) -> None:
     }
 
 
-def test_verdicts_of_earlier_tables_are_read_as_pages_call_them_today(tmp_path: Path) -> None:
-    for file in (REPORTS / "tuned_ablation" / "laptop").glob("*.*"):
-        text = file.read_bytes()
-        (tmp_path / file.name).write_bytes(text.replace(b",raises,", b",hurts,") if file.name == "table.csv" else text)
-    assert b",hurts," in (tmp_path / "table.csv").read_bytes()
-    table = load_report(tmp_path).table
-    verdicts = dict(zip(table["variant"].to_pylist(), table["verdict"].to_pylist(), strict=True))
-    assert verdicts["Adam"] == "raises" and "hurts" not in verdicts.values()
-
-
 def test_a_table_that_a_report_lacks_has_no_rows() -> None:
     assert load_report(REPORTS / "zaremba" / "paper").searches.num_rows == 0
 
