@@ -18,9 +18,11 @@ from lm.yaml_text import Document, Place
 
 SLUG = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 NAME = r"^\S([^\n\r]*\S)?$"
+VARIED = r"^corpus\.train_start$|\.seed$"
 _PATTERNS = {
     SLUG: "letters, digits, '-' and '_', with a letter or digit first",
     NAME: "one line without blanks at its ends",
+    VARIED: "corpus.train_start, or a path that ends in .seed, such as head.codebook.seed",
 }
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,15 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """A YAML text as plain data, and the line (from 1) of every place in it, by the place's dotted form."""
+    """A YAML text as plain data, and the line (from 1) of every place in it, by the place's dotted form.
+
+    `options` are those of a command line that write a place in the text's stead.
+    """
 
     name: str
     data: Any
     lines: Mapping[str, int]
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, place: Place) -> int:
         """The line of a place, or of the closest one above it that the file has."""
@@ -62,8 +66,12 @@ class Document:
         return next((place for place in places if dotted(place) in self.lines), places[-1])
 
     def message(self, place: Place, text: str) -> str:
-        """What is wrong at a place, as one line: file, line, key, text."""
-        return ": ".join(filter(None, (f"{self.name}:{self.line(place)}", dotted(place), text)))
+        """What is wrong at a place, as one line: file, line, key, text; or the option, the rest of the key, text."""
+        at = dotted(place)
+        for start, option in self.options.items():
+            if at == start or at.startswith(f"{start}."):
+                return ": ".join(filter(None, (option, at[len(start) + 1 :], text)))
+        return ": ".join(filter(None, (f"{self.name}:{self.line(place)}", at, text)))
 
 
 def read_document(path: Path) -> Document:

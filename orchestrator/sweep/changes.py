@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from lm.names import nearest
-from lm.yaml_text import Document, Place, dotted, read_yaml
+from lm.yaml_text import Document, read_yaml
 
 _SECTIONS = ("base", "search", "tune")
 _LONGEST = 40
@@ -78,24 +78,10 @@ class Changes:
         options = {f"scales.{scale}.{path}": f"--set {path}" for path in self.values}
         options[f"scales.{scale}.seeds"] = "--seeds"
         lines = {**document.lines, **dict.fromkeys(options, 0)}
-        return _Changed(document.name, document.data | {"scales": scales}, lines, options)
+        return Document(document.name, document.data | {"scales": scales}, lines, options)
 
 
 UNCHANGED = Changes()
-
-
-@dataclass(frozen=True)
-class _Changed(Document):
-    """A file that the command line changes; `options` are the options by the place that they write."""
-
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    def message(self, place: Place, text: str) -> str:
-        at = dotted(place)
-        for start, option in self.options.items():
-            if at == start or at.startswith(f"{start}."):
-                return ": ".join(filter(None, (option, at[len(start) + 1 :], text)))
-        return super().message(place, text)
 
 
 def _written(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

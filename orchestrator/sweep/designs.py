@@ -46,11 +46,9 @@ class Ablation:
     @property
     def problem(self) -> str | None:
         """Why the design does not fit this number of factors; None if it does."""
-        count, fractions = len(self.factors), _FRACTIONS.get(self.design)
-        low = 2 if self.design in ("add_one_in", "both", "pairs") else 0
-        high = 10 if self.design == "factorial" else count
-        if fractions:
-            low, high = min(fractions), max(fractions)
+        count, fractions = len(self.factors), _FRACTIONS.get(self.design, {})
+        low = min(fractions, default=2 if self.design in ("add_one_in", "both", "pairs") else 0)
+        high = max(fractions, default=10 if self.design == "factorial" else count)
         if low <= count <= high:
             return None
         bounds = f"{low} to {high}" if fractions else f"{low} or more" if low else f"at most {high}"
@@ -105,8 +103,9 @@ class Ablation:
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """ValueError if one of the values is there twice."""
-    if (twice := next((value for i, value in enumerate(values) if value in values[:i]), None)) is not None:
+    """ValueError if one of the values, or of parts a kind, is there twice."""
+    names = [getattr(value, "kind", value) for value in values]
+    if (twice := next((name for i, name in enumerate(names) if name in names[:i]), None)) is not None:
         raise ValueError(f"should be distinct, got {twice} twice")
     return values
 
@@ -174,9 +173,9 @@ class SplitSeeds(Part):
 
 
 def _form_of(value: object) -> str:
-    if isinstance(value, SplitSeeds) or (isinstance(value, dict) and value.keys() & {"baseline", "variants"}):
-        return "split"
-    return "rounds" if isinstance(value, dict | UntilDecided) else "list"
+    if not isinstance(value, dict | Part):
+        return "list"
+    return "split" if dict(value).keys() & {"baseline", "variants"} else "rounds"
 
 
 SomeSeeds = Annotated[

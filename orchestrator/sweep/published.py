@@ -76,16 +76,18 @@ def published_numbers(
     If two tables have a number, the first reference wins. A name that a table gives to several rows is left out.
     ValueError for a reference that leads nowhere.
     """
-    published: dict[str, Published] = {}
-    for reference in references:
-        rows = published_table(reference, folder)
-        numbers = [row for row in rows if isinstance(row, Number) and row.dataset == dataset]
-        for variant, cell in cells.items():
-            matching = [number for number in numbers if number.variant == variant and number.cell in (None, cell)]
-            by_split = {split: [n for n in matching if n.split == split] for split in ("valid", "test")}
-            only = {split: same[0] for split, same in by_split.items() if len(same) == 1}
-            earlier = published.get(variant, Published())
-            published[variant] = Published(earlier.valid or only.get("valid"), earlier.test or only.get("test"))
+    tables = [published_table(reference, folder) for reference in references]
+
+    def only(variant: str, split: str) -> Number | None:
+        for table in tables:
+            numbers = [row for row in table if isinstance(row, Number) and row.cell in (None, cells[variant])]
+            asked = (dataset, variant, split)
+            same = [number for number in numbers if (number.dataset, number.variant, number.split) == asked]
+            if len(same) == 1:
+                return same[0]
+        return None
+
+    published = {variant: Published(only(variant, "valid"), only(variant, "test")) for variant in cells}
     return {variant: numbers for variant, numbers in published.items() if numbers != Published()}
 
 

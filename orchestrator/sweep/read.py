@@ -96,15 +96,14 @@ def _misfits_of_text(spec: TrainSpec) -> list[tuple[str, str]]:
         if error.field == "name":
             raise
         return [(f"corpus.{error.field}", str(error))]
-    scoring = spec.scoring
-    widths = {
-        "batch_size": spec.batch_size,
-        "scoring.valid_columns": scoring.valid_columns,
-        "scoring.test_columns": scoring.test_columns,
-    }
+    columns = (
+        ("batch_size", "training", spec.batch_size),
+        ("scoring.valid_columns", "validation", spec.scoring.valid_columns),
+        ("scoring.test_columns", "test", spec.scoring.test_columns),
+    )
     return [("head", misfit) for misfit in vocabulary_misfits(spec.head, words)] + [
         (path, f"the {count:,} {text} tokens allow at most {most:,} columns, got {width:,}")
-        for (path, width), text, count in zip(widths.items(), ("training", "validation", "test"), counts, strict=True)
+        for (path, text, width), count in zip(columns, counts, strict=True)
         if width > (most := count // FEWEST_ROWS)
     ]
 
@@ -184,22 +183,17 @@ def _problems_at(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     problems = list(base.problems)
     if not problems:  # what is said of the variants of a wrong base could be wrong, too
         problems += _variant_problems(sweep, scale_name, base, others)
-        problems += _varied_problems(sweep, variants)
-        problems += _analysis_problems(sweep, scale_name, [variant.spec for variant in variants])
+        problems += _setting_problems(sweep, scale_name, [variant.spec for variant in variants])
     yield from problems or search_problems(sweep, scale_name, variants)
 
 
-def _varied_problems(sweep: Sweep, variants: Sequence[Variant]) -> Iterator[Problem]:
-    """What varies with the seed and is not there, and a stretch of the training text without a length."""
+def _setting_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec]) -> Iterator[Problem]:
+    """What varies with the seed and is nowhere; what no model can be asked; doses that no two specs take."""
     for i, path in enumerate(sweep.varies):
-        if all(value_at(variant.spec, path) is ABSENT for variant in variants):
+        if all(value_at(spec, path) is ABSENT for spec in specs):
             yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
-        if path == TRAIN_START and variants[0].spec.corpus.train_tokens is None:
+        if path == TRAIN_START and specs[0].corpus.train_tokens is None:
             yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
-
-
-def _analysis_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec]) -> Iterator[Problem]:
-    """Analyses that no variant's model can be asked, with what is said of the base; doses that no two variants take."""
     asked = sweep.scale(scale_name).analyses
     place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
     for i, analysis in enumerate(sweep.analyses if asked is None else asked):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -94,22 +94,21 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
     if sweep.equal_budget and not is_tuned and len(variants) > 1:
         budget = "equal_budget must know the epochs of the base before they are searched: set it to false, or do not "
         budget += "search them"
-    for key in searching.space:
-        yield from (problem.under("space", key) for problem in _dimension_problems(searching, key, base, budget))
+    specs = {variant.name: variant.spec for variant in variants}
+    spaces: list[tuple[Place, Mapping[str, Any], TrainSpec | None]] = [(("space",), searching.space, base)]
     if isinstance(searching, Tune):
+        spaces += [(("variants", name), space, specs.get(name)) for name, space in searching.variants.items()]
         count = len(seeds) if isinstance(seeds, tuple) else "another number"
         if searching.repeats not in (1, count):
             text = f"should be 1, or as many as 'seeds' lists, each of which gets a search; got {searching.repeats}"
             yield Problem(("repeats",), f"{text} for {count} of seeds")
-        specs = {variant.name: variant.spec for variant in variants}
-        for name, space in searching.variants.items():
-            if name not in specs:
-                yield unknown_key(("variants", name), specs)
-                continue
-            merged = searching.model_copy(update={"space": searching.space | space})
-            for key in space:
-                problems = _dimension_problems(merged, key, specs[name], budget)
-                yield from (problem.under("variants", name, key) for problem in problems)
+    for place, space, spec in spaces:
+        if spec is None:
+            yield unknown_key(place, specs)
+            continue
+        for key in space:
+            problems = _dimension_problems({**searching.space, **space}, key, spec, budget, is_population)
+            yield from (problem.under(*place, key) for problem in problems)
     wrong_starts = list(_start_problems(searching, base))
     yield from wrong_starts or _least_trials(searching, base)
     if is_population and base.legs:
@@ -119,13 +118,14 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
         yield Problem(("scheduler",), f"{rule}, or leave components and variants to a file of their own")
 
 
-def _dimension_problems(searching: Searching, key: str, base: TrainSpec, budget: str | None) -> Iterator[Problem]:
+def _dimension_problems(
+    space: Places, key: str, base: TrainSpec, budget: str | None, is_population: bool
+) -> Iterator[Problem]:
     """What is wrong at one place of the space when it gets both ends of each range, or each option.
 
     `budget` is why epochs cannot be searched, None if they can.
     """
-    place = searching.space[key]
-    is_population = isinstance(searching.scheduler, PopulationBased)
+    place = space[key]
     if is_population and (not key.startswith(_CHANGING) or key == "dropout.shared_mask"):
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
@@ -134,7 +134,7 @@ def _dimension_problems(searching: Searching, key: str, base: TrainSpec, budget:
         rules = {_NEVER[part] for path in paths if (part := path.partition(".")[0]) in _NEVER}
         if budget is not None and not paths.isdisjoint(_BUDGET):
             rules.add(budget)
-        problems = [Problem((), rule) for rule in rules] or _point_problems(searching.space, key, dimension, base)
+        problems = [Problem((), rule) for rule in rules] or _point_problems(space, key, dimension, base)
         yield from (problem.under(*((number,) if isinstance(place, tuple) else ())) for problem in problems)
 
 

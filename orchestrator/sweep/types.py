@@ -9,19 +9,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lm.names import nearest
 from lm.spec import AskedAnalysis, Generate, Part, TrainSpec
-from lm.validation import SLUG
+from lm.validation import SLUG, VARIED
 from lm.yaml_text import Place, dotted
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
 from orchestrator.sweep.override import override
-from orchestrator.sweep.scaled import (
-    BY_HAND,
-    TRAIN_START,
-    Dose,
-    Resources,
-    ScaledSweep,
-    Variant,
-    with_as_many_epochs,
-)
+from orchestrator.sweep.scaled import BY_HAND, Dose, Resources, ScaledSweep, Variant, with_as_many_epochs
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.sweep.space import Name
 
@@ -43,18 +35,7 @@ References = Annotated[
 ]
 
 
-def _one_of_each_kind(analyses: tuple[AskedAnalysis, ...]) -> tuple[AskedAnalysis, ...]:
-    distinct(tuple(analysis.kind for analysis in analyses))
-    return analyses
-
-
-Analyses = Annotated[tuple[AskedAnalysis, ...], AfterValidator(_one_of_each_kind)]
-
-
-def _check_varied(path: str) -> str:
-    if path != TRAIN_START and not path.endswith(".seed"):
-        raise ValueError(f"{TRAIN_START}, or a path that ends in .seed, such as head.codebook.seed, got {path!r}")
-    return path
+Analyses = Annotated[tuple[AskedAnalysis, ...], AfterValidator(distinct)]
 
 
 class Component(Part):
@@ -118,7 +99,7 @@ class Sweep(Part):
         description="The seeds of every variant; {baseline: 6, variants: 3}, as the baseline is in every comparison;"
         " or {min: 2, max: 8, until: decided}, more for what is not decided."
     )
-    varies: Annotated[tuple[Annotated[str, AfterValidator(_check_varied)], ...], AfterValidator(distinct)] = Field(
+    varies: Annotated[tuple[Annotated[str, Field(pattern=VARIED)], ...], AfterValidator(distinct)] = Field(
         default=(),
         description="What changes with the seed, so that intervals cover it: paths such as head.codebook.seed, and "
         "corpus.train_start, by which each seed trains on a stretch of its own.",
@@ -202,17 +183,16 @@ class Sweep(Part):
 
         If the file itself neither searches nor tunes, the scale has the whole.
         """
-        scale = self.scale(scale_name)
-        if self.search is None and self.tune is None:
+        scale, whole = self.scale(scale_name), self.search or self.tune
+        if whole is None:
             if scale.search:
                 return Search.model_validate(scale.search)
             return Tune.model_validate(scale.tune) if scale.tune else None
-        searching, replaced = (self.search, scale.search) if self.search is not None else (self.tune, scale.tune)
-        assert searching is not None
-        merged = dict(searching) | replaced
+        replaced = scale.search if self.search is not None else scale.tune
+        merged = dict(whole) | replaced
         if isinstance(replaced.get("space"), dict):
-            merged["space"] = searching.space | replaced["space"]
-        return type(searching).model_validate(merged)
+            merged["space"] = whole.space | replaced["space"]
+        return type(whole).model_validate(merged)
 
     def at(self, scale_name: str) -> ScaledSweep:
         """The sweep at a scale; SweepError for an unknown scale or a change that does not fit."""

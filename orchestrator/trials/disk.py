@@ -22,18 +22,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import (
-    DamagedError,
-    WriteError,
-    atomic,
-    check_writable,
-    errors_of,
-    in_a_line,
-    make_folder,
-    read_regular,
-    sync,
-    writing,
-)
+from lm.files import DamagedError, WriteError, atomic, check_writable, make_folder, read_regular, sync, writing
 from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
 from orchestrator.trials.locks import trial_is_held
@@ -105,10 +94,8 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
                 yield from _remove([*filter(Path.exists, parts), *unfinished], dry)
         except Timeout:
             continue  # taken since it was looked at
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             say_once(damage_in_a_line(error))
-        except OSError as error:
-            say_once(in_a_line(error))
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
 
 
@@ -166,7 +153,7 @@ def carry_trials(
             except DamagedError as error:
                 left_out.append(f"{error.path}: {error.problem}")
             except (ValueError, OSError) as error:
-                left_out.append(in_a_line(error) if isinstance(error, OSError) else str(error))
+                left_out.append(damage_in_a_line(error))
         for ledger in ledgers:
             target = to / ".searches" / ledger.name
             if ledger.exists() and (replace or not target.exists()):
@@ -185,10 +172,8 @@ def _copy_trial(trial: Path, to: Path) -> None:
     try:
         for name in _carried(trial):
             content = read_regular(trial / name)
-            make_folder((copy / name).parent)
-            with errors_of(copy / name):
-                (copy / name).write_bytes(content)
-                sync(copy / name)
+            with atomic(copy / name) as temporary:
+                temporary.write_bytes(content)
         try:
             check_trial(copy)
         except DamagedError as error:  # changed since it was looked at
@@ -217,8 +202,8 @@ def _alone(to: Path) -> Iterator[None]:
 
 
 def _carried(trial: Path) -> list[str]:
-    """The files of a trial that are copied: those there, as its record may have been written by another person."""
-    names = (str(path.relative_to(trial)) for path in trial.rglob("*"))
+    """The files of a trial that are copied: no link, and no name that its record alone has, which others may write."""
+    names = (str(path.relative_to(trial)) for path in trial.rglob("*") if not path.is_symlink())
     return sorted(name for name in names if _CARRIED.fullmatch(name))
 
 

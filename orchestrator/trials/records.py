@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lm.analyzed import Found, read_analysis, trained_stage
-from lm.files import DamagedError
+from lm.files import DamagedError, in_a_line
 from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, TOKENS, check_hashes
 from lm.kept import say_once
 from lm.names import nearest
@@ -24,20 +24,20 @@ from orchestrator.trials.trial import Trial
 KEY = re.compile(r"[0-9a-f]{16}")
 """The names of trial folders."""
 
-_FileStates = list[tuple[str, tuple[int, int, int, int] | None]]
-"""Of each file its inode, size in bytes, times of modification and of change (ns): nobody can set the last one."""
 
+def _state_of_files(folder: Path) -> list[tuple[object, ...]]:
+    """What changes when a file that reports read is changed, or another takes its place: its inode, size and times.
 
-def _state_of_files(folder: Path) -> _FileStates:
-    """What changes when a file that reports read is changed, or another takes its place."""
+    Nobody can set the last of these times.
+    """
     names = ["", RECORD, CURVE]  # plain text, and no Path: this is asked several times for every trial
     with suppress(OSError):  # each of its files will raise it too
         names += sorted(f"{TOKENS}/{name}" for name in os.listdir(folder / TOKENS))  # noqa: PTH208
-    states: _FileStates = [(name, None) for name in names]
-    for place, name in enumerate(names):
+    states: list[tuple[object, ...]] = []
+    for name in names:
         with suppress(OSError):
             status = os.stat(f"{folder}/{name}")  # noqa: PTH116
-            states[place] = name, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            states.append((name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return states
 
 
@@ -94,11 +94,11 @@ def check_trial(folder: Path, *, weights: bool = False) -> Record | None:
     return record
 
 
-def damage_in_a_line(error: ValueError) -> str:
-    """Which file is not believed, and what becomes of its trial."""
+def damage_in_a_line(error: ValueError | OSError) -> str:
+    """Which file is not believed, or cannot be read, and what becomes of its trial."""
     if isinstance(error, DamagedError):
         return f"{error.path}: {error.problem}; a sweep that needs this trial sets it aside and trains it again"
-    return str(error)
+    return in_a_line(error) if isinstance(error, OSError) else str(error)
 
 
 class Records:

@@ -231,6 +231,20 @@ def test_ranges_for_each_head_are_read(tmp_path: Path) -> None:
     assert read_text(tmp_path, named).search is not None, "a condition may name the option"
 
 
+def test_a_condition_may_name_the_option_of_a_choice_that_has_a_condition_itself(tmp_path: Path) -> None:
+    codes = "codes: {model.tied: false, head: {kind: ecoc, codebook: {kind: random, bits: 50}}}"
+    space = """
+    layer: {kind: change, among: {words: {}, CODES}}
+    head.codebook:
+      kind: choice
+      among: {random: {kind: random, bits: 50}, unigram: {kind: unigram, bits: 50}}
+      when: {layer: codes}
+    batch_size: {kind: integer, low: 2, high: 9, when: {layer: codes, head.codebook: unigram}}
+""".replace("CODES", codes)
+    text = SEARCH[: SEARCH.index("  space:")] + "  space:" + space + SEARCH[SEARCH.index("seeds:") :]
+    assert read_text(tmp_path, text).search is not None
+
+
 def test_a_choice_that_only_another_leads_to_needs_that_one_named_too(tmp_path: Path) -> None:
     text = RANGED.replace(
         "    size:\n",
