@@ -67,10 +67,10 @@ class SearchTrialSource:
 
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
-        trial, reason = search.trial(number)
-        stopping = search.ledger.trials[number].stopping
-        if stopping or trial is None:
-            search.end(number, "stopped" if stopping else "failed", reason)
+        asked = search.ledger.trials[number]
+        trial, reason = search.trial(number, asked.values, asked.parent)
+        if asked.stopping or trial is None:
+            search.end(number, "stopped" if asked.stopping else "failed", reason)
             return None
         failed = next((t for t in search.ledger.trials if t.key == trial.key and t.state == "failed"), None)
         record = self._records.find(trial)
@@ -112,16 +112,12 @@ class _Search:
             values, parent = self.state.generations.next_member()
         else:
             values = self._study.next_values()
-        trial, _ = self._trial(number, values, parent)
+        trial, _ = self.trial(number, values, parent)
         self._write(Asked(asked=number, values=values, key=None if trial is None else trial.key, parent=parent))
         return number
 
-    def trial(self, number: int) -> tuple[Trial | None, str | None]:
+    def trial(self, number: int, values: Mapping[str, Any], parent: int | None) -> tuple[Trial | None, str | None]:
         """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
-        asked = self.ledger.trials[number]
-        return self._trial(number, asked.values, asked.parent)
-
-    def _trial(self, number: int, values: Mapping[str, Any], parent: int | None) -> tuple[Trial | None, str | None]:
         spec, reason = self.state.generations.spec(values, parent)
         if spec is not None:
             reason = next(iter(vocabulary_misfits(spec.head, self._facts.vocabulary_size(spec.corpus))), None)

@@ -167,7 +167,7 @@ class Progress:
         self._print(self.summary())
 
     def started(self, trial: Trial) -> None:
-        """Its row appears."""
+        """Its line appears."""
         with self._lock:
             self._set(trial, "running")
             self._running[trial.key] = f"{trial.tried}: starts"
@@ -175,7 +175,7 @@ class Progress:
         self._print(f"{trial.tried}: started")
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        """Its row moves on."""
+        """Its line moves on."""
         with self._lock:
             self._clock.evaluated(trial, evaluation)
             point = f"{evaluation.stage}, epoch {evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
@@ -189,7 +189,7 @@ class Progress:
         self._print(line)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Its row goes, and a line says how it ended."""
+        """Its line goes, and another says how it ended."""
         state, ending = _ending(trial, record)
         with self._lock:
             if trial.number is not None and record is not None and state == "done":

@@ -75,7 +75,7 @@ class Mirror:
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
         mirrored = f"{record.status} {record.finished_at}, form {_FORM}" if record else ""
-        if run is not None and record is not None and run.tags.get("mirrored") == mirrored:
+        if run is not None and record is not None and run.status != "RUNNING" and run.tags.get("mirrored") == mirrored:
             self._bring_back(run)
             return
         curve = {point.epoch: point for point in (*points, *self._records.curve(trial))}
@@ -135,8 +135,7 @@ class Mirror:
         """The sweep's parent; all of its runs have been read."""
         if self._parent is None:
             self.experiment = self._experiment()
-            quote = '"' if "'" in self._sweep.scale else "'"
-            query, order = f"tags.scale = {quote}{self._sweep.scale}{quote}", ["attributes.start_time ASC"]
+            query, order = f"tags.scale = '{self._sweep.scale}'", ["attributes.start_time ASC"]
             of_scale = self._client.search_runs([self.experiment], query, max_results=_MOST_RUNS, order_by=order)
             self._runs = [Run.of(self._client, run) for run in of_scale]
             self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
