@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.agenda.trial_source import FixedOrder, Rounds, TrialSource, in_order
@@ -21,13 +21,12 @@ from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.override import override, value_at
 from orchestrator.sweep.scaled import BY_HAND, Variant
-from orchestrator.sweep.searches import GridSampler, Search, Tune
+from orchestrator.sweep.searches import Search, Tune
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
 
-_MOST_COUNTED = 1000
 BEST_FOUND = "best found"
 """The variant that a search makes of the base."""
 
@@ -185,16 +184,10 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
 
 
 def search_trials_left(search: SearchState) -> int | None:
-    """How many trials of a search have not ended; None if hours alone bound it, or a grid is too large to count."""
-    if search.ended:
-        return 0
-    most, sampler = search.task.trials, search.task.searching.sampler
-    if isinstance(sampler, GridSampler):
-        size = _grid_size(search.task, sampler, _MOST_COUNTED + 1)
-        if size <= _MOST_COUNTED:
-            whole = len(search.task.searching.start) + size
-            most = whole if most is None else min(most, whole)
-    return None if most is None else most - sum(trial.state != "running" for trial in search.trials)
+    """How many trials of a search have not ended; None if hours alone bound it."""
+    if search.ended or search.task.trials is None:
+        return 0 if search.ended else None
+    return search.task.trials - sum(trial.state != "running" for trial in search.trials)
 
 
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
@@ -209,20 +202,15 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
         task = _task(sweep.baseline.name, sweep.baseline, sweep.baseline, searching)
         return [replace(task, built_on=built_on)]
     tasks = [task for variant in sweep.variants for task in _repeated(sweep, variant, searching)]
-    if isinstance(searching.sampler, GridSampler):
-        sizes = {task.variant: _grid_size(task, searching.sampler, searching.trials) for task in tasks}
-        fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-        if sizes[fewest] < sizes[most]:
-            raise CannotStartError(
-                f"tune.sampler: every variant gets the same number of trials, but the grid of {fewest!r} ends after "
-                f"{sizes[fewest]} and {most!r} would get {sizes[most]}; write 'trials: {sizes[fewest]}', or take "
-                "another sampler, such as random"
-            )
+    sizes = {task.variant: task.trials or 0 for task in tasks}
+    fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+    if sizes[fewest] < sizes[most]:
+        raise CannotStartError(
+            f"tune.sampler: every variant gets the same number of trials, but the grid of {fewest!r} ends after "
+            f"{sizes[fewest]} and {most!r} would get {sizes[most]}; write 'trials: {sizes[fewest]}', or take "
+            "another sampler, such as random"
+        )
     return tasks
-
-
-def _grid_size(task: SearchTask, sampler: GridSampler, most: int | None) -> int:
-    return sum(1 for _ in islice(task.grid(sampler.points), most))
 
 
 def _repeated(sweep: ScaledSweep, variant: Variant, searching: Tune) -> list[SearchTask]:

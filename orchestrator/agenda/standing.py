@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,16 +72,17 @@ class SearchStanding:
     def in_words(self) -> str:
         """A line of the terminal, and one for each trial that runs."""
         of = "" if self.trials is None else f" of {self.trials}"
-        states = ", ".join(f"{count} {state}" for state, count in self.counts.items())
-        best = ""
+        text = f"search for {self.variant}: {self.asked}{of} trials{': ' if self.counts else ''}"
+        text += ", ".join(f"{count} {state}" for state, count in self.counts.items())
         if self.best_valid_perplexity is not None:
             values = ", ".join(f"{key} {value_in_words(value)}" for key, value in (self.best_values or {}).items())
-            best = f"; best {self.best_valid_perplexity:.2f} validation perplexity{', with ' if values else ''}{values}"
-        return f"search for {self.variant}: {self.asked}{of} trials{': ' if states else ''}{states}{best}" + "".join(
-            f"\n  running: trial {trial.number} ({trial.tries}), {counted(trial.epochs, 'epoch')}"
-            + ("" if trial.valid_perplexity is None else f", {trial.valid_perplexity:.2f} validation perplexity")
-            for trial in self.running
-        )
+            with_values = f", with {values}" if values else ""
+            text += f"; best {self.best_valid_perplexity:.2f} validation perplexity{with_values}"
+        for trial in self.running:
+            text += f"\n  running: trial {trial.number} ({trial.tries}), {counted(trial.epochs, 'epoch')}"
+            if trial.valid_perplexity is not None:
+                text += f", {trial.valid_perplexity:.2f} validation perplexity"
+        return text
 
 
 @dataclass(frozen=True)
@@ -99,21 +101,16 @@ class SweepStanding:
 
 def search_standing(search: SearchState) -> SearchStanding:
     """Where a search stands."""
-    best = search.best
+    best, task = search.best, search.task
     return SearchStanding(
-        variant=search.task.title,
+        variant=task.title,
         asked=len(search.trials),
-        trials=search.task.trials,
+        trials=task.trials,
         counts=dict(Counter(trial.state for trial in search.trials)),
-        best_valid_perplexity=None if best is None or best.valid_nats is None else perplexity(best.valid_nats),
-        best_values=None if best is None or search.task.population else dict(best.values),
+        best_valid_perplexity=None if best is None else best.valid_perplexity,
+        best_values=None if best is None or task.population else dict(best.values),
         running=tuple(
-            TriedStanding(
-                number=trial.number,
-                tries=search.task.in_words(trial.values),
-                epochs=trial.epochs,
-                valid_perplexity=None if trial.valid_nats is None else perplexity(trial.valid_nats),
-            )
+            TriedStanding(trial.number, task.in_words(trial.values), trial.epochs, trial.valid_perplexity)
             for trial in search.trials
             if trial.state == "running"
         ),
@@ -154,35 +151,25 @@ class TrialLine:
 
 def trial_lines(standing: SweepStanding, searches: Sequence[SearchState]) -> list[TrialLine]:
     """A line for each trial: those of searches first, as they were trained, then those of the table."""
-    tried = [
-        TrialLine(
-            name=f"{search.task.title}: {search.task.in_words(trial.values)}",
-            number=trial.number,
-            seed=search.task.searching.training_seed,
-            epoch=trial.epochs,
-            epochs=sum(stage_epochs(search.task.base).values()),
-            valid_perplexity=None if trial.valid_nats is None else perplexity(trial.valid_nats),
-            state=trial.state,
-        )
-        for search in searches
-        for trial in search.trials
-    ]
-    table = [
+    lines = []
+    for search in searches:
+        task, seed = search.task, search.task.searching.training_seed
+        epochs = sum(stage_epochs(task.base).values())
+        for t in search.trials:
+            name = f"{task.title}: {task.in_words(t.values)}"
+            lines.append(TrialLine(name, t.number, seed, t.epochs, epochs, t.valid_perplexity, t.state))
+    return lines + [
         TrialLine(t.variant, None, t.seed, t.epoch, t.epochs, t.best_valid_perplexity, t.state_in_words)
         for t in standing.trials
     ]
-    return tried + table
 
 
 def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", "killed"]]]:
     """The last command of every sweep that was run with this folder, and what became of it, the latest first."""
-
-    def state(holder: Holder) -> Literal["running", "ended", "killed"]:
-        if is_held(lock_path(runs, holder.sweep, holder.scale)):
-            return "running"
-        return "killed" if holder.until is None else "ended"
-
-    return [(holder, state(holder)) for holder in holders(runs)]
+    return [
+        (of, "running" if is_held(lock_path(runs, of.sweep, of.scale)) else "ended" if of.until else "killed")
+        for of in holders(runs)
+    ]
 
 
 def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> TrialStanding:
@@ -191,7 +178,10 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
     running = trial_is_held(folder) and not (folder / RECORD).exists()
     curve = records.curve_table(trial, ("stage", "epoch", "valid_nats_per_token"))
     stages, epochs, nats = (column.to_pylist() for column in curve.columns)
-    written = record.finished_at if record is not None else _written_at(folder / CURVE)  # a copied curve has a new time
+    written = None if record is None else record.finished_at  # a copied curve has a new time
+    with suppress(FileNotFoundError):
+        changed = datetime.fromtimestamp((folder / CURVE).stat().st_mtime, UTC)
+        written = written or changed.isoformat(timespec="seconds")
     return TrialStanding(
         variant=trial.variant,
         seed=trial.seed,
@@ -206,13 +196,6 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
         last_epoch_at=written,
         finished_at=None if record is None else record.finished_at,
     )
-
-
-def _written_at(path: Path) -> str | None:
-    try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    except FileNotFoundError:
-        return None
 
 
 def seeds_advice(sweep: ScaledSweep) -> str | None:

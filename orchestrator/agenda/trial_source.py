@@ -106,18 +106,13 @@ def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
     """The missing ones of these trials in the order of training.
 
     First the baseline and the first variant that can be compared with it, seed by seed, for an early first comparison.
-    Then the longest first, together with those that wait for its stages, so that no worker idles at the end.
+    Then the longest first, so that no worker idles at the end.
     """
     first = {trials[0].variant, first_compared(trials)} if trials else set()  # the plan begins with the baseline
     specs = {trial.key: trial.spec for trial in trials}
-    cost = {trial.key: trial.parameters * epochs_to_train(trial, specs) for trial in missing}
-    waiting = dict.fromkeys(cost, 0)
-    for trial in reversed(missing):  # a trial is planned after the one whose stages it continues
-        if trial.starts_from in waiting:
-            waiting[trial.starts_from] = max(waiting[trial.starts_from], cost[trial.key] + waiting[trial.key])
     early = [trial for trial in missing if trial.variant in first]
     others = [trial for trial in missing if trial.variant not in first]
-    return early + sorted(others, key=lambda trial: cost[trial.key] + waiting[trial.key], reverse=True)
+    return early + sorted(others, key=lambda trial: trial.parameters * epochs_to_train(trial, specs), reverse=True)
 
 
 def first_compared(trials: Sequence[Trial]) -> str | None:

@@ -186,7 +186,7 @@ def _left_in_words(left: Left) -> str:
     fewest, most = left.table_trials_fewest, left.table_trials_most
     if left.search_trials == 0 and fewest == most:
         return f"{most} to train"
-    searches = "as many search trials as the hours or the grid of the search allow"
+    searches = "as many search trials as the hours of the search allow"
     if left.search_trials is not None:
         searches = f"up to {counted(left.search_trials, 'search trial')}"
     table = str(most) if fewest == most else f"{fewest} to {most}"

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from lm.record import perplexity
+
 SearchEnd = Literal["complete", "stopped", "diverged", "failed"]
 SearchTrialStatus = Literal["running"] | SearchEnd
 
@@ -33,6 +35,11 @@ class SearchTrial:
     curve: tuple[tuple[int, float], ...] = ()
     stopping: bool = False
     parent: int | None = None
+
+    @property
+    def valid_perplexity(self) -> float | None:
+        """exp of its validation loss; None before there is one."""
+        return None if self.valid_nats is None else perplexity(self.valid_nats)
 
 
 class _Event(BaseModel):

@@ -14,8 +14,7 @@ import logging
 import operator
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,7 +25,7 @@ from orchestrator.search.events import EVENT, Event, SearchTrial, apply
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.override import override
-from orchestrator.sweep.searches import GridSampler, Search
+from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import set_aside
 from orchestrator.words import counted
 
@@ -74,19 +73,9 @@ class SearchState:
 
     @property
     def asked_enough(self) -> bool:
-        """Whether the budget is spent, every point of the grid was asked, or no member of a population is left."""
-        if self.budget_spent or self.generations.extinct:
-            return True
-        sampler, asked = self.task.searching.sampler, len(self.trials) - len(self.task.searching.start)
-        if not isinstance(sampler, GridSampler) or asked < 0:
-            return False
-        return next(islice(self.task.grid(sampler.points), asked, None), None) is None
-
-    @property
-    def budget_spent(self) -> bool:
-        """Whether as many trials were asked as wanted, or the hours are spent."""
-        searching = self.task.searching
-        if self.task.trials is not None and len(self.trials) >= self.task.trials:
+        """Whether as many trials were asked as wanted, the hours are spent, or no member of a population is left."""
+        searching, trials = self.task.searching, self.task.trials
+        if self.generations.extinct or (trials is not None and len(self.trials) >= trials):
             return True
         if not isinstance(searching, Search) or searching.training_hours is None:
             return False
@@ -124,10 +113,10 @@ class SearchState:
 
 def read_search_trials(path: Path) -> list[SearchTrial]:
     """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning."""
-    content = _read(path)
-    if content.damage is not None:
-        _log.warning("%s", content.damage)
-    return content.trials
+    _, _, trials, damage = _read(path)
+    if damage is not None:
+        _log.warning("%s", damage)
+    return trials
 
 
 class Ledger:
@@ -139,12 +128,10 @@ class Ledger:
 
     def __init__(self, path: Path, task: SearchTask, fingerprint: str) -> None:
         self._path = path
-        content = _read(path)
-        if content.damage is not None:
-            place = set_aside(path, path.parent.parent)
-            _log.warning("%s; the damaged ledger is kept as %s", content.damage, place)
-        self.events, self.trials = content.events, content.trials
-        write_text(path, content.whole or json.dumps({"task": task.explain(fingerprint)}, allow_nan=False) + "\n")
+        whole, self.events, self.trials, damage = _read(path)
+        if damage is not None:
+            _log.warning("%s; the damaged ledger is kept as %s", damage, set_aside(path, path.parent.parent))
+        write_text(path, whole or json.dumps({"task": task.explain(fingerprint)}, allow_nan=False) + "\n")
 
     def append(self, event: Event) -> None:
         """Write one event; after an OSError the ledger has to be opened again."""
@@ -155,38 +142,27 @@ class Ledger:
         apply(event, self.trials)
 
 
-@dataclass
-class _Content:
-    """A ledger up to the first damage: its whole lines, the events after the first line, and their trials."""
-
-    whole: str = ""
-    events: list[Event] = field(default_factory=list)
-    trials: list[SearchTrial] = field(default_factory=list)
-    damage: str | None = None
-
-
-def _read(path: Path) -> _Content:
-    content = _Content()
+def _read(path: Path) -> tuple[str, list[Event], list[SearchTrial], str | None]:
+    """A ledger up to the first damage: its whole lines, the events after the first one, their trials; the damage."""
+    whole, events, trials = "", list[Event](), list[SearchTrial]()
     try:
-        lines = (
-            read_regular(path).decode(errors="replace").split("\n")[:-1]
-        )  # after the last line end there is nothing, or a torn line
+        lines = read_regular(path).decode(errors="replace").split("\n")[:-1]  # the last may be torn
     except FileNotFoundError:
-        return content
+        return whole, events, trials, None
     except OSError as error:
-        return _Content(damage=f"{path}: cannot be read, so that its search begins again: {error.strerror}")
+        problem = f"{path}: cannot be read, so that its search begins again: {error.strerror}"
+        return whole, events, trials, problem
     for number, line in enumerate(lines, 1):
         try:
             if number > 1:
                 event = EVENT.validate_json(line)
-                apply(event, content.trials)
-                content.events.append(event)
+                apply(event, trials)
+                events.append(event)
             elif not line.startswith('{"task": '):
                 raise ValueError("expected the task of the search")
         except ValueError as error:
             problem = "expected an event" if isinstance(error, ValidationError) else str(error)
             left_out = counted(len(lines) - number + 1, "line")
-            content.damage = f"{path}:{number}: {problem}; {left_out} left out, from this one on"
-            break
-        content.whole += line + "\n"
-    return content
+            return whole, events, trials, f"{path}:{number}: {problem}; {left_out} left out, from this one on"
+        whole += line + "\n"
+    return whole, events, trials, None

@@ -49,16 +49,14 @@ class Generations:
         """Whether a trial is of a generation before the last, and so has not trained for all epochs."""
         return number < self.task.population * (len(self.task.generations) - 1)
 
-    def next_member(self) -> tuple[dict[str, Any], int] | None:
-        """A later generation's next trial: its values and the trial it continues; None if none can be continued."""
+    def next_member(self) -> tuple[dict[str, Any], int]:
+        """A later generation's next trial: its values and the trial it continues; not if it is extinct."""
         scheduler, seed = self.task.searching.scheduler, self.task.searching.sampler_seed
         assert isinstance(scheduler, PopulationBased)
         number, size = len(self.trials), self.task.population
         first = (number // size - 1) * size
         before = self.trials[first : first + size]
         ranked = sorted(_alive(before), key=lambda trial: (trial.valid_nats, trial.number))
-        if not ranked:
-            return None
         count = max(1, int(scheduler.share * size))
         best, worst = ranked[:count], ranked[count:][-count:]
         member = before[number % size]

@@ -6,16 +6,20 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from lm.spec import TrainSpec, trial_key
+from orchestrator.errors import CannotStartError
 from orchestrator.sweep.override import Draw, Walked, every, points_of, start_values, walk
-from orchestrator.sweep.searches import Objective, PopulationBased, Search, Searching
+from orchestrator.sweep.searches import GridSampler, Objective, PopulationBased, Search, Searching
 from orchestrator.sweep.space import Dimension, Range
 from orchestrator.words import value_in_words
 
+_MOST_POINTS = 10_000
 _NOT_EXPLAINED = {"trials", "training_hours", "variants", "repeats", "start_rest", "min_trials_per_option"}
 """What of a search its explanation leaves out, or has in another form."""
 
@@ -65,10 +69,21 @@ class SearchTask:
         most, each = self.base.epochs, scheduler.interval_epochs
         return [min(each, most - begun) for begun in range(0, most, each)]
 
-    @property
+    @cached_property
     def trials(self) -> int | None:
-        """The number of trials in all; None if hours or a grid decide."""
-        return self.population * len(self.generations) if self.population else self.searching.trials
+        """The number of trials in all; None if hours decide. CannotStartError for a grid too large to be counted."""
+        if self.population:
+            return self.population * len(self.generations)
+        sampler, most, starts = self.searching.sampler, self.searching.trials, len(self.searching.start)
+        if not isinstance(sampler, GridSampler):
+            return most
+        wanted = _MOST_POINTS + 1 if most is None else max(0, most - starts)
+        size = sum(1 for _ in islice(self.grid(sampler.points), wanted))
+        if most is None and size > _MOST_POINTS:
+            raise CannotStartError(
+                f"search.sampler: the grid has more than {_MOST_POINTS:,} points; write 'trials:' or fewer 'points'"
+            )
+        return starts + size if most is None else min(starts + size, most)
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

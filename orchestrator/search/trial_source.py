@@ -35,25 +35,22 @@ class SearchTrialSource:
             if trial.state == "running"
         ]
         self._under_way: dict[str, tuple[_Search, int]] = {}
-        self._waiting: dict[str, list[tuple[_Search, int]]] = {}  # for a trial of the same key that is under way
 
     def next(self) -> Trial | None:
         """A trial that ran when the last command ended, or a new one; None while each has to wait for another."""
         while True:
-            if self._to_start:
-                search, number = self._to_start.pop(0)
-            else:
-                # One of which a trial waits might ask for the same for ever.
-                waiting = [search for pairs in self._waiting.values() for search, _ in pairs]
-                free = [search for search in self._searches if search.can_ask() and search not in waiting]
-                if not free:
-                    return None
-                search = min(free, key=lambda search: len(search.ledger.trials))  # the first of equals
-                if (asked := search.ask()) is None:
-                    continue
-                number = asked
-            if (trial := self._start(search, number)) is not None:
-                return trial
+            # One waits while another with the same key is under way; its search might ask for the same for ever.
+            waiting = [pair for pair in self._to_start if pair[0].ledger.trials[pair[1]].key in self._under_way]
+            if ready := next((pair for pair in self._to_start if pair not in waiting), None):
+                self._to_start.remove(ready)
+                if (trial := self._start(*ready)) is not None:
+                    return trial
+                continue
+            free = [search for search in self._searches if search.can_ask() and search not in dict(waiting)]
+            if not free:
+                return None
+            search = min(free, key=lambda search: len(search.ledger.trials))  # the first of equals
+            self._to_start.append((search, search.ask()))
 
     def goes_on(self, trial: Trial, evaluation: Evaluation) -> bool:
         """As the scheduler says, by the best validation loss so far; the last epoch is never taken away."""
@@ -67,17 +64,13 @@ class SearchTrialSource:
             search.end(number, "stopped")
         elif record is not None:
             search.settle(number, trial, record)
-        self._to_start += self._waiting.pop(trial.key, [])
 
     def _start(self, search: _Search, number: int) -> Trial | None:
         """The trial, unless it ends at once: no spec has its values, its record exists, its curve says stop."""
-        trial, reason = search.trial(number)
-        stopping = search.ledger.trials[number].stopping
-        if stopping or trial is None:
-            search.end(number, "stopped" if stopping else "failed", reason)
-            return None
-        if trial.key in self._under_way:
-            self._waiting.setdefault(trial.key, []).append((search, number))
+        asked = search.ledger.trials[number]
+        trial, reason = search.trial(number, asked.values, asked.parent)
+        if asked.stopping or trial is None:
+            search.end(number, "stopped" if asked.stopping else "failed", reason)
             return None
         failed = next((t for t in search.ledger.trials if t.key == trial.key and t.state == "failed"), None)
         record = self._records.find(trial)
@@ -102,7 +95,6 @@ class _Search:
         self.task, self._records, self._facts = task, records, facts
         self._fingerprint = facts.fingerprint(task.base.corpus)
         self._study = Study(task, sum(stage_epochs(task.base).values()))
-        self._exhausted = False
         path = ledger_path(records.root, task.key(self._fingerprint))
         self.ledger = Ledger(path, task, self._fingerprint)
         self.state = SearchState(task, path, self.ledger.trials)  # of the ledger's own list, which grows
@@ -110,29 +102,22 @@ class _Search:
             self._study.apply(event)
 
     def can_ask(self) -> bool:
-        """Whether a trial can be asked for now: the budget is not spent, and no generation has to end first."""
-        return not (self._exhausted or self.state.budget_spent or self.state.generations.waiting)
+        """Whether a trial can be asked for now: not if that was enough, or a generation has to end first."""
+        return not (self.state.asked_enough or self.state.generations.waiting)
 
-    def ask(self) -> int | None:
-        """The number of a new trial; None if a grid has no more, or a generation has no member left."""
+    def ask(self) -> int:
+        """The number of a new trial."""
         number, parent = len(self.ledger.trials), None
         if self.state.generations.first_is_asked:
-            values, parent = self.state.generations.next_member() or (None, None)
+            values, parent = self.state.generations.next_member()
         else:
             values = self._study.next_values()
-        if values is None:
-            self._exhausted = True
-            return None
-        trial, _ = self._trial(number, values, parent)
+        trial, _ = self.trial(number, values, parent)
         self._write(Asked(asked=number, values=values, key=None if trial is None else trial.key, parent=parent))
         return number
 
-    def trial(self, number: int) -> tuple[Trial | None, str | None]:
+    def trial(self, number: int, values: Mapping[str, Any], parent: int | None) -> tuple[Trial | None, str | None]:
         """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
-        asked = self.ledger.trials[number]
-        return self._trial(number, asked.values, asked.parent)
-
-    def _trial(self, number: int, values: Mapping[str, Any], parent: int | None) -> tuple[Trial | None, str | None]:
         spec, reason = self.state.generations.spec(values, parent)
         if spec is not None:
             reason = next(iter(vocabulary_misfits(spec.head, self._facts.vocabulary_size(spec.corpus))), None)

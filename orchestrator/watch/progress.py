@@ -1,4 +1,4 @@
-"""What a sweep says while it runs: a live table on a terminal, plain lines elsewhere, both on stderr; the time left."""
+"""What a sweep says while it runs: live lines on a terminal, printed ones elsewhere, both on stderr; the time left."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Self, get_args
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Column, Table
 from rich.text import Text
 
 from lm.kept import say_once
@@ -93,8 +92,8 @@ class Clock:
         """The trial has ended an epoch."""
         unsettled, now = self._unsettled[trial.key], self._wall()
         if trial.key in self._epoch_began:  # an earlier command may have begun this epoch
-            measured = (evaluation.seconds - unsettled.seconds) / max(1, evaluation.epoch - unsettled.epoch)
-            self._took[trial.variant].append(max(measured, now - self._epoch_began[trial.key]))
+            trained = (evaluation.seconds - unsettled.seconds) / max(1, evaluation.epoch - unsettled.epoch)
+            self._took[trial.variant].append(max(trained, now - self._epoch_began[trial.key]))
         self._epoch_began[trial.key] = now
         unsettled.count(evaluation)
 
@@ -147,11 +146,11 @@ class Progress:
         self._lock = threading.RLock()
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
         self._states: dict[str, TrialState] = dict.fromkeys(done, "done")
-        self._running: dict[str, tuple[Trial, Evaluation | None]] = {}
+        self._running: dict[str, str] = {}  # a line for each
         self._best = dict(best or {})
         self._endings: deque[str] = deque(maxlen=4)
         self._printed: dict[str, float] = {}
-        live = Live(get_renderable=self._table, console=self._console, redirect_stdout=False, refresh_per_second=2)
+        live = Live(get_renderable=self._lines, console=self._console, redirect_stdout=False, refresh_per_second=2)
         self._live = live if self._console.is_terminal else None
 
     def __enter__(self) -> Self:
@@ -167,28 +166,29 @@ class Progress:
         self._print(self.summary())
 
     def started(self, trial: Trial) -> None:
-        """Its row appears."""
+        """Its line appears."""
         with self._lock:
             self._set(trial, "running")
-            self._running[trial.key] = trial, None
+            self._running[trial.key] = f"{trial.tried}: starts"
             self._clock.started(trial)
         self._print(f"{trial.tried}: started")
 
     def evaluated(self, trial: Trial, evaluation: Evaluation) -> None:
-        """Its row moves on."""
+        """Its line moves on."""
         with self._lock:
-            self._running[trial.key] = trial, evaluation
             self._clock.evaluated(trial, evaluation)
+            point = f"{evaluation.stage}, epoch {evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
+            point += f", validation perplexity {evaluation.valid_perplexity:.2f}"
+            line = f"{trial.tried}: {point}, {evaluation.tokens_per_second:,.0f} tokens/s"
+            self._running[trial.key] = line
             if (at := time.monotonic()) - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
                 return
             self._printed[trial.key] = at
-            stage, epoch, perplexity, speed = self._cells(trial, evaluation)
-            point = f"{stage}, epoch {epoch}, validation perplexity {perplexity}, {speed} tokens/s"
-            line = f"{trial.tried}: {point}; {self._time_left()}"
+            line += f"; {self._time_left()}"
         self._print(line)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Its row goes, and a line says how it ended."""
+        """Its line goes, and another says how it ended."""
         state, ending = _ending(trial, record)
         with self._lock:
             if trial.number is not None and record is not None and state == "done":
@@ -202,7 +202,7 @@ class Progress:
         self._print(f"{trial.tried}: {ending}", summarized=True)
 
     def say(self, line: str) -> None:
-        """Print a line above the table, or among the lines."""
+        """Print a line above the live ones, or among the others."""
         self._console.print(Text(line), soft_wrap=True)
 
     def counts(self) -> dict[TrialState, int]:
@@ -235,23 +235,14 @@ class Progress:
             line = f"{line}; {self.summary()}" if summarized else line
             self._console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"), soft_wrap=True)
 
-    def _table(self) -> RenderableType:
+    def _lines(self) -> Group:
         with self._lock:
-            running, endings, counts = list(self._running.values()), list(self._endings), self.counts()
-        numbers = [Column(heading, justify="right") for heading in ("epoch", "validation perplexity", "tokens/s")]
-        table = Table("variant", "seed", "stage", *numbers, box=None, pad_edge=False, header_style="bold")
-        for trial, evaluation in running[:_MOST_ROWS]:
-            cells = ("starts",) if evaluation is None else self._cells(trial, evaluation)
-            table.add_row(Text(trial.variant if trial.number is None else trial.tried), str(trial.seed), *cells)
-        lines = [Text(f"and {len(running) - _MOST_ROWS} more running")] if len(running) > _MOST_ROWS else []
-        lines += [Text(ending, "dim", no_wrap=True, overflow="ellipsis") for ending in endings]
-        total, left = sum(counts.values()), counts["running"] + counts["waiting"]
-        bar = ProgressBar(max(total, 1), total - left, width=60)  # a search may have asked for none yet
-        return Group(*([table] if running else []), *lines, Text(f"{total - left}/{total}: {self.summary()}"), bar)
-
-    def _cells(self, trial: Trial, evaluation: Evaluation) -> tuple[str, str, str, str]:
-        epochs = f"{evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
-        return evaluation.stage, epochs, f"{evaluation.valid_perplexity:.2f}", f"{evaluation.tokens_per_second:,.0f}"
+            running, counts = list(self._running.values()), self.counts()
+            more = [f"and {len(running) - _MOST_ROWS} more running"] if len(running) > _MOST_ROWS else []
+            total, left = sum(counts.values()), counts["running"] + counts["waiting"]
+            lines = [*running[:_MOST_ROWS], *more, *self._endings, f"{total - left}/{total}: {self.summary()}"]
+        bar = ProgressBar(max(total, 1), total - left, width=60)  # a search may have asked for no trial yet
+        return Group(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), bar)
 
 
 class Listeners:

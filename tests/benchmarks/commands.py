@@ -34,7 +34,6 @@ from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.mirror import Mirror
-from orchestrator.watch.mlflow.store import Store
 from tests.support.factories import make_curve, make_record
 
 SEEDS = 20
@@ -114,8 +113,8 @@ def finish(place: Path) -> None:
 
 def mirror_seconds(place: Path, trials: list[Trial]) -> float:
     """What it costs to write all trials to a new database, the database's own making left out."""
-    store = Store(f"sqlite:///{place / 'measured.db'}")
-    mirror = Mirror(store, load_sweep(place / "many.yaml", "paper"), None, Records(place / "runs"))
+    uri = f"sqlite:///{place / 'measured.db'}"
+    mirror = Mirror(uri, load_sweep(place / "many.yaml", "paper"), None, Records(place / "runs"))
     mirror.sync(trials[0])
     began = time.process_time()
     for trial in trials[1:]:

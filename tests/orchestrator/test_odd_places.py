@@ -18,8 +18,9 @@ from orchestrator.execute.ray import Order
 from orchestrator.execute.ray import session as ray_session
 from orchestrator.execute.ray.supervise import session_folder
 from orchestrator.execute.run_trial import Allotment
+from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, borrowed
-from orchestrator.watch.mlflow.store import Store
+from tests.support.tracking import tracker
 
 
 def test_a_long_temporary_directory_is_left_for_a_short_one(
@@ -106,13 +107,11 @@ def test_mlflow_takes_a_working_directory_with_quotes_and_letters(
     home = tmp_path / 'wörk "it\'s" :漢'
     home.mkdir()
     monkeypatch.chdir(home)
-    store = Store()
-    run = store.create(store.experiment("one"), "run", {"scale": "paper"})
     (home / "pages").mkdir()
     (home / "pages/page.md").write_text("page\n")
-    store.upload(run, home / "pages", "report")
-    assert [found.id for found in store.runs(store.experiment("one"), "paper")] == [run.id]
-    assert (home / "mlartifacts/one" / run.id / "artifacts/report/page.md").exists()
+    assert tracker([], Records(home / "runs")).finish(home / "pages", "complete")
+    (run,) = (home / "mlartifacts/parts").iterdir()
+    assert (run / "artifacts/report/page.md").exists()
     assert "Traceback" not in "".join(capfd.readouterr())
     assert not (home / "mlruns").exists()
 

@@ -62,14 +62,6 @@ def test_without_a_fair_variant_it_is_the_first_that_has_an_interval() -> None:
     assert in_order([], []) == []
 
 
-def test_one_that_others_wait_for_counts_with_the_longest_of_them() -> None:
-    trials = table(1)
-    *_, source = trials
-    long = make_trial("goes on", 1, batch_size=40, epochs=30)
-    waits = dataclasses.replace(long, starts_from=source.key)
-    assert names(in_order([*trials, waits], [*trials, waits]))[2:5] == ["larger batch 1", "goes on 1", "more epochs 1"]
-
-
 def test_the_readmes_first_command_begins_with_a_component_that_is_compared() -> None:
     trials = plan(load_sweep("sweeps/awd_ablation.yaml", "laptop"))
     assert first_compared(trials) == "no variable sequence lengths"

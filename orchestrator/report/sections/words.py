@@ -29,7 +29,7 @@ MOST = 10
 
 @dataclass(frozen=True)
 class WordSection:
-    """By what is compared the words, most gained first, most lost last; below, the published ones with the sweep's beside.
+    """By what is compared the words, most gained first, most lost last; then the published ones beside the sweep's.
 
     `unnamed`: there are some, but no corpus at hand that the trials read, which has the words.
     """

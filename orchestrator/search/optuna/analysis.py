@@ -12,10 +12,9 @@ from typing import Literal
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, create_trial
-from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from lm.files import WriteError, check_writable
-from lm.record import perplexity
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
 from orchestrator.search.optuna.study import STATES, distribution, parameter, quiet
@@ -70,10 +69,8 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
         try:
             storage = optuna.storages.RDBStorage(url)
         except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
-            no_driver = isinstance(error, ImportError | NoSuchModuleError)
-            problem = "no driver is installed for its kind of database" if no_driver else "it cannot be opened"
             expected = "--optuna: expected the URL of a database, such as sqlite:///optuna.db"
-            raise ValueError(f"{expected}; {problem}") from error
+            raise ValueError(f"{expected}; it cannot be opened, or no driver is installed for its kind") from error
         try:
             for name, (task, trials) in studies.items():
                 if name in optuna.get_all_study_names(storage):
@@ -81,32 +78,21 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
                 directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
                 study = optuna.create_study(study_name=name, storage=storage, directions=directions)
                 study.set_metric_names([*task.objectives])
-                study.add_trials([_dated(_frozen(task, trial, trial.objectives), trial, times) for trial in trials])
+                study.add_trials([_frozen(task, trial, trial.objectives, times) for trial in trials])
         except (SQLAlchemyError, StorageInternalError) as error:
             raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
         finally:
             storage.engine.dispose()
 
 
-def _dated(frozen: FrozenTrial, trial: SearchTrial, times: Times) -> FrozenTrial:
-    """The trial with its true times, which Optuna wants local and naive; as it is if they are not known."""
-    if trial.key is not None and (known := times(trial.key)) is not None:
-        began, ended = (time.astimezone().replace(tzinfo=None) for time in known)
-        frozen.datetime_start = began
-        frozen.datetime_complete = ended if frozen.state.is_finished() else None
-    return frozen
-
-
-def _frozen(task: SearchTask, trial: SearchTrial, values: Sequence[float] | None) -> FrozenTrial:
+def _frozen(
+    task: SearchTask, trial: SearchTrial, values: Sequence[float] | None, times: Times = lambda key: None
+) -> FrozenTrial:
+    """The trial with its true times, which Optuna wants local and naive, if they are known."""
     drawn = {key: (parameter(task.space, key, d), d) for key, d in task.walked(trial.values).drawn.items()}
-    about = {
-        "variant": task.title,
-        "key": trial.key,
-        "reason": trial.reason,
-        "state": trial.state,
-        "valid_perplexity": None if trial.valid_nats is None else perplexity(trial.valid_nats),
-    }
-    return create_trial(
+    names = ("key", "reason", "state", "valid_perplexity")
+    about = {"variant": task.title} | {name: getattr(trial, name) for name in names}
+    frozen = create_trial(
         state=STATES[trial.state],
         values=values,
         params={name: trial.values[key] for key, (name, _) in drawn.items()},
@@ -114,3 +100,7 @@ def _frozen(task: SearchTask, trial: SearchTrial, values: Sequence[float] | None
         user_attrs={key: value for key, value in about.items() if value is not None},
         intermediate_values=dict(trial.curve),
     )
+    if trial.key is not None and (known := times(trial.key)) is not None:
+        frozen.datetime_start, ended = (time.astimezone().replace(tzinfo=None) for time in known)
+        frozen.datetime_complete = ended if frozen.state.is_finished() else None
+    return frozen

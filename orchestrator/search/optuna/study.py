@@ -24,7 +24,7 @@ from typing import Any, assert_never
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, RandomSampler, TPESampler
@@ -72,7 +72,7 @@ def parameters(space: Places, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def distribution(dimension: Dimension) -> BaseDistribution:
+def distribution(dimension: Dimension) -> CategoricalDistribution | IntDistribution | FloatDistribution:
     """The distribution from which a dimension is drawn."""
     match dimension:
         case OneOf():
@@ -87,15 +87,12 @@ def suggesting(trial: optuna.trial.Trial, space: Places) -> Draw:
     """Draws what the trial's sampler suggests."""
 
     def draw(path: str, dimension: Dimension, _: TrainSpec) -> Any:
-        name = parameter(space, path, dimension)
-        match dimension:
-            case OneOf():
-                return trial.suggest_categorical(name, list(dimension.options))
-            case Integer():
-                return trial.suggest_int(name, dimension.low, dimension.high, log=dimension.log)
-            case _:
-                log = isinstance(dimension, LogUniform)
-                return trial.suggest_float(name, dimension.low, dimension.high, log=log)
+        name, of = parameter(space, path, dimension), distribution(dimension)
+        if isinstance(of, CategoricalDistribution):
+            return trial.suggest_categorical(name, of.choices)
+        if isinstance(of, IntDistribution):
+            return trial.suggest_int(name, of.low, of.high, log=of.log)
+        return trial.suggest_float(name, of.low, of.high, log=of.log)
 
     return draw
 
@@ -158,8 +155,8 @@ class Study:
         sampler = task.searching.sampler
         self._grid = enumerate(task.grid(sampler.points)) if isinstance(sampler, searches.GridSampler) else None
 
-    def next_values(self) -> dict[str, Any] | None:
-        """What the next trial should try; None if every point of a grid was tried."""
+    def next_values(self) -> dict[str, Any]:
+        """What the next trial should try; StopIteration if every point of a grid was tried."""
         task, number = self._task, len(self._trials)
         is_start = number < len(self._starts)
         # What is not the sampler's choice: a start's values, or the options that still lack trials.
@@ -168,7 +165,7 @@ class Study:
         match task.searching.sampler:
             case searches.GridSampler() if self._grid is not None and not is_start:
                 place = number - len(self._starts)
-                return next((values for index, values in self._grid if index == place), None)
+                return next(values for index, values in self._grid if index == place)
             case searches.RandomSampler() | searches.GridSampler():
                 point = task.random_point(number)
             case searches.QuasiRandomSampler():

@@ -26,9 +26,11 @@ from typing import Any
 
 from lm.record import Evaluation, Record, StageResult
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.store import STEP_METRIC, Measure, Run
+from orchestrator.watch.mlflow.store import Measure, Run
 
 VERDICT = "verdict."
+STEP_METRIC = "progress/seconds"
+"""Every point of a curve has it, so its history tells which steps MLflow holds."""
 DONE, BEST, JUDGED = "curve/trials_done", "curve/best_valid_perplexity", "final/valid_perplexity"
 _TEST = "/test_perplexity"
 _NO_METRICS = ("stage", "epoch", "averaging", "best")

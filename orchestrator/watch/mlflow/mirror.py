@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import getpass
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lm.hashes import CURVE, RECORD
-from lm.record import Evaluation, Record
+from lm.record import CorpusFacts, Evaluation, Record
 from lm.trial_log import LOG
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import contents
-from orchestrator.watch.mlflow.store import Run, Store
+from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect
 
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
@@ -29,6 +31,8 @@ _STATUSES = {
     "failed": "FAILED",
     _EARLY: "FINISHED",
 }
+_MOST_RUNS = 50_000  # the most that MLflow gives at once
+_LONGEST_DIGEST = 36
 _FORM = 2  # a trial that was mirrored in an earlier form is mirrored once more
 
 
@@ -45,12 +49,14 @@ class Planned:
 
 
 class Mirror:
-    """Writes what MLflow lacks, found by the runs' tags; for one thread. After an error call `forget`."""
+    """Writes what MLflow lacks, found by the runs' tags; for one thread. After an error call `forget`.
 
-    def __init__(
-        self, store: Store, sweep: ScaledSweep, commit: str | None, records: Records, source: str = ""
-    ) -> None:
-        self._store, self._sweep, self._commit, self._records = store, sweep, commit, records
+    Building it creates a local database; `uri` is that of the tracking store, `source` the sweep file.
+    """
+
+    def __init__(self, uri: str, sweep: ScaledSweep, commit: str | None, records: Records, source: str = "") -> None:
+        self._client, self._artifacts = connect(uri), artifacts_folder(uri)
+        self._sweep, self._commit, self._records = sweep, commit, records
         self._source = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"} if source else {}
         with suppress(OSError, KeyError):  # a container's user may have no name
             self._source["mlflow.user"] = getpass.getuser()
@@ -69,7 +75,7 @@ class Mirror:
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
         mirrored = f"{record.status} {record.finished_at}, form {_FORM}" if record else ""
-        if run is not None and record is not None and run.tags.get("mirrored") == mirrored:
+        if run is not None and record is not None and run.status != "RUNNING" and run.tags.get("mirrored") == mirrored:
             self._bring_back(run)
             return
         curve = {point.epoch: point for point in (*points, *self._records.curve(trial))}
@@ -81,39 +87,38 @@ class Mirror:
             run = self._create("trial", trial.title, contents.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
-            self._store.set_status(parent, "RUNNING")
-        steps = self._store.steps(run)
+            parent.set_status("RUNNING")
+        steps = {point.step for point in self._client.get_metric_history(run.id, contents.STEP_METRIC)}
         missing = [point for epoch, point in curve.items() if epoch not in steps]
         measures = [measure for point in missing for measure in contents.curve_measures(point, times)]
         if record is not None and ended is not None:
             measures += contents.final_measures(record, ended)
-            facts = {"rule": record.corpus.vocabulary_rule, "train_tokens": record.corpus.train_tokens}
-            self._store.set_dataset(run, record.corpus.name, record.corpus.fingerprint, facts)
-        self._store.log(run, measures, contents.params(trial))
+            self._client.log_inputs(run.id, [_dataset(record.corpus)])
+        run.log(measures, contents.params(trial))
         status = _status(trial, run, record, running=running)
         if record is not None or status == _EARLY:
             folder = self._records.folder(self._records.holder(trial))
             for name in (RECORD, CURVE, LOG):
                 if (folder / name).exists():
-                    self._store.upload(run, folder / name)
-        self._store.set_status(run, _STATUSES.get(status, "KILLED"), ended)
+                    self._client.log_artifact(run.id, folder / name)
+        run.set_status(_STATUSES.get(status, "KILLED"), ended)
         tags = {"status": status, "mirrored": mirrored, "pruned": "true" if status == _EARLY else ""}
-        self._store.log(run, tags=contents.trial_tags(trial) | contents.record_tags(record) | tags)
+        run.log(tags=contents.trial_tags(trial) | contents.record_tags(record) | tags)
 
     def sum_up(self) -> None:
         """Bring the numbers of the sweep's own run up to date with those of its trials."""
         parent = self._connected()
         complete = [run for run in self._runs if run.status == "FINISHED" and contents.JUDGED in run.metrics]
         planned = [run for run in complete if run.tags.get(_PARENT) == parent.id]
-        self._store.log(parent, contents.sweep_numbers(planned, parent.metrics, len(complete)))
+        parent.log(contents.sweep_numbers(planned, parent.metrics, len(complete)))
 
     def close(self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None) -> None:
         """Upload the report, tag its findings, and end the parent and every run that is still RUNNING."""
         parent = self._connected()
         for run in self._runs:
             if run.status == "RUNNING" and run is not parent:
-                self._store.log(run, tags={"status": "stopped"})
-                self._store.set_status(run, "KILLED")
+                run.log(tags={"status": "stopped"})
+                run.set_status("KILLED")
         if planned is not None:
             self._sort_out(planned)
         self.sum_up()
@@ -122,15 +127,17 @@ class Mirror:
             tags |= {name: "" for name in parent.tags if name.startswith(contents.VERDICT)} | dict(findings)
             page = f"Page: `{report / 'report.md'}`, also under Artifacts."
             tags[_NOTE] = "\n\n".join(filter(None, (self._sweep.question, findings.get("answer"), page)))
-            self._store.upload(parent, report, "report")
-        self._store.log(parent, tags=tags)
-        self._store.set_status(parent, _STATUSES.get(outcome, "KILLED"))
+            self._client.log_artifacts(parent.id, report, "report")
+        parent.log(tags=tags)
+        parent.set_status(_STATUSES.get(outcome, "KILLED"))
 
     def _connected(self) -> Run:
         """The sweep's parent; all of its runs have been read."""
         if self._parent is None:
-            self.experiment = self._store.experiment(self._sweep.name, self._sweep.question)
-            self._runs = self._store.runs(self.experiment, self._sweep.scale)
+            self.experiment = self._experiment()
+            query, order = f"tags.scale = '{self._sweep.scale}'", ["attributes.start_time ASC"]
+            of_scale = self._client.search_runs([self.experiment], query, max_results=_MOST_RUNS, order_by=order)
+            self._runs = [Run.of(self._client, run) for run in of_scale]
             self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
             self._parent = self._only(
                 "sweep", self._title, self._parent_tags("running") | {_NOTE: self._sweep.question}
@@ -141,14 +148,26 @@ class Mirror:
     def _title(self) -> str:
         return f"{self._sweep.name} {self._sweep.named_scale}".strip()
 
+    def _experiment(self) -> str:
+        """The id of the sweep's experiment, restored if needed, or created."""
+        name = self._sweep.name
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            location = None if self._artifacts is None else (self._artifacts / name).as_uri()
+            return str(self._client.create_experiment(name, location, {_NOTE: self._sweep.question}))
+        if experiment.lifecycle_stage == "deleted":
+            self._client.restore_experiment(experiment.experiment_id)
+        return str(experiment.experiment_id)
+
     def _only(self, role: str, title: str, tags: dict[str, str]) -> Run:
         """The run with this role, made if there is none."""
         run = next((run for run in self._runs if run.tags.get("role") == role), None)
         return run or self._create(role, title, tags)
 
     def _create(self, role: str, title: str, tags: dict[str, str], began: int | None = None) -> Run:
-        place = {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale}
-        run = self._store.create(self.experiment, title, place | self._source | tags, began)
+        tags |= {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale} | self._source
+        created = self._client.create_run(self.experiment, start_time=began, tags=tags, run_name=title)
+        run = Run.of(self._client, created)
         self._runs.append(run)
         self._by_name[_name(run)] = run
         return run
@@ -173,13 +192,14 @@ class Mirror:
             elif run.tags.get("variant") not in planned.undecided:
                 instead = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
                 parent = self._only(SUPERSEDED, title, note)
-                self._store.set_status(parent, "KILLED")
-                self._store.log(run, tags={SUPERSEDED: instead, _PARENT: parent.id})
+                parent.set_status("KILLED")
+                run.log(tags={SUPERSEDED: instead, _PARENT: parent.id})
 
     def _bring_back(self, run: Run) -> None:
         if SUPERSEDED in run.tags:
-            self._store.log(run, tags={_PARENT: self._connected().id})
-            self._store.untag(run, SUPERSEDED)
+            run.log(tags={_PARENT: self._connected().id})
+            self._client.delete_tag(run.id, SUPERSEDED)
+            del run.tags[SUPERSEDED]
 
 
 def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> str:
@@ -190,3 +210,13 @@ def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> 
 
 def _name(run: Run) -> tuple[str, str]:
     return run.tags.get("trial_key", ""), run.tags.get("variant", "")
+
+
+def _dataset(corpus: CorpusFacts) -> Any:
+    """What a run was trained on, as MLflow says it."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = json.dumps({"name": corpus.name})
+    profile = json.dumps({"rule": corpus.vocabulary_rule, "train_tokens": corpus.train_tokens})
+    dataset = Dataset(corpus.name, corpus.fingerprint[:_LONGEST_DIGEST], "corpus", source, profile=profile)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])

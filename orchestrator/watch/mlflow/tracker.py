@@ -20,7 +20,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.contents import findings
 from orchestrator.watch.mlflow.mirror import Mirror, Planned
-from orchestrator.watch.mlflow.store import Store, sqlite_file, tracking_uri
+from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Tracker:
         self._ending, self._until = threading.Event(), math.inf
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         try:
-            self._mirror = Mirror(Store(self._uri), sweep, commit, records, source)
+            self._mirror = Mirror(self._uri, sweep, commit, records, source)
         except Exception as error:
             self._warn(error)
         else:
@@ -153,16 +153,13 @@ class Tracker:
             pending.changed = False
             try:
                 self._mirror.sync(pending.trial, pending.points, running=pending.running)
+                if pending is trials[-1]:
+                    self._mirror.sum_up()
             except Exception as error:
                 pending.changed = True
                 failures += 1
                 self._mirror.forget()
                 self._warn(error)
-        try:
-            if trials:
-                self._mirror.sum_up()
-        except Exception as error:  # `close` does it again
-            self._warn(error)
         return failures == 0
 
     def _warn(self, error: Exception) -> None:

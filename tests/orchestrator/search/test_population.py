@@ -191,7 +191,7 @@ def test_what_diverges_is_replaced_and_all_of_it_is_the_end(tmp_path: Path) -> N
     ruinous = {"optimizer.learning_rate": {"kind": "log_uniform", "low": 90.0, "high": 100.0}}
     (trials,) = Trainer(tmp_path / "all").search(population(ruinous))
     assert len(trials) == POPULATION and state(population(ruinous), trials).ended
-    assert best(trials) is None and Generations(population(ruinous), trials).next_member() is None
+    assert best(trials) is None and Generations(population(ruinous), trials).extinct
 
 
 def test_a_schedule_beats_the_values_that_it_began_with(tmp_path: Path) -> None:

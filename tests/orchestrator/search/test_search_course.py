@@ -14,6 +14,7 @@ import pytest
 
 from lm.record import Evaluation
 from lm.spec import Penalties
+from orchestrator.errors import CannotStartError
 from orchestrator.search.events import Asked, SearchTrial
 from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front
 from orchestrator.search.optuna import export, importance
@@ -358,6 +359,14 @@ def test_a_grid_has_every_combination_that_holds_once(tmp_path: Path) -> None:
     assert [dict(trial.values) for trial in trials] == expected
     assert state(one, trials).ended
     assert not state(one, trials[:-1]).ended
+
+
+def test_a_grid_that_nobody_could_count_is_refused() -> None:
+    space = {f"dropout.{name}": {"kind": "uniform", "low": 0.0, "high": 0.6} for name in ("input", "output")}
+    one = task(space=space, sampler={"kind": "grid", "points": 101}, scheduler=None, trials=None)
+    with pytest.raises(CannotStartError, match="the grid has more than 10,000 points; write 'trials:' or fewer"):
+        assert one.trials
+    assert task(space=space, sampler={"kind": "grid", "points": 101}, scheduler=None, trials=7).trials == 7
 
 
 def test_every_variant_gets_the_same_number_of_trials_in_turns(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog:
     ledger.write_bytes(damaged)
     result = CliRunner().invoke(app, ["sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline"])
     assert result.exit_code == 0, result.output
-    assert caplog.messages[0].startswith(f"{ledger}:2: expected an event: ")
+    assert caplog.messages[0].startswith(f"{ledger}:2: expected an event; ")
     kept = place / "runs" / ".old" / f"{ledger.name}-1"
     assert caplog.messages[-1].endswith(f"the damaged ledger is kept as {kept}")
     assert kept.read_bytes() == damaged
@@ -297,12 +297,8 @@ def test_export_says_what_is_wrong(place: Path) -> None:
     plain = CliRunner().invoke(app, ["export", "plain.yaml", "--optuna", "sqlite:///optuna.db", "--scale", "paper"])
     assert plain.exit_code == 2
     assert "neither searches nor tunes at scale paper" in plain.output
-    for url, said in (
-        ("nothing://me:secret@host/db", "no driver is installed for its kind of database"),
-        ("secret", "it cannot be opened"),
-        ("sqlite:////secret/optuna.db", "it cannot be opened"),
-    ):
+    for url in ("nothing://me:secret@host/db", "secret", "sqlite:////secret/optuna.db"):
         bad = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
         assert bad.exit_code == 2
-        assert f"--optuna: expected the URL of a database, such as sqlite:///optuna.db; {said}" in bad.output
+        assert "--optuna: expected the URL of a database, such as sqlite:///optuna.db; it cannot" in bad.output
         assert "secret" not in bad.output

@@ -18,7 +18,8 @@ from tests.support.seen import process_environment
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh database, made by two processes at once; without a lock that leaves a broken file."""
     folder = tmp_path_factory.mktemp("migrated")
-    code = "import sys; from orchestrator.watch.mlflow.store import Store; Store().experiment(sys.argv[1])"
+    code = "import sys; from orchestrator.watch.mlflow.store import *; "
+    code += "connect(tracking_uri()).create_experiment(sys.argv[1])"
     makers = [
         subprocess.Popen(
             [sys.executable, "-c", code, name],

@@ -20,7 +20,7 @@ import pytest
 from lm.record import Record, write_curve, write_record
 from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow import Planned
-from orchestrator.watch.mlflow.store import Store
+from orchestrator.watch.mlflow.store import tracking_uri
 from orchestrator.watch.mlflow.tracker import link
 from tests.support.seen import BARE, FULL, Seen, eventually, expected, process_environment
 from tests.support.tracking import curve, leave, point, record, score, tracker, trial
@@ -116,11 +116,14 @@ def test_what_a_head_adds_to_its_loss_and_measures_of_itself_is_there(records: R
 
 def test_scales_have_parents_of_their_own(records: Records) -> None:
     leave(records, FULL, record(FULL))
-    for scale in ("laptop", "paper's", "laptop"):
+    for scale in ("laptop", "paper", "laptop"):
         tracker([FULL], records, scale=scale).finish(None, "complete")
-    store = Store()
-    for scale in ("laptop", "paper's"):
-        assert sorted(run.tags["role"] for run in store.runs(store.experiment("parts"), scale)) == ["sweep", "trial"]
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri())
+    runs = client.search_runs([client.get_experiment_by_name("parts").experiment_id])
+    roles = sorted((run.data.tags["scale"], run.data.tags["role"]) for run in runs)
+    assert roles == [(scale, role) for scale in ("laptop", "paper") for role in ("sweep", "trial")]
 
 
 def test_a_finished_sweep_again_costs_one_search(

@@ -23,7 +23,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import tracker as tracker_module
 from orchestrator.watch.mlflow.mirror import Mirror
-from orchestrator.watch.mlflow.store import Store
+from orchestrator.watch.mlflow.store import Run
 from tests.support.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
 from tests.support.tracking import curve, leave, point, record, tracker, trial
 
@@ -124,15 +124,15 @@ def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
 def test_what_was_missed_while_the_server_was_away_is_filled_in(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, away, refused = Store.log, [False], [0]
+    log, away, refused = Run.log, [False], [0]
 
-    def sometimes(self: Store, *args: Any, **tags: Any) -> None:
+    def sometimes(self: Run, *args: Any, **tags: Any) -> None:
         if away[0]:
             refused[0] += 1
             raise ConnectionError("away")
         log(self, *args, **tags)
 
-    monkeypatch.setattr(Store, "log", sometimes)
+    monkeypatch.setattr(Run, "log", sometimes)
     mirror = tracker([FULL], records)
     mirror.started(FULL)
     mirror.evaluated(FULL, point(1))
