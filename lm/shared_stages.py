@@ -80,7 +80,7 @@ def adopt(trial: TrialState, name: str) -> bool:
         return False
     assert trial.shared_stages is not None
     source = trial.shared_stages / found.folder
-    if not (source / CURVE).exists():  # it was set aside
+    if source.resolve() == trial.out.resolve() and not (source / CURVE).exists():  # of its folder, now set aside
         return False
     result = found.result if trial.test else found.result.without_test()
     try:
