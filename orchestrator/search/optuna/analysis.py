@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from lm.files import WriteError, check_writable
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE
-from orchestrator.search.optuna.study import STATES, distribution, parameter, quiet
+from orchestrator.search.optuna.study import STATES, distribution, parameter
 from orchestrator.search.task import SearchTask
 
 _EVALUATOR_SEEDS = range(5)
@@ -39,18 +39,17 @@ def importance(task: SearchTask, trials: Sequence[SearchTrial]) -> dict[str, tup
     shared = [name for name in frozen[0].params if all(name in trial.params for trial in frozen)]
     if not shared:
         return None
-    with quiet():
-        study = optuna.create_study(direction="minimize")
-        study.add_trials(frozen)
-        shares = [
-            optuna.importance.get_param_importances(
-                study,
-                evaluator=optuna.importance.FanovaImportanceEvaluator(n_trees=64, max_depth=64, seed=seed),
-                params=shared,
-                normalize=False,
-            )
-            for seed in _EVALUATOR_SEEDS
-        ]
+    study = optuna.create_study(direction="minimize")
+    study.add_trials(frozen)
+    shares = [
+        optuna.importance.get_param_importances(
+            study,
+            evaluator=optuna.importance.FanovaImportanceEvaluator(n_trees=64, max_depth=64, seed=seed),
+            params=shared,
+            normalize=False,
+        )
+        for seed in _EVALUATOR_SEEDS
+    ]
     spread = {key: [share[key] for share in shares] for key in shared}
     ordered = sorted(shared, key=lambda key: -statistics.fmean(spread[key]))
     return {key: (statistics.fmean(spread[key]), statistics.stdev(spread[key])) for key in ordered}
@@ -65,24 +64,23 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
     """
     if url.startswith(_SQLITE) and (folder := Path(url.removeprefix(_SQLITE)).parent).is_dir():
         check_writable(folder)
-    with quiet():
-        try:
-            storage = optuna.storages.RDBStorage(url)
-        except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
-            expected = "--optuna: expected the URL of a database, such as sqlite:///optuna.db"
-            raise ValueError(f"{expected}; it cannot be opened, or no driver is installed for its kind") from error
-        try:
-            for name, (task, trials) in studies.items():
-                if name in optuna.get_all_study_names(storage):
-                    optuna.delete_study(study_name=name, storage=storage)
-                directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
-                study = optuna.create_study(study_name=name, storage=storage, directions=directions)
-                study.set_metric_names([*task.objectives])
-                study.add_trials([_frozen(task, trial, trial.objectives, times) for trial in trials])
-        except (SQLAlchemyError, StorageInternalError) as error:
-            raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
-        finally:
-            storage.engine.dispose()
+    try:
+        storage = optuna.storages.RDBStorage(url)
+    except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
+        expected = "--optuna: expected the URL of a database, such as sqlite:///optuna.db"
+        raise ValueError(f"{expected}; it cannot be opened, or no driver is installed for its kind") from error
+    try:
+        for name, (task, trials) in studies.items():
+            if name in optuna.get_all_study_names(storage):
+                optuna.delete_study(study_name=name, storage=storage)
+            directions: list[Literal["minimize"]] = ["minimize"] * len(task.objectives)
+            study = optuna.create_study(study_name=name, storage=storage, directions=directions)
+            study.set_metric_names([*task.objectives])
+            study.add_trials([_frozen(task, trial, trial.objectives, times) for trial in trials])
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise WriteError(errno.EIO, "--optuna: the database cannot be written") from error
+    finally:
+        storage.engine.dispose()
 
 
 def _frozen(

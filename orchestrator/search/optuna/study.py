@@ -17,15 +17,12 @@ A trial that still runs is to TPE a bad one (a constant liar), so that several a
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
@@ -45,14 +42,6 @@ STATES = {
     "diverged": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without Optuna's warnings of experimental features, which are chosen on purpose."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        yield
 
 
 def parameter(space: Places, key: str, dimension: Dimension) -> str:
@@ -171,11 +160,10 @@ class Study:
             case searches.QuasiRandomSampler():
                 point = task.sobol_point(number)
             case sampler:
-                with quiet():
-                    study = self._copy()
-                    study.sampler = sampler_for(sampler, task.searching.sampler_seed, number)
-                    study.enqueue_trial(parameters(task.space, fixed))
-                    return task.walk(suggesting(study.ask(), task.space)).values
+                study = self._copy()
+                study.sampler = sampler_for(sampler, task.searching.sampler_seed, number)
+                study.enqueue_trial(parameters(task.space, fixed))
+                return task.walk(suggesting(study.ask(), task.space)).values
 
         def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
             return fixed[key] if key in fixed and fits(dimension, fixed[key]) else value_of(dimension, point[key])
@@ -192,8 +180,7 @@ class Study:
             case Ended(ended=number, state=state, objectives=objectives):
                 if state == "diverged":
                     self._diverged.add(number)
-                with quiet():
-                    self._study.tell(number, objectives, state=STATES[state])
+                self._study.tell(number, objectives, state=STATES[state])
 
     def reported(self, number: int, epoch: int, best_nats: float | None) -> bool:
         """Whether a trial goes on whose best validation loss until this epoch is this; each epoch is reported once."""
@@ -205,12 +192,11 @@ class Study:
 
     def _ask(self, values: Mapping[str, Any]) -> None:
         sampler, space = self._task.searching.sampler, self._task.space
-        with quiet():
-            if isinstance(sampler, searches.CmaEsSampler):  # keeps its state in the study's trials as they are asked
-                self._study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, len(self._trials))
-            self._study.enqueue_trial(parameters(space, values))
-            trial = self._study.ask()
-            self._task.walk(suggesting(trial, space))
+        if isinstance(sampler, searches.CmaEsSampler):  # keeps its state in the study's trials as they are asked
+            self._study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, len(self._trials))
+        self._study.enqueue_trial(parameters(space, values))
+        trial = self._study.ask()
+        self._task.walk(suggesting(trial, space))
         self._trials.append(trial)
         self._values.append(values)
 
