@@ -132,4 +132,5 @@ def leave(records: Records, of: Trial, settled: Record | None = None, epochs: in
 def tracker(trials: list[Trial], records: Records, *, scale: str = "laptop", uri: str | None = None) -> Tracker:
     """A tracker of a sweep named `parts`."""
     sweep = Sweep(name="parts", question="Which parts matter?", base=trial().spec, seeds=(1,)).at("paper")
-    return Tracker(replace(sweep, scale=scale), trials, records, commit="abc123", uri=uri, source="sweeps/parts.yaml")
+    sweep = replace(sweep, scale=scale, has_scales=True)
+    return Tracker(sweep, trials, records, commit="abc123", uri=uri, source="sweeps/parts.yaml")
