@@ -24,13 +24,13 @@ from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
-from orchestrator.report.sections.front import front_clause
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
+from orchestrator.report.sections.search_pictures import front_clause
 from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.report.sections.words import word_section
