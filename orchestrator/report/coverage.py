@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import relpath
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from orchestrator.report.files.summary import read_summary
+from orchestrator.report.files.summary import Summary, read_summary
 from orchestrator.report.markdown import table
 from orchestrator.report.sections.analyses import PRINTED_METRICS
 from orchestrator.report.sections.published import SHOWN
@@ -42,16 +42,14 @@ This page is made from the sweep files and the reports: `python -m orchestrator 
 """
 
 
-@dataclass(frozen=True)
-class Reach:
-    """A sweep at a scale that has some of a table's numbers, by their place in it; the states of its page, if any."""
+class Reach(NamedTuple):
+    """A sweep at a scale that has some of a table's numbers, by their place in it, and how far it has come."""
 
     sweep: str
     scale: str
-    published_scale: bool
+    state: State | None
     numbers: frozenset[int]
     page: Path | None
-    is_whole: bool
 
 
 @dataclass
@@ -68,16 +66,9 @@ class CoverageRow:
     @property
     def state(self) -> State:
         """The furthest that any sweep has come."""
-        of_paper = [reach for reach in self.reached if reach.published_scale]
-        if any(reach.page and reach.is_whole for reach in of_paper):
-            return "run"
-        if any(reach.page for reach in of_paper):
-            return "run in part"
-        if any(reach.page for reach in self.reached):
-            return "run smaller"
-        if of_paper:
-            return "not run"
-        return "settings" if all(row.metric.startswith(_SETTINGS) for row in self.rows) else "no sweep"
+        states = {reach.state for reach in self.reached}
+        no_result = all(row.metric.startswith(_SETTINGS) for row in self.rows)
+        return next((state for state in MEANING if state in states), "settings" if no_result else "no sweep")
 
 
 def coverage(sweeps: Path, reports: Path) -> list[CoverageRow]:
@@ -94,12 +85,11 @@ def coverage(sweeps: Path, reports: Path) -> list[CoverageRow]:
         for scaled in map(sweep.at, sweep.scale_names):
             corpus = scaled.baseline.spec.corpus.name if scaled.published_scale else scaled.published_corpus
             summary = read_summary(folder := reports / scaled.name / scaled.scale)
-            page = None if summary is None else folder / "report.md"
-            whole = summary is not None and summary.complete == summary.planned
+            page, state = None if summary is None else folder / "report.md", _state(scaled, summary)
             for entry in entries.values():
                 places = (place for place, row in enumerate(entry.rows) if _reaches(scaled, entry.reference, row))
                 if entry.dataset in (corpus, None) and (numbers := frozenset(places)):
-                    entry.reached.append(Reach(scaled.name, scaled.scale, scaled.published_scale, numbers, page, whole))
+                    entry.reached.append(Reach(scaled.name, scaled.scale, state, numbers, page))
     return sorted(entries.values(), key=lambda row: (row.paper, not row.table[:1].isdigit()))
 
 
@@ -108,6 +98,13 @@ def coverage_text(rows: Sequence[CoverageRow], page: Path) -> str:
     states = Counter(row.state for row in rows)
     counts = [{"state": each, "rows": states[each], "what it says": MEANING[each]} for each in MEANING if states[each]]
     return f"{_INTRODUCTION}{table(counts, 'lrl')}\n\n{table([_row(row, page) for row in rows], 'l')}\n"
+
+
+def _state(scaled: ScaledSweep, summary: Summary | None) -> State | None:
+    """How far a sweep has come at one scale; None if that is not the papers' and has no page."""
+    if summary is None or not scaled.published_scale:
+        return "not run" if scaled.published_scale else "run smaller" if summary else None
+    return "run" if summary.complete == summary.planned else "run in part"
 
 
 def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
@@ -123,11 +120,11 @@ def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
 def _row(row: CoverageRow, page: Path) -> dict[str, object]:
     metrics = listed(list(dict.fromkeys(each.metric.partition(":")[0].replace("_", " ") for each in row.rows)))
     reached = len(frozenset[int]().union(*(reach.numbers for reach in row.reached)))
-    lost = sum(each.metric == "perplexity" and not isinstance(each, Number) for each in row.rows)
+    unread = sum(each.metric == "perplexity" and not isinstance(each, Number) for each in row.rows)
     counts = f"{reached} of {len(row.rows)} reached" if reached else len(row.rows)
     scales: dict[str, list[str]] = {}
     for reach in row.reached:
-        if reach.published_scale or reach.page:
+        if reach.state is not None:
             scales.setdefault(reach.sweep, []).append(reach.scale)
     links = (
         f"[{escape(f'{reach.sweep}/{reach.scale}')}]({quote(relpath(reach.page, page.parent))})"
@@ -138,7 +135,7 @@ def _row(row: CoverageRow, page: Path) -> dict[str, object]:
         "paper": row.paper,
         "table or figure": row.table,
         "corpus": row.dataset,
-        "numbers": f"{metrics}: {counts}" + (f"; the digits of {lost} are lost" if lost else ""),
+        "numbers": f"{metrics}: {counts}" + (f"; the digits of {unread} are lost" if unread else ""),
         "sweep: scales": Markdown(
             "; ".join(f"`{sweep}`: {', '.join(names)}" for sweep, names in scales.items()) or NOTHING
         ),

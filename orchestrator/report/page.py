@@ -8,12 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from lm.spec import Analysis, Generate
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.analysis.statistics import MARGIN
 from orchestrator.report import Report
 from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
 from orchestrator.report.files.summary import Summary, write_summary
@@ -26,20 +24,19 @@ from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
-from orchestrator.report.sections.front import front_clause
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
+from orchestrator.report.sections.search_pictures import front_clause
 from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.report.sections.words import word_section
 from orchestrator.search.ledger import SearchState
-from orchestrator.sweep.designs import Ablation
+from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Measure, Published
-from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 
@@ -48,30 +45,18 @@ from orchestrator.trials.records import Records
 class ReportInput:
     """All that a report is made of.
 
-    `scale` is empty if the file has none. `published_scale`: the published numbers were made at this scale; on any
-    other the page warns. `published_note` says whose they are. `looks`: when comparisons were judged. `varies`: what
-    changes with the seed. `margin`: the share of perplexity that counts as no effect. `command` is the line that makes
-    the sweep again. `generate`: how text was drawn, if any was. `analyses`: what trained weights were asked; `doses`:
-    the numbers that have a picture; `published_measures`: the papers' numbers of other metrics.
+    `published_note` says whose the published numbers are, `published_measures` are those of other metrics than
+    perplexity. `looks`: when comparisons were judged. `command` is the line that makes the sweep again.
     """
 
-    name: str
-    question: str
-    scale: str
-    published_scale: bool
-    ablation: Ablation
+    sweep: ScaledSweep
     outcomes: Outcomes
     records: Records
     published: Mapping[str, Published]
     published_note: str
     command: str
     looks: Looks = field(default_factory=Looks)
-    varies: tuple[str, ...] = ()
-    margin: float = MARGIN
     searches: Sequence[SearchState] = ()
-    generate: Generate | None = None
-    analyses: Sequence[Analysis] = ()
-    doses: Sequence[Dose] = ()
     published_measures: Sequence[Measure] = ()
 
 
@@ -84,38 +69,37 @@ def write_report(
     if `if_fuller` is "refuse" and an earlier report has trials that this one would lack. WriteError if something
     cannot be written. The same plan and records give the same bytes.
     """
-    folder, outcomes, searches = Path(folder), report.outcomes, report.searches
-    baseline, margin = outcomes.baseline, report.margin
+    folder, sweep, outcomes, searches = Path(folder), report.sweep, report.outcomes, report.searches
     error = report.looks.error(outcomes.seeds)
-    comparison = compare_variants(outcomes, error, margin)
-    rows = ablation.ablation_table(outcomes, comparison, report.published, report.ablation)
+    comparison = compare_variants(outcomes, error, sweep.margin)
+    rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
     references = ablation.reference_rows(outcomes)
-    interactions = interaction_section(outcomes, report.ablation, error)
+    interactions = interaction_section(outcomes, sweep.ablation, error)
     tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
-    best = () if report.ablation.factors else possibly_best(outcomes, error)
-    of_paper = rows[0].published_test if report.published_scale else None
+    best = () if sweep.ablation.factors else possibly_best(outcomes, error)
+    of_paper = rows[0].published_test if sweep.published_scale else None
     paper = None if of_paper is None else of_paper.perplexity
     front = front_clause(searches)
-    sentence = answer.answer(rows, comparison, report.scale, *tuning, interactions.rows, best, paper, front)
+    sentence = answer.answer(rows, comparison, sweep.named_scale, *tuning, interactions.rows, best, paper, front)
+    searched_once = any(search.task.seed is None for search in searches)  # not again for every seed
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     base = outcomes.of_baseline[0].trial.spec
-    line = published_line(report.published, baseline) if report.published_scale else None
+    line = published_line(report.published, outcomes.baseline) if sweep.published_scale else None
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
         text = template("page.md.jinja").render(
             report=report,
+            sweep=sweep,
             answer=sentence,
             comparison=comparison,
             level=level_in_words(comparison),
             rows=rows,
             results=ablation.distinct_rows(rows, equal_variants(outcomes)),
             references=references,
-            notes=method_notes(
-                outcomes, comparison, rows, report.looks, report.varies, searched=_searched_once(report)
-            ),
-            published=published_table(rows, report.published_scale),
-            published_notes=published_notes(rows) if report.published_scale else (),
+            notes=method_notes(outcomes, comparison, rows, report.looks, sweep.varies, searched=searched_once),
+            published=published_table(rows, sweep.published_scale),
+            published_notes=published_notes(rows) if sweep.published_scale else (),
             measured=measure_table(outcomes, report.published_measures),
             caches=tables.cache_table(outcomes),
             stages=tables.stage_table(outcomes),
@@ -125,22 +109,22 @@ def write_report(
             heads=head_section(outcomes, pictures),
             words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
             search=search_section(searches, pictures),
-            texts=text_section(outcomes, report.records, report.generate),
-            doses=dose_sections(outcomes, report.doses, report.published_measures, pictures),
-            analyses=analysis_sections(outcomes, report.records, report.analyses, report.published_measures, pictures),
+            texts=text_section(outcomes, report.records, sweep.generate),
+            doses=dose_sections(outcomes, sweep.doses, report.published_measures, pictures),
+            analyses=analysis_sections(outcomes, report.records, sweep.analyses, report.published_measures, pictures),
             costs=tables.cost_table(outcomes),
             other_budgets=tables.other_budgets(outcomes),
             devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
             untrained=untrained(outcomes.all),
-            provenance=provenance(outcomes, report.scale, searches, report.records),
+            provenance=provenance(outcomes, sweep.named_scale, searches, report.records),
             picture=pictures.on_page,
             base=base,
             base_spec=base.model_dump(mode="json", exclude={"seed"}),
             variant_specs=_changes(outcomes),
         )
-        scale = f", scale {report.scale}" if report.scale else ""
-        caption = f"{report.name}{scale}, differences with {level_in_words(comparison)} intervals"
-        write_tables(staging, outcomes, rows, references, interactions.rows, searches, margin, caption)
+        scale = f", scale {sweep.named_scale}" if sweep.named_scale else ""
+        caption = f"{sweep.name}{scale}, differences with {level_in_words(comparison)} intervals"
+        write_tables(staging, outcomes, rows, references, interactions.rows, searches, sweep.margin, caption)
         write_html(staging, text, hover_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
@@ -148,28 +132,23 @@ def write_report(
     return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
 
 
-def _searched_once(report: ReportInput) -> bool:
-    """Whether values of the table come from a search that was not repeated for every seed."""
-    return any(search.task.seed is None for search in report.searches)
-
-
 def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationRow]) -> Summary:
     """What the report says in short: its answer, and the bare verdict on every variant, even if seeds are missing."""
-    trials, baseline = report.outcomes.all, report.outcomes.baseline
+    sweep, trials = report.sweep, report.outcomes.all
     ends = [outcome.record.finished_at for outcome in trials if outcome.record is not None]
     compared = [row for row in rows if not row.is_baseline and not row.adaptive]
     return Summary(
-        name=report.name,
-        question=report.question,
-        scale=report.scale,
-        baseline=baseline,
-        margin=report.margin,
+        name=sweep.name,
+        question=sweep.question,
+        scale=sweep.named_scale,
+        baseline=report.outcomes.baseline,
+        margin=sweep.margin,
         answer=answer,
         finished_at=max(ends, key=datetime.fromisoformat, default=None),
         complete=sum(outcome.final is not None for outcome in trials),
         planned=len(trials),
         verdicts={
-            row.variant: verdict_in_words(row.effect, report.margin) if row.effect else "no verdict" for row in compared
+            row.variant: verdict_in_words(row.effect, sweep.margin) if row.effect else "no verdict" for row in compared
         },
         base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
         searches={name: s.ledger.stem for s in report.searches for name in (*s.task.built_on, s.task.title)},

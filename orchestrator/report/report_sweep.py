@@ -29,24 +29,15 @@ def report_sweep(
     file, reports = Path(file), Path(reports)
     published, measures, note = _published(sweep, file.parent / "published")
     report = ReportInput(
-        name=sweep.name,
-        question=sweep.question,
-        scale=sweep.named_scale,
-        published_scale=sweep.published_scale,
-        ablation=sweep.ablation,
+        sweep=sweep,
         outcomes=read_outcomes(now.trials, records, sweep.baseline.name),
         records=records,
         published=published,
-        published_measures=measures,
         published_note=note,
         command=sweep_command(sweep, file),
         looks=now.looks,
-        varies=sweep.varies,
-        margin=sweep.margin,
         searches=now.searches,
-        generate=sweep.generate,
-        analyses=sweep.analyses,
-        doses=sweep.doses,
+        published_measures=measures,
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     if written.changes:  # there is an interval to read

@@ -22,10 +22,10 @@ from lm.record import token_nats_path, write_curve, write_record
 from lm.tables import write_table
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.page import ReportInput, write_report
-from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.factories import FULL, make_curve, make_record, make_trial
+from tests.support.pages import a_sweep
 
 _AS_THE_COMMAND = "from tests.benchmarks import report; report.main()"
 
@@ -63,11 +63,7 @@ def write(runs: Path, trials: list[Trial]) -> None:
     """Write the report, as the command does, into a folder beside the records."""
     records = Records(runs)
     report = ReportInput(
-        name="benchmark",
-        question="How long does a report take?",
-        scale="paper",
-        published_scale=True,
-        ablation=Ablation("none", ()),
+        sweep=a_sweep(name="benchmark", question="How long does a report take?", scale="paper", published_scale=True),
         outcomes=read_outcomes(trials, records, "full"),
         records=records,
         published={},

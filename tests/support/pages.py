@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ from markdown_it.token import Token
 from matplotlib.figure import Figure
 
 from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.analysis.statistics import MARGIN
 from orchestrator.report.page import ReportInput, write_report
+from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.published import Published
+from orchestrator.sweep.scaled import Resources
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_tables import number
@@ -34,21 +38,36 @@ class NoArtist:
         self.asked[path.name] = shown
 
 
-def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, artist: NoArtist | None = None, **how: Any) -> str:
-    """The page's text. Pictures have their own tests, and take a second each."""
-    records = Records(tmp / "runs")
+def a_sweep(**how: Any) -> ScaledSweep:
+    """A sweep of which a page shows the name, the question and what is given here."""
     settings: dict[str, Any] = {
         "name": "awd_ablation",
         "question": "Which parts carry the perplexity?",
         "scale": "laptop",
         "published_scale": False,
         "ablation": Ablation("none", ()),
+        "margin": MARGIN,
+        "varies": (),
+        **how,
+    }
+    unseen = {"published": (), "published_corpus": "ptb", "variants": (), "seeds": (), "variant_seeds": (), "looks": ()}
+    rest = {"most_trials": None, "searching": None, "resources": Resources(), "scales_without_gpu": ()}
+    return ScaledSweep(**{**unseen, **rest, **settings})
+
+
+def write(tmp: Path, trials: list[Trial], *, pictures: bool = False, artist: NoArtist | None = None, **how: Any) -> str:
+    """The page's text. Pictures have their own tests, and take a second each."""
+    records = Records(tmp / "runs")
+    of_sweep, of_report = ({field.name for field in dataclasses.fields(kind)} for kind in (ScaledSweep, ReportInput))
+    of_sweep -= of_report
+    settings: dict[str, Any] = {
+        "sweep": a_sweep(**{name: value for name, value in how.items() if name in of_sweep}),
         "outcomes": read_outcomes(trials, records, how.pop("baseline", "full")),
         "records": records,
         "published": PAPERS,
         "published_note": "Merity et al. 2017, table 4",
         "command": "python -m orchestrator report sweeps/awd_ablation.yaml",
-        **how,
+        **{name: value for name, value in how.items() if name not in of_sweep},
     }
     folder = settings.pop("folder", tmp / "report")
     drawing = {} if pictures else {"draw": (artist or NoArtist()).draw}

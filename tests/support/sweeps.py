@@ -32,7 +32,7 @@ variants:
 seeds: [1, 2]
 """
 TOLD_TIMES = (
-    re.compile(r"(?m)^\| (Trial time|Wall time|Mean speed|Peak memory of a trial) [^\n]*\n"),
+    re.compile(r"(?m)^\| (Trial time|Peak memory of a trial) [^\n]*\n"),
     re.compile(r"(?ms)^## Time and memory\n.*?(?=^## )"),
     re.compile(r'"finished_at": "[^"]*"'),
 )

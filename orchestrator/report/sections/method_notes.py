@@ -92,8 +92,9 @@ def _cautions(
     }
     if same := [what for what, is_shared in shared.items() if is_shared]:
         yield Markdown(f"All seeds share {listed(same)}: what others would give is in no interval.")
-    if averaging := _averaging(outcomes):
-        yield averaging
+    averaged = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
+    if averaged and not any(began for began, _ in averaged):
+        yield Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
     for variants in equal_variants(outcomes):
         names = listed([escape(name) for name in variants])
         yield Markdown(f"Equal in every seed, so that what tells them apart is not tested: {names}.")
@@ -133,20 +134,6 @@ def _trials(outcomes: Outcomes) -> Markdown:
     trained = f" Of those complete, {failed} did not train." if failed else ""
     note = " An interim page: it changes as trials end." if counts["unfinished"] + counts["missing"] else ""
     return Markdown(f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
-
-
-def _averaging(outcomes: Outcomes) -> Markdown:
-    """In how many trials NT-ASGD began to average before fine-tuning, unless it did in every one."""
-    counts = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
-    began, trials = sum(count for count, _ in counts), sum(of for _, of in counts)
-    if began == trials:
-        return Markdown("")
-    if not began:
-        return Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    return Markdown(
-        f"**NT-ASGD began to average in {began} of {trials} trials** before fine-tuning; where a variant differs in "
-        "this from the baseline, its verdict says so."
-    )
 
 
 def _percent(nats: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 from lm.record import Record
@@ -25,21 +24,17 @@ def provenance(
     # A failed trial's record was written for a worker that could not tell what it ran on.
     records = [record for _, record in settled if record.status != "failed"]
     stages = {stage.key: stage for _, record in settled for stage in record.stages}.values()
-    seconds = sum(stage.train_seconds for stage in stages)
-    tokens = sum(stage.tokens_per_second * stage.train_seconds for stage in stages)
     spent = sum(stage.train_seconds + stage.evaluation_seconds for stage in stages)
     spent += sum(_unended_stage(outcome, record) for outcome, record in settled)
-    sizes = [
-        f"{corpus.train_tokens:,} training, {corpus.valid_tokens:,} validation, {corpus.test_tokens:,} test"
-        for corpus in corpora
-    ]
-    speed = f"{tokens / seconds:,.0f} tokens/s, all tokens over all seconds of training" if seconds else NOTHING
     facts: list[tuple[str, str]] = [
         *((("Scale", scale),) if scale else ()),
         ("Corpus", _each(trial.spec.corpus.name for trial in trials)),
-        *(("Fingerprint", corpus.fingerprint) for corpus in corpora),
-        *(("Tokens", size) for size in sizes),
-        *(("Vocabulary", f"{corpus.vocabulary_size:,} words: {corpus.vocabulary_rule}") for corpus in corpora),
+        *(("Fingerprint", each.fingerprint) for each in corpora),
+        *(
+            ("Tokens", f"{each.train_tokens:,} training, {each.valid_tokens:,} validation, {each.test_tokens:,} test")
+            for each in corpora
+        ),
+        *(("Vocabulary", f"{each.vocabulary_size:,} words: {each.vocabulary_rule}") for each in corpora),
         ("Seeds", _each(trial.seed for trial in trials)),
         ("Device", _each(record.device for record in records)),
         ("Threads per trial", _each(record.threads for record in records)),
@@ -48,8 +43,6 @@ def provenance(
         ("Numerics version", _each(record.numerics_version for record in records)),
         ("Trial time", f"{duration(spent)} for {counted(len(settled), 'settled trial')}, shared stages counted once"),
         *_of_searches(searches, runs),
-        ("Wall time", _wall_time(settled)),
-        ("Mean speed", speed),
         ("Peak memory of a trial", byte_size(max(r.peak_memory_bytes for r in records)) if records else NOTHING),
     ]
     return [(label, escape(value)) for label, value in facts]
@@ -72,21 +65,6 @@ def _unended_stage(outcome: Outcome, record: Record) -> float:
     if record.status == "complete" or not outcome.curve:
         return 0.0
     return max(0.0, float(outcome.curve["seconds"][-1].as_py()) - train_seconds(record))
-
-
-def _wall_time(settled: Iterable[tuple[Outcome, Record]]) -> str:
-    """From the first trial's start to the last one's end, pauses included; starts are reckoned from ends."""
-    starts: list[datetime] = []
-    ends: list[datetime] = []
-    for outcome, record in settled:
-        if record.status != "failed" and outcome.trial.reads_from is None:
-            ends.append(datetime.fromisoformat(record.finished_at))
-            if outcome.trial.starts_from is None:  # else its seconds hold another trial's
-                starts.append(ends[-1] - timedelta(seconds=record.seconds))
-    if not starts:
-        return NOTHING
-    took = (max(ends) - min(starts)).total_seconds()
-    return f"{duration(took)} from the first start to the last end ({max(ends):%Y-%m-%d %H:%M} UTC), pauses included"
 
 
 def _each(values: Iterable[Any]) -> str:

@@ -26,7 +26,7 @@ Reproduction = Literal["reproduced", "not reproduced", "not decided"]
 
 
 def published_table(rows: Sequence[AblationRow], published_scale: bool) -> Rows:
-    """The papers' variants, with the sweep's numbers beside if `published_scale`, at which their numbers were made."""
+    """The variants that the papers have; at the papers' own scale with the sweep's numbers beside them."""
     papers = [row for row in rows if row.published_valid or row.published_test]
     if published_scale and (beside := [row for row in papers if row.test and row.published_test]):
         return [_beside(row) for row in beside]

@@ -12,8 +12,14 @@ from typing import Any
 from lm.record import perplexity
 from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.sections.front import OBJECTIVES, draw_front, front_in_order
-from orchestrator.report.sections.search_pictures import SearchShown, is_log, show_searches
+from orchestrator.report.sections.search_pictures import (
+    OBJECTIVES,
+    SearchShown,
+    draw_front,
+    front_in_order,
+    is_log,
+    show_searches,
+)
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share

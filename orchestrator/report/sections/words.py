@@ -29,7 +29,7 @@ MOST = 10
 
 @dataclass(frozen=True)
 class WordSection:
-    """By what is compared the words, most gained first, most lost last; then the published ones beside the sweep's.
+    """By what is compared the words, most gained first, most lost last; the published ones beside this text's.
 
     `unnamed`: there are some, but no corpus at hand that the trials read, which has the words.
     """
@@ -70,7 +70,7 @@ def word_section(
 
 
 def _published(measures: Sequence[Measure], savings: WordSavings) -> Rows:
-    """The published words that a cache saves most on; what the text lacks is None."""
+    """The published words that a cache saves most on; None where the text lacks it."""
     rows = []
     for measure in measures:
         if measure.metric == CACHE_METRIC and measure.word is not None:

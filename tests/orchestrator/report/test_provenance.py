@@ -21,36 +21,18 @@ def settle(runs: Path, trial: Trial, *, ended: str, seconds: float, status: str 
     write_record(runs / trial.key, record.model_copy(update=times))
 
 
-def times(runs: Path, trials: list[Trial]) -> tuple[str, str]:
+def trial_time(runs: Path, trials: list[Trial]) -> str:
     facts = dict(provenance(read_outcomes(trials, Records(runs), trials[0].variant), "laptop", (), Records(runs)))
-    return facts["Trial time"], facts["Wall time"]
+    return facts["Trial time"]
 
 
 def test_trial_time_counts_a_shared_stage_once_and_what_diverged_as_far_as_it_came(tmp_path: Path) -> None:
     whole, other = make_trial("full"), make_trial("no penalty", penalties=None, batch_size=7)
     settle(tmp_path, whole, ended="10:00", seconds=600.0)
     settle(tmp_path, other, ended="12:30", seconds=1200.0)
-    assert times(tmp_path, [whole, other])[0] == "7.0 min for 2 settled trials, shared stages counted once"
+    assert trial_time(tmp_path, [whole, other]) == "7.0 min for 2 settled trials, shared stages counted once"
     read = replace(make_trial("no fine-tuning", finetune=None), reads_from=whole.key)
-    assert times(tmp_path, [whole, other, read])[0] == "7.0 min for 3 settled trials, shared stages counted once"
+    assert trial_time(tmp_path, [whole, other, read]) == "7.0 min for 3 settled trials, shared stages counted once"
     lost, missing = make_trial("b", batch_size=8), make_trial("c", batch_size=9)
     settle(tmp_path, lost, ended="12:00", seconds=1.0, status="diverged")  # 9 epochs of 10 s, and no stage's end
-    assert times(tmp_path, [whole, lost, missing])[0] == "5.0 min for 2 settled trials, shared stages counted once"
-
-
-def test_wall_time_is_from_the_first_start_to_the_last_end(tmp_path: Path) -> None:
-    first, last = make_trial("full"), make_trial("b", batch_size=7)
-    settle(tmp_path, first, ended="10:00", seconds=600.0)
-    settle(tmp_path, last, ended="12:30", seconds=60.0)
-    wall = "{} from the first start to the last end (2020-01-01 12:30 UTC), pauses included"
-    assert times(tmp_path, [first, last])[1] == wall.format("2.7 h"), "from 9:50"
-    assert times(tmp_path, [last])[1] == wall.format("1.0 min")
-    shared = replace(make_trial("c", batch_size=8), starts_from=first.key)
-    settle(tmp_path, shared, ended="12:00", seconds=7200.0)  # the first trial's stage is in its seconds
-    assert times(tmp_path, [last, shared])[1] == wall.format("1.0 min")
-    failed = make_trial("d", batch_size=9)
-    settle(tmp_path, failed, ended="16:00", seconds=60.0, status="failed")
-    copied = replace(make_trial("e", batch_size=10), reads_from="another sweep's")
-    settle(tmp_path, copied, ended="03:00", seconds=60.0)
-    assert times(tmp_path, [first, last, failed, copied])[1] == wall.format("2.7 h")
-    assert times(tmp_path, [failed])[1] == "–"
+    assert trial_time(tmp_path, [whole, lost, missing]) == "5.0 min for 2 settled trials, shared stages counted once"

@@ -11,9 +11,8 @@ import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.report.pictures.search import SearchAxis
-from orchestrator.report.sections.front import front_clause, name_of
 from orchestrator.report.sections.search import search_table, trials_of_tuning
-from orchestrator.report.sections.search_pictures import rung_table
+from orchestrator.report.sections.search_pictures import front_clause, name_of, rung_table
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
