@@ -79,11 +79,6 @@ class Noise:
     correlation: Correlation | None
     text_correlation: float | None
 
-    @property
-    def has_text(self) -> bool:
-        """Whether the text's noise is counted."""
-        return self.text_correlation is not None
-
 
 @dataclass(frozen=True)
 class Comparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -50,44 +50,33 @@ Group = tuple[Outcome, ...]
 """A variant's outcomes, one a seed."""
 
 
-@dataclass(frozen=True)
-class Outcomes(Mapping[str, Group]):
+class Outcomes(dict[str, Group]):
     """The outcomes of each variant, variants in the plan's order, seeds in ascending order; and which is the baseline.
 
     ValueError if the baseline is not among them.
     """
 
-    groups: Mapping[str, Group]
-    baseline: str
-
-    def __post_init__(self) -> None:
-        if self.baseline not in self.groups:
-            raise ValueError(f"a report compares with the variant {self.baseline!r}, got {sorted(self.groups)}")
-
-    def __getitem__(self, variant: str) -> Group:
-        return self.groups[variant]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.groups)
-
-    def __len__(self) -> int:
-        return len(self.groups)
+    def __init__(self, groups: Mapping[str, Group], baseline: str) -> None:
+        super().__init__(groups)
+        self.baseline = baseline
+        if baseline not in self:
+            raise ValueError(f"a report compares with the variant {baseline!r}, got {sorted(self)}")
 
     @property
     def of_baseline(self) -> Group:
         """The baseline's outcomes."""
-        return self.groups[self.baseline]
+        return self[self.baseline]
 
     @property
     def seeds(self) -> int:
         """The most seeds of a variant; of the baseline, if there is no other."""
-        others = (len(group) for name, group in self.groups.items() if name != self.baseline)
+        others = (len(group) for name, group in self.items() if name != self.baseline)
         return max(others, default=len(self.of_baseline))
 
     @property
     def all(self) -> list[Outcome]:
         """All outcomes, variant by variant."""
-        return [outcome for group in self.groups.values() for outcome in group]
+        return [outcome for group in self.values() for outcome in group]
 
 
 def read_outcomes(trials: Iterable[Trial], records: Records, baseline: str) -> Outcomes:

@@ -281,7 +281,7 @@ def test_the_text_is_in_the_intervals_if_every_group_has_its_losses_by_token() -
     one_without = every | {"c": Losses((1, 2, 3), blocks["c"].mean(axis=1))}
     for groups, has_text in ((every, True), (one_without, False)):
         comparison = compare(groups["a"], {name: groups[name] for name in "bc"})
-        assert comparison.noise is not None and comparison.noise.has_text is has_text
+        assert comparison.noise is not None and (comparison.noise.text_correlation is not None) is has_text
         assert [(effect.text_error is not None) for effect in comparison.effects.values()] == [has_text] * 2
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.spec import TrainSpec
 from orchestrator.analysis.outcomes import Curve, Outcomes, curve_of, is_adaptive
 from orchestrator.report.pictures.style import Limits
 
@@ -22,7 +20,7 @@ _MOST_NATS = 600.0
 
 @dataclass(frozen=True)
 class VariantCurves:
-    """A variant's learning curves by seed; `turns` are stages with other values than the stage before.
+    """A variant's learning curves by seed.
 
     Unless `complete`, seeds are missing or ended early, and the figures give no number for the variant.
     """
@@ -31,7 +29,6 @@ class VariantCurves:
     baseline: bool
     complete: bool
     seeds: Mapping[int, Curve]
-    turns: Collection[str] = ()
 
     @property
     def lowest(self) -> float:
@@ -58,8 +55,7 @@ def variant_curves(outcomes: Outcomes) -> list[VariantCurves]:
         seeds = {seed: curve for seed, curve in curves.items() if len(curve)}
         if seeds and not is_adaptive(group):
             complete = all(outcome.final for outcome in group)
-            turns = _turns(group[0].trial.spec)
-            variants.append(VariantCurves(variant, variant == outcomes.baseline, complete, seeds, turns))
+            variants.append(VariantCurves(variant, variant == outcomes.baseline, complete, seeds))
     return variants
 
 
@@ -71,12 +67,6 @@ def with_numbers(seed: Curve) -> Curve:
 def iterate(seed: Curve) -> Curve:
     """The curve of the last iterates beside their averages; empty where there are none."""
     return with_numbers(dataclasses.replace(seed, valid_nats_per_token=seed.raw_valid_nats_per_token))
-
-
-def _turns(spec: TrainSpec) -> frozenset[str]:
-    """The stages whose values are not those of the stage before: many legs of a schedule that was found go on alike."""
-    values = {stage: spec.during(stage).model_copy(update={"epochs": 1}) for stage in spec.stages()}
-    return frozenset(stage for before, stage in pairwise(values) if values[stage] != values[before])
 
 
 def band(seeds: Iterable[Curve]) -> Band:
@@ -118,11 +108,9 @@ def visible_range(variants: Sequence[VariantCurves], published: float | None) ->
     return math.exp(low - margin), math.exp(high + margin)
 
 
-def events(seed: Curve, turns: Collection[str]) -> Iterator[tuple[int, str]]:
-    """At which epoch averaging began in training (circle), other values (plus, `turns`) and fine-tuning (diamond)."""
+def events(seed: Curve) -> Iterator[tuple[int, str]]:
+    """At which epoch averaging began in training (circle), and fine-tuning (diamond)."""
     fine_tuning = np.char.startswith(seed.stage, "finetune")
-    if (averaging := np.flatnonzero(seed.averaging)).size and not fine_tuning[averaging[0]]:
-        yield int(seed.epoch[averaging[0]]), "o"
-    for place in np.flatnonzero(seed.stage[1:] != seed.stage[:-1]) + 1:
-        if fine_tuning[place] or seed.stage[place] in turns:
-            yield int(seed.epoch[place]), "D" if fine_tuning[place] else "P"
+    for places, shape in ((seed.averaging & ~fine_tuning, "o"), (fine_tuning, "D")):
+        if places.any():
+            yield int(seed.epoch[places.argmax()]), shape

@@ -43,7 +43,7 @@ def overview(variants: Sequence[VariantCurves], published: float | None, unigram
     for variant in sorted(ranked, key=lambda each: (each.name in styles, each.baseline)):
         mean = curves.band(variant.seeds.values())
         iterates = [raw for seed in variant.seeds.values() if len(raw := curves.iterate(seed))]
-        marks = [mark for seed in variant.seeds.values() for mark in curves.events(seed, variant.turns)]
+        marks = [mark for seed in variant.seeds.values() for mark in curves.events(seed)]
         look = styles.get(variant.name, _PALE)
         for axes, x in ((left, mean.epoch), (right, mean.seconds / size)):
             axes.plot(x, mean.mean, marker="." if len(x) == 1 else "", **look)
@@ -102,7 +102,7 @@ def panels(variants: Sequence[VariantCurves]) -> Figure:
             axes.plot(seed.epoch, y, marker="." if len(seed) == 1 else "", **styles[key])
             if len(raw := curves.iterate(seed)):
                 axes.plot(raw.epoch, curves.perplexities(raw), **styles[key] | _ITERATE)
-            _mark(axes, seed.epoch, y, seed.epoch, curves.events(seed, variant.turns), styles[key]["color"])
+            _mark(axes, seed.epoch, y, seed.epoch, curves.events(seed), styles[key]["color"])
         if min(curves.perplexities(seed).min() for seed in variant.seeds.values()) > limits[1]:
             axes.text(0.5, 0.5, "above the picture", transform=axes.transAxes, ha="center", fontsize=8)
     return figure
@@ -135,15 +135,15 @@ def _mark(
 
 
 def _event_keys(variants: Sequence[VariantCurves]) -> list[Artist]:
-    seeds = [(seed, variant.turns) for variant in variants for seed in variant.seeds.values()]
-    shapes = {shape for seed, turns in seeds for _, shape in curves.events(seed, turns)}
-    labels = {"o": "averaging begins", "P": "other values begin", "D": "fine-tuning begins"}
+    seeds = [seed for variant in variants for seed in variant.seeds.values()]
+    shapes = {shape for seed in seeds for _, shape in curves.events(seed)}
+    labels = {"o": "averaging begins", "D": "fine-tuning begins"}
     lines: list[Artist] = [
         Line2D([], [], label=label, **style.marker(shape, 4.5, "white", GREY, 1.0))
         for shape, label in labels.items()
         if shape in shapes
     ]
-    if any(len(curves.iterate(seed)) for seed, _ in seeds):
+    if any(len(curves.iterate(seed)) for seed in seeds):
         lines.append(Line2D([], [], color=GREY, label="last iterate, not averaged", **_ITERATE))
     return lines
 

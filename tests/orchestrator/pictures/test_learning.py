@@ -6,7 +6,7 @@ import dataclasses
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -32,9 +32,9 @@ def variant(name: str, *lasts: float, epochs: int | None = None, complete: bool 
     return curves(name, *map(curve, seeds), complete=complete)
 
 
-def curves(name: str, *seeds: Curve, complete: bool = True, turns: Collection[str] = ()) -> VariantCurves:
+def curves(name: str, *seeds: Curve, complete: bool = True) -> VariantCurves:
     """The variant's seeds are 1, 2, ...; `full` is the baseline."""
-    return VariantCurves(name, name == "full", complete, dict(enumerate(seeds, 1)), frozenset(turns))
+    return VariantCurves(name, name == "full", complete, dict(enumerate(seeds, 1)))
 
 
 def draw(folder: Path, variants: Sequence[VariantCurves], published: float | None = None) -> None:
@@ -183,26 +183,16 @@ def test_marks_lie_on_the_mean_line_at_the_mean_seconds() -> None:
 
 def test_the_switch_to_averaging_and_fine_tuning_are_marked_in_both_panels() -> None:
     seed = make_curve(FULL, 60.0)
-    assert list(events(curve(seed), ())) == [(9, "o"), (13, "D")]
+    assert list(events(curve(seed))) == [(9, "o"), (13, "D")]
     left, right = overview([curves("full", curve(seed))], None).axes
     for axes, places in ((left, (9, 13)), (right, (90, 130))):
         assert [(x, marker) for x, _, marker in marks(axes)] == [(places[0], "o"), (places[1], "D")]
         assert [y for _, y, _ in marks(axes)] == pytest.approx([seed[k].valid_perplexity for k in (8, 12)])
 
 
-def test_a_leg_is_no_fine_tuning() -> None:
-    seed = dataclasses.replace(flat(60.0, 3), stage=np.array(["train", "train-2", "finetune-1"]))
-    assert list(events(seed, {"train-2"})) == [(2, "P"), (3, "D")]
-
-
-def test_a_leg_that_changes_nothing_is_not_marked() -> None:
-    stages = np.array(["train", "train-2", "train-3", "train-4", "finetune-1"])
-    seed = dataclasses.replace(flat(60.0, 5), stage=stages)
-    assert list(events(seed, {"train-3"})) == [(3, "P"), (5, "D")]
-    seeds = ["mean over seeds", "lowest to highest seed"]
-    for turns, labels in (((), []), ({"train-3"}, ["other values begin"])):
-        figure = overview([curves("full", seed, turns=turns)], None)
-        assert legend(figure, 0) == [*seeds, *labels, "fine-tuning begins"]
+def test_a_leg_is_no_fine_tuning_and_fine_tuning_begins_once() -> None:
+    stages = np.array(["train", "train-2", "finetune-1", "finetune-2"])
+    assert list(events(dataclasses.replace(flat(60.0, 4), stage=stages))) == [(3, "D")]
 
 
 def test_of_many_variants_those_with_the_lowest_perplexity_are_coloured() -> None:

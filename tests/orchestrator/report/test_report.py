@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from lm.record import Evaluation, read_record, write_curve, write_record
-from lm.spec import Leg
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.statistics import compare
 from orchestrator.report.files import summary
@@ -438,18 +437,6 @@ def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, swe
         papers = {"full": Published(number(57.0, certainty), None)}
         write(tmp_path, trials, published=papers, published_scale=True, artist=artist)
         assert artist.asked["overview.svg"][1] == line
-
-
-def test_only_legs_that_change_a_value_are_turns_of_a_curve(tmp_path: Path) -> None:
-    slower = FULL.optimizer.model_copy(update={"learning_rate": 10.0})
-    alike = Leg(epochs=3, optimizer=FULL.optimizer, dropout=FULL.dropout)
-    turned = Leg(epochs=4, optimizer=slower, dropout=FULL.dropout)
-    trial = make_trial(legs=(alike, turned, turned.model_copy(update={"epochs": 2}), alike))
-    settle(tmp_path / "runs", trial, 60.0)
-    artist = NoArtist()
-    write(tmp_path, [trial], artist=artist)
-    variants, *_ = artist.asked["overview.svg"]
-    assert [variant.turns for variant in variants] == [{"train-3", "train-5"}]
 
 
 def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:

@@ -187,7 +187,7 @@ def test_variants_that_are_equal_in_every_seed_are_named(tmp_path: Path) -> None
             settle(tmp_path, trials[-1], test + offset)
     outcomes = read_outcomes(trials, Records(tmp_path), "full")
     assert equal_variants(outcomes) == [("no fine-tuning", "no NT-ASGD")]
-    assert equal_variants(Outcomes(outcomes.groups, "no NT-ASGD")) == []
+    assert equal_variants(Outcomes(outcomes, "no NT-ASGD")) == []
     cached = [make_trial(name, seed, cache=CACHE, epochs=n) for name, n in (("c", 5), ("d", 6)) for seed in (1, 2)]
     partial = [make_trial(name, seed, epochs=n) for name, n in (("e", 7), ("f", 8)) for seed in (1, 2)]
     for trial in [*cached, *partial]:
