@@ -58,7 +58,7 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(place: Path, number: si
     process.send_signal(number)
     code, output = finish(process)
     assert code == 128 + number, output
-    assert "python -m orchestrator sweep tiny.yaml --scale paper --runs 'my runs' --jobs 1\n" in output
+    assert "python -m orchestrator sweep tiny.yaml --runs 'my runs' --jobs 1\n" in output
     assert "Traceback" not in output
     page = (place / "reports/tiny/paper/report.md").read_text()
     assert "unfinished" in page or "missing" in page

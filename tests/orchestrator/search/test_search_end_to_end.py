@@ -296,7 +296,7 @@ def test_export_says_what_is_wrong(place: Path) -> None:
     (place / "plain.yaml").write_text(SWEEP + "components: {a: {off: {batch_size: 4}}}\n")
     plain = CliRunner().invoke(app, ["export", "plain.yaml", "--optuna", "sqlite:///optuna.db", "--scale", "paper"])
     assert plain.exit_code == 2
-    assert "neither searches nor tunes at scale paper" in plain.output
+    assert "neither searches nor tunes: there is no study" in plain.output
     for url in ("nothing://me:secret@host/db", "secret", "sqlite:////secret/optuna.db"):
         bad = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
         assert bad.exit_code == 2
