@@ -231,7 +231,7 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     assert f"| no verdict ({why}) |" in text
     assert f"there is no verdict on removing A{f' ({why})' if 'of' in why else ''}" in answer(text)
     interaction = {diverged: "no A not complete", untrained: "no A did not train", elsewhere: why}[make]
-    assert f"| A × B | interaction | – | – | no verdict ({interaction}) |" in text
+    assert f"| A × B | interaction | – | no verdict ({interaction}) |" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
     (forest,) = (picture for picture in artist.asked if isinstance(picture, Forest))
     assert {row.name: (row.verdict, row.low) for row in forest.rows}["no A"] == (why, None)
