@@ -39,9 +39,6 @@ class Looks:
         return LEVEL_OF_ERROR * (weights[index] / sum(weights)) / (1 + len(self.earlier))
 
 
-ONE_LOOK = Looks()
-
-
 def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Looks:
     """The looks of a sweep with these seeds, of which the ledger has the pages; ValueError for a damaged ledger."""
     try:

@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markdown_it import MarkdownIt
 
-from lm.record import perplexity
 from lm.yaml_text import write_yaml
 from orchestrator import words
 from orchestrator.words import NOTHING, Markdown, escape, listed
@@ -52,16 +51,12 @@ def template(name: str) -> Template:
         "table": table,
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else words.number(value),
-        "perplexity": lambda nats: NOTHING if nats is None else words.number(perplexity(nats)),
         "significant": words.significant,
         "signed": words.signed,
-        "duration": words.duration,
-        "bytes": words.byte_size,
         "counted": words.counted,
         "fenced": words.fenced,
         "yaml": lambda data: words.fenced(write_yaml(data, as_ascii=False), "yaml"),
         "in_words": words.value_in_words,
-        "thousands": words.in_thousands,
         "shortened": lambda text: shorten(text or "", _LONGEST_REASON, placeholder=" … (whole in trials.csv)"),
     }
     return on_page.get_template(name)

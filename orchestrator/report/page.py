@@ -97,7 +97,7 @@ def write_report(
             rows=rows,
             results=ablation.distinct_rows(rows, equal_variants(outcomes)),
             references=references,
-            notes=method_notes(outcomes, comparison, rows, report.looks, sweep.varies, searched=searched_once),
+            notes=method_notes(outcomes, comparison, rows, sweep.varies, searched=searched_once),
             published=published_table(rows, sweep.published_scale),
             published_notes=published_notes(rows) if sweep.published_scale else (),
             measured=measure_table(outcomes, report.published_measures),

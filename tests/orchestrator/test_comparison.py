@@ -230,7 +230,7 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     assert f"| no verdict ({why}) |" in text
     assert f"o verdict on removing A{f' ({why})' if 'of' in why else ''}" in answer(text)
     interaction = {diverged: "no A not complete", untrained: "no A did not train", elsewhere: why}[make]
-    assert f"| A × B | interaction | – | – | no verdict ({interaction}) |" in text
+    assert f"| A × B | interaction | – | no verdict ({interaction}) |" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
     rows, *_ = artist.asked["forest.svg"]
     assert {row.name: (row.verdict, row.low) for row in rows}["no A"] == (why, None)

@@ -12,7 +12,6 @@ from lm.record import opened
 from orchestrator.analysis.comparison import equal_variants
 from orchestrator.analysis.effects import Comparison
 from orchestrator.analysis.guessing import untrained
-from orchestrator.analysis.looks import ONE_LOOK, Looks
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive
 from orchestrator.analysis.power import WANTED_DEVIATIONS
@@ -34,7 +33,6 @@ class MethodNotes:
     trials: Markdown
     deviations: str
     cautions: list[Markdown]
-    looks: str
     convention: float | None
 
 
@@ -42,7 +40,6 @@ def method_notes(
     outcomes: Outcomes,
     comparison: Comparison | None,
     rows: Sequence[AblationRow] = (),
-    looks: Looks = ONE_LOOK,
     varies: Sequence[str] = (),
     *,
     searched: bool = False,
@@ -56,7 +53,6 @@ def method_notes(
         trials=_trials(outcomes),
         deviations=" to ".join(dict.fromkeys(map(_percent, deviations[:1] + deviations[-1:]))),
         cautions=list(_cautions(outcomes, comparison, rows, varies, searched=searched)),
-        looks=_looks(looks, outcomes.seeds),
         convention=max((abs(each.perplexity_reference / each.perplexity - 1) for each in scores), default=None),
     )
 
@@ -109,20 +105,6 @@ def smallest_found(comparison: Comparison) -> float | None:
         if effect.interval is not None and effect.nats is not None and effect.obstacle is None
     ]
     return median(sizes) if sizes else None
-
-
-def _looks(looks: Looks, seeds: int) -> str:
-    """How often comparisons were judged, and what that costs; empty after one look."""
-    sentences = []
-    if len(looks.planned) > 1:
-        planned = listed([str(look) for look in looks.planned])
-        sentences.append(f"More seeds went to what was not decided after {planned} seeds.")
-    if looks.earlier:
-        pages = listed([str(len(page)) for page in looks.earlier])
-        earlier = counted(len(looks.earlier), "earlier page")
-        sentences.append(f"{earlier} judged some of these seeds (of {pages} seeds), and each counts as a look.")
-    error = f"This look may err in {100 * looks.error(seeds):.2g}% of tables."
-    return " ".join([*sentences, error] if sentences else [])
 
 
 def _trials(outcomes: Outcomes) -> Markdown:

@@ -23,7 +23,6 @@ from orchestrator.report.sections.search_pictures import (
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share
-from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Searching, Tune
 from orchestrator.sweep.space import Dimension, Integer, OneOf, dimensions_of
 from orchestrator.words import Markdown, counted, duration, escape, listed, number, value_in_words
@@ -79,6 +78,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     options, hardly_tried = _options(searches)
     importance, why_not = _importance(first)
     shares = [row["Value"] for row in importance]
+    waiting = [s for s in searches if isinstance(s.task.searching, Tune) or s.task.built_on]  # variants of the file do
     return SearchSection(
         searching=first.task.searching,
         ended=ended,
@@ -88,7 +88,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         hardly_tried=Markdown(listed(hardly_tried)),
         edges=Markdown(listed([words for search in searches if (words := _edges(search))])),
         hardly_chosen=hardly_chosen(searches),
-        untuned=[s.task.title for s in searches if s.ended and s.best is None and _is_tuned(s.task)],
+        untuned=[search.task.title for search in waiting if search.ended and search.best is None],
         found=first.task.title,
         changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
         misfits=first.misfits if ended else {},
@@ -130,7 +130,9 @@ def seconds_of(search: SearchState) -> float:
 def _trials(search: SearchState) -> Rows:
     """The best trials, or those on the front of a search with several objectives."""
     rows = []
-    for trial in front_in_order(search) if len(search.task.objectives) > 1 else _best(search):
+    complete = [trial for trial in search.trials if trial.state == "complete"]
+    best_first = sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
+    for trial in front_in_order(search) if len(search.task.objectives) > 1 else best_first:
         columns: dict[str, object] = {"Validation": _validation(trial)}
         if len(search.task.objectives) > 1:
             pairs = zip(search.task.objectives, trial.objectives or (), strict=True)
@@ -139,11 +141,6 @@ def _trials(search: SearchState) -> Rows:
         values = {"Values": _values(search, trial), "Key": Markdown(f"`{trial.key}`")}
         rows.append({"Trial": trial.number, **columns, **spent, **values})
     return rows
-
-
-def _best(search: SearchState) -> list[SearchTrial]:
-    complete = [trial for trial in search.trials if trial.state == "complete"]
-    return sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
 
 
 def _validation(trial: SearchTrial | None) -> str | None:
@@ -178,11 +175,6 @@ def _is_at_edge(dimension: Dimension, value: Any) -> bool:
         return False
     low, high, at = map(math.log if is_log(dimension) else float, (dimension.low, dimension.high, value))
     return not _EDGE <= (at - low) / (high - low) <= 1 - _EDGE
-
-
-def _is_tuned(task: SearchTask) -> bool:
-    """Whether variants of the file wait for it, and not one that it adds to them."""
-    return isinstance(task.searching, Tune) or bool(task.built_on)
 
 
 def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -> list[int]:
