@@ -104,10 +104,9 @@ def make(
     with _errors_in_one_line():
         words = Words(lower=lower, tokenize=tokenize, numbers=numbers)
         shares = _shares(split)
-        splits, warnings = make_corpus(
-            source, out, words, shares=shares, min_count=min_count, vocabulary_cap=vocabulary_cap
-        )
-    rows = [["split", "lines", "tokens", "types", "<unk>", "never seen in training"]]
+        splits = make_corpus(source, out, words, shares=shares, min_count=min_count, vocabulary_cap=vocabulary_cap)
+        warnings = corpus_warnings(load(Corpus(name=str(out)), download=False))
+    rows = [["split", "lines", "tokens", "types", "<unk>", "not in training, before <unk>"]]
     for made in splits:
         counts = [f"{count:,}" for count in (made.lines, made.tokens, made.types)]
         unseen = "" if made.name == "train" else f"{made.unseen / made.tokens:.1%}"

@@ -15,7 +15,7 @@ def word_ids(words: Iterable[str], vocabulary: Sequence[str], place: str) -> lis
     found = []
     for word in words:
         if word not in ids:
-            near = closest(word, vocabulary)
+            near = word.lower() if word.lower() in ids else closest(word, vocabulary)
             hint = "" if near is None else f" (did you mean {near!r}?)"
             raise ValueError(f"{place}: {word!r} is not among the {len(ids):,} words of the corpus{hint}")
         found.append(ids[word])

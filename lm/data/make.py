@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from lm.data.corpora import PUBLISHED, PYDOC
-from lm.data.suitable import FEWEST_TEST_TOKENS, warnings_of
+from lm.data.suitable import FEWEST_TEST_TOKENS, too_short
 from lm.data.text import EOS, SPLITS, UNKNOWN, CorpusError, file_in
 from lm.files import atomic
 
@@ -64,14 +64,13 @@ def make_corpus(
     shares: Sequence[float] = (80.0, 10.0, 10.0),
     min_count: int | None = None,
     vocabulary_cap: int | None = None,
-) -> tuple[list[MadeSplit], list[str]]:
+) -> list[MadeSplit]:
     """Write a file of UTF-8 text, or all `.txt` files of a folder in order of their names, as a corpus's three files.
 
     Lines without words are left out. `shares` divide the other lines into train, valid and test. Words that training
     has fewer than `min_count` times, or that are not among its `vocabulary_cap` most frequent (`<eos>` and `<unk>`
-    among them), become `<unk>`. Returns the splits, and warnings as of `corpus_warnings`. CorpusError, before anything
-    is written, for text that is not there or not UTF-8, an empty split, a test text that tells nothing, or an `out`
-    that is taken.
+    among them), become `<unk>`. CorpusError, before anything is written, for text that is not there or not UTF-8, an
+    empty split, a test text that tells nothing, or an `out` that is taken.
     """
     if min_count is not None and vocabulary_cap is not None:
         raise CorpusError("--min-count and --vocabulary-cap: either one limits the vocabulary; give one of them")
@@ -88,16 +87,14 @@ def make_corpus(
     splits = [
         _facts(split, size, counts[split], counts["train"], known) for split, size in zip(SPLITS, sizes, strict=True)
     ]
-    # What training lacks counts as <unk> once training has that: `encode` sees to it.
-    warnings = warnings_of(splits[-1].tokens, 0 if splits[0].unknown else splits[-1].unseen)
     if splits[-1].tokens < FEWEST_TEST_TOKENS:
-        raise CorpusError(f"{source}: {warnings[0]}")
+        raise CorpusError(f"{source}: {too_short(splits[-1].tokens)}")
     lines = read()
     for split, size in zip(SPLITS, sizes, strict=True):
         with atomic(file_in(out, split)) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
             for line in islice(lines, size):
                 file.write(" ".join(_written(word, known) for word in line) + "\n")
-    return splits, warnings
+    return splits
 
 
 def _check_free(out: Path) -> None:
@@ -138,7 +135,7 @@ def _sizes(lines: int, shares: Sequence[float], source: Path) -> list[int]:
     if empty := [split for split, size in zip(SPLITS, sizes, strict=True) if not size]:
         raise CorpusError(
             f"{source}: {lines:,} lines with words leave none for {' and '.join(empty)}; "
-            f"a split needs a line or more, so break the text into lines, or change --shares"
+            f"a split needs a line or more, so break the text into lines, or change --split"
         )
     return sizes
 

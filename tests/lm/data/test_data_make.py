@@ -67,16 +67,16 @@ def test_words_of_a_line(words: Words, expected: str) -> None:
 
 
 def test_rare_words_are_unknown_by_the_training_part_alone(raw: Path) -> None:
-    whole, _ = make_corpus(raw, Path("whole"), Words())
+    whole = make_corpus(raw, Path("whole"), Words())
     counts = Counter(word for line in lines(Path("whole"), "train") for word in line.split())
-    limited, _ = make_corpus(raw, Path("rare"), Words(), min_count=2)
+    limited = make_corpus(raw, Path("rare"), Words(), min_count=2)
     kept = {word for word, count in counts.items() if count >= 2}
     for split in SPLITS:
         for before, after in zip(lines(Path("whole"), split), lines(Path("rare"), split), strict=True):
             assert after.split() == [word if word in kept else "<unk>" for word in before.split()]
     assert [split.unknown for split in whole] == [0, 0, 0] and limited[0].unknown == 320
     assert [split.unseen for split in limited] == [split.unseen for split in whole] == [0, 40, 40]
-    capped, _ = make_corpus(raw, Path("capped"), Words(), vocabulary_cap=6)
+    capped = make_corpus(raw, Path("capped"), Words(), vocabulary_cap=6)
     assert capped[0].types == 6
     assert len(load(Corpus(name="capped")).vocabulary) == 6
     assert set(" ".join(lines(Path("capped"), "train")).split()) == {
@@ -140,7 +140,7 @@ def test_a_test_text_that_tells_little_gives_a_warning(raw: Path) -> None:
         "warning: the test text has 240 tokens: a difference below about 13.8% in perplexity cannot be seen "
         "(10,000 tokens show 2.0%)"
     )
-    assert unseen.startswith("warning: 16.7% of the test tokens were never seen in training (more than 5%)")
+    assert unseen.startswith("warning: 16.7% of the test tokens are not among the ")
     assert corpus_warnings(load(Corpus(name="mine"))) == [line.removeprefix("warning: ") for line in (short, unseen)]
     checked = CliRunner().invoke(app, ["check", "mine"])
     assert checked.exit_code == 0 and checked.stderr == done.stderr
@@ -157,7 +157,7 @@ def test_what_is_warned_of() -> None:
     assert warned(ENOUGH_TEST_TOKENS + 2, 0) == []
     assert warned(ENOUGH_TEST_TOKENS - 1, 0) == ["the test text has 9,999 tokens"]
     assert warned(ENOUGH_TEST_TOKENS + 2, 1000) == [
-        "8.3% of the test tokens were never seen in training (more than 5%)"
+        "8.3% of the test tokens are not among the 27 training tokens (more than 5%)"
     ]
     assert warned(ENOUGH_TEST_TOKENS + 2, 500) == []
     tiny = corpus_warnings(load(Corpus(name=str(write_texts(Path("t"), dict.fromkeys(SPLITS, "a b\n"))))))
@@ -166,13 +166,23 @@ def test_what_is_warned_of() -> None:
     ] and FEWEST_TEST_TOKENS == 100  # fmt: skip
 
 
+def test_a_validation_text_that_is_unlike_the_test_text_gives_a_warning() -> None:
+    train = "a b\n" * 9000 + "c d\n" * 1000
+    folder = write_texts(Path("apart"), {"train": train, "valid": "c d\n" * 4000, "test": "a b\n" * 4000})
+    (apart,) = corpus_warnings(load(Corpus(name=str(folder))))
+    # Of 30,006 counts with one added, a and b have 9,001 each, c and d 1,001, `<eos>` 10,001: exp of the mean loss.
+    assert apart.startswith("validation and test are unlike each other: by training's word frequencies alone")
+    assert "their perplexities are 14 and 3;" in apart
+
+
 def test_a_cut_training_text_lacks_words_of_the_vocabulary() -> None:
     folder = write_texts(
         Path("cut"), {"train": "a b\n" * 5000 + "c d\n" * 5000, "valid": "a\n", "test": "a c\n" * 5000}
     )
     assert corpus_warnings(load(Corpus(name=str(folder)))) == []
-    (unseen,) = corpus_warnings(load(Corpus(name=str(folder), train_tokens=9000)))
-    assert unseen.startswith("33.3% of the test tokens")
+    unseen, apart = corpus_warnings(load(Corpus(name=str(folder), train_tokens=9000)))
+    assert unseen.startswith("33.3% of the test tokens are not among the 9,000 training tokens")
+    assert apart.startswith("validation and test are unlike each other")
 
 
 @pytest.mark.parametrize("name", ["pydoc", "ptb", "wikitext-2"])
