@@ -93,20 +93,10 @@ def test_the_page_is_made_again_from_evidence_without_weights(place: Path) -> No
         shutil.rmtree(path)
     assert command(*line)[0] == 0
     text = section(Path("pages/toy/paper/report.md"))
-    assert "Without 4 trials (full, seed 1;" in text and "whose weights are gone and were not asked before." in text
+    assert "Without 4 trials (full, seed 1;" in text and "whose weights are gone, or were not asked yet" in text
     assert "rank.svg" not in text
     assert command("runs", "export", "toy.yaml", "--scale", "paper", "--to", "there")[1].count("trials copied")
     assert list(Path("there").glob("*/analyses/rank.json")), "an answer that came later is carried too"
-
-
-def test_weights_that_were_not_asked_yet_are_told_from_those_that_are_gone(place: Path) -> None:
-    for path in answers():
-        path.unlink()
-    shutil.rmtree(answers_folder("no weight-dropping") / "weights")
-    assert command("report", "toy.yaml", "--scale", "paper", "--force")[0] == 0
-    text = section(PAGE)
-    assert "Without 1 trial (no weight-dropping, seed 1), whose weights are gone" in text
-    assert "not asked yet: `sweep` does, or `python -m lm analyze rank RUN`" in text
 
 
 def answers_folder(variant: str) -> Path:

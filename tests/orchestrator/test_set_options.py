@@ -100,7 +100,7 @@ def test_a_quick_look_leaves_the_scale_as_it_was(tmp_path: Path, monkeypatch: py
     at = ("tiny.yaml",)
     code, out, err = invoke("sweep", *at, "--executor", "inline")
     page = Path("reports/tiny/paper/report.md")
-    assert code == 0 and out.startswith("tiny: ") and "\nIn this sweep, with one seed" in out
+    assert code == 0 and out.startswith("tiny: ") and "\nNot decided: GRU, because with one seed" in out
     files = [page, page.parent / "table.tex", Path("reports/README.md")]
     texts = [out, err, *invoke("plan", *at)[1:], *(file.read_text() for file in files)]
     assert not re.search(r"at scale|, scale|--scale|\| paper \|", "".join(texts)), "the file has no scale"
