@@ -20,12 +20,11 @@ from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.analyses import ask, unasked
-from orchestrator.execute.draw import draw_missing
 from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.machine import SMALL_SCALE, Measuring, check_machine, gpus_of, granted, has_gpu
 from orchestrator.execute.pages import Interim, LastMade
+from orchestrator.execute.questions import ask, questions
 from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report import Report
@@ -208,7 +207,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     done = {trial.key for trial in state.table if trial.reads_from is None} - missing
     train = bool(missing) or state.searching
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
-    if not train and not options.only and not unasked(whole.analyses, state.table, records):
+    if not train and not options.only and not questions(whole, state.table, records):
         report = last.report(state)
     for said in _before_training(prepared) if train else ():
         print(said, file=sys.stderr)
@@ -232,8 +231,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
             state = expand(sweep, records)
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
-                draw_missing(reported.table, whole.generate, records, whole.resources.threads)
-                ask(unasked(whole.analyses, reported.table, records), records, whole.resources, progress.say)
+                ask(questions(whole, reported.table, records), progress.say)
             if report is None:
                 report = write(reported)
         except BaseException:

@@ -17,8 +17,9 @@ from orchestrator.trials.trial import Trial
 
 @dataclass(frozen=True)
 class Writer:
-    """A complete trial's folder with the record there, which may be a longer trial's, and the stage that writes."""
+    """A complete trial, its folder with the record there, which may be a longer trial's, and the stage that writes."""
 
+    trial: Trial
     folder: Path
     record: Record
     stage: str
@@ -63,7 +64,7 @@ def writer(trial: Trial, records: Records) -> Writer | None:
     if record is None or held is None or record.status != "complete":
         return None
     best = min(record.stages, key=lambda stage: stage.valid.nats_per_token)
-    return Writer(records.folder(holder), held, best.name)
+    return Writer(trial, records.folder(holder), held, best.name)
 
 
 def undrawn(trials: Iterable[Trial], how: Generate, records: Records) -> list[Writer]:

@@ -111,7 +111,7 @@ def test_an_analysis_that_fails_costs_its_answer_alone(place: Path, caplog: pyte
     weights.write_bytes(b"no weights")
     code, out, _ = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
     assert code == 0, out
-    assert "no weight-dropping, seed 1 could not be asked for rank (DamagedError" in caplog.text
+    assert "no answer: no weight-dropping, seed 1: rank of its weights (DamagedError" in caplog.text
     assert "Without 1 trial (no weight-dropping, seed 1)" in section(PAGE)
 
 
