@@ -105,7 +105,7 @@ def _is_raw(folder: Path) -> bool:
 
 def _check_free(file: Path) -> None:
     if file.exists():
-        shared.wrong(f"{file}: is there already, and nothing is overwritten")
+        shared.wrong(f"{file}: is there already, and nothing is overwritten; give another name, or remove it")
 
 
 @app.command("list")

@@ -290,4 +290,4 @@ def _before_training(prepared: Prepared) -> Iterator[str]:
         yield f"no GPU: trials train on CPUs{cores}"
         if not prepared.options.only and len(sweep.variants) > 1:
             variant = sweep.variants[1].name
-            yield f"a part of it, {variant} and the baseline:\n  {line()} {shlex.join(['--only', variant])}"
+            yield f"to train only {variant} and the baseline:\n  {line()} {shlex.join(['--only', variant])}"

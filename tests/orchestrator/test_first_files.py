@@ -103,9 +103,15 @@ def test_a_copy_overwrites_nothing(place: Path) -> None:
     assert invoke("sweeps", "copy", "adam")[0] == 0
     assert invoke("sweeps", "copy", "zaremba")[0] == 0
     code, _, err = invoke("sweeps", "copy", "adam")
-    assert (code, err) == (2, "adam.yaml: is there already, and nothing is overwritten\n")
+    assert (code, err) == (
+        2,
+        "adam.yaml: is there already, and nothing is overwritten; give another name, or remove it\n",
+    )
     Path("published/awd_lstm.yaml").write_text("mine\n")
     code, _, err = invoke("sweeps", "copy", "regularizers")
-    assert (code, err) == (2, "published/awd_lstm.yaml: is there already, and nothing is overwritten\n")
+    assert (code, err) == (
+        2,
+        "published/awd_lstm.yaml: is there already, and nothing is overwritten; give another name, or remove it\n",
+    )
     assert not Path("regularizers.yaml").exists()
     assert "did you mean 'adam'?" in invoke("sweeps", "copy", "adma")[2]

@@ -101,7 +101,7 @@ def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_tr
     """What it says first is not known before `plan --estimate`, whose line it gives."""
     line = ("-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", "--cpus", "1")
     part = (
-        "a part of it, no weight-dropping and the baseline:\n  python -m orchestrator sweep toy.yaml --scale paper "
+        "to train only no weight-dropping and the baseline:\n  python -m orchestrator sweep toy.yaml --scale paper "
         "--executor inline --budget 0.0000001s --cpus 1.0 --only 'no weight-dropping'\n"
     )
     before = process(place, *line, "--budget", "0.0000001s")
@@ -119,7 +119,7 @@ def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_tr
     trained = process(place, *line, "--only", "no weight-dropping")
     assert trained.returncode == 0, trained.stderr
     assert "no GPU: trials train on CPUs and take at most" in trained.stderr
-    assert "a part of it" not in trained.stderr
+    assert "to train only" not in trained.stderr
     again = process(place, *line, "--only", "no weight-dropping")
     assert again.returncode == 0 and "no GPU" not in again.stderr, "nothing is left to train"
 

@@ -8,7 +8,7 @@ from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.power import MOST_FURTHER, Further
 from orchestrator.analysis.statistics import perplexity_change
-from orchestrator.words import counted, decimals_for, listed, number, rounded_by_interval, signed, significant
+from orchestrator.words import counted, decimals_for, listed, rounded_by_interval, signed, significant
 
 DID_NOT_TRAIN = "did not train"
 TWOFOLD = "a twofold change cannot be excluded"
@@ -48,16 +48,16 @@ def in_percent(nats: float, interval: Interval | None) -> str:
 
 
 def by_percent(effect: Effect) -> str:
-    """The size of a decided effect with its interval, without a sign: `3.2% (0.5% to 6.0%)`.
+    """The size of a decided effect, without a sign, and its interval: `3.2% (−6.0% to −0.5%)`.
 
-    A later step of the verdicts may end an interval at zero itself, which it leaves out: `3.2% (above 0% to 6.0%)`.
+    A later step of the verdicts may end an interval at zero itself, which it leaves out: `3.2% (above 0% to +6.0%)`.
     """
     assert effect.interval is not None and effect.nats is not None
-    low, high = sorted(abs(100 * perplexity_change(0.0, end)) for end in effect.interval)
-    decimals = decimals_for((high - low) / 2)
-    change = number(abs(100 * perplexity_change(0.0, effect.nats)), decimals)
-    nearer = number(low, decimals if round(low, decimals) else decimals_for(low)) if low else "above 0"
-    return f"{change}% ({nearer}% to {number(high, decimals)}%)"
+    shares = (100 * perplexity_change(0.0, value) for value in (effect.nats, *effect.interval))
+    change, low, high = rounded_by_interval(*shares)
+    if 0.0 in effect.interval:
+        low, high = ("above 0", high) if effect.nats > 0 else (low, "below 0")
+    return f"{change.lstrip('+−')}% ({low}% to {high}%)"
 
 
 def at_most(effects: Sequence[Effect]) -> str:

@@ -21,7 +21,7 @@ from orchestrator.sweep.designs import Ablation
 from tests.support.factories import FULL, make_curve, make_record, make_trial
 
 NO_DESIGN = Ablation("none", ())
-SIZE = r"[\d.]+% \([\d.]+% to [\d.]+%\)"
+SIZE = r"[\d.]+% \([+−][\d.]+% to [+−][\d.]+%\)"
 CURVE = curve_table(make_curve(FULL, 60.0))
 
 

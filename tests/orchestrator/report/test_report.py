@@ -22,7 +22,7 @@ from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, 
 from tests.support.pages import HOSTILE, NoArtist, answer, render, write
 
 Sweep = Callable[..., list[Trial]]
-ENDS = r"\([\d.]+% to [\d.]+%\)"
+ENDS = r"\([+−][\d.]+% to [+−][\d.]+%\)"
 """An interval of a size in the answer."""
 
 
@@ -115,7 +115,7 @@ def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3], d=[50.0, 50.2], e=[60.1, 60.2])
     assert bare(answer(write(tmp_path, trials))) == (
         "At laptop scale, “d” has the lowest test perplexity of the 5 that are compared. “c” raises test "
-        "perplexity by 33.3% and “b” by 16.6%. “d” lowers test perplexity by 16.7%. Not decided: “e” (−3.3% to +3.4%). "
+        "perplexity by 33.3% and “b” by 16.6%. “d” lowers test perplexity by 16.7%. Not decided: “e”. "
         "(Ranges: 95% simultaneous intervals of the change in test perplexity against “full”, 2 seeds.)"
     )
 

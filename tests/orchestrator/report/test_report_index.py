@@ -41,7 +41,7 @@ def test_a_summary_says_what_the_page_says(tmp_path: Path) -> None:
     assert found.pop("files") == sorted(path.name for path in folder.iterdir())
     said = found.pop("answer")
     assert re.fullmatch(
-        r"At laptop scale, “b” raises test perplexity by 16\.\d+% \([\d.]+% to [\d.]+%\)\. "
+        r"At laptop scale, “b” raises test perplexity by 16\.\d+% \(\+[\d.]+% to \+[\d.]+%\)\. "
         r"\(Ranges: 95% interval of the change in test perplexity against “full”, 2 seeds\.\)",
         said,
     )
