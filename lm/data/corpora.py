@@ -153,8 +153,7 @@ def user_folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if not folder.is_dir():
         names = [*PUBLISHED, PYDOC]
-        folders = [str(path) for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
-        near = closest(name, [*names, *folders])
+        near = closest(name, [*names, *map(str, folder.parent.glob("*/"))])
         hint = f" (did you mean {near!r}?)" if near else ""
         raise CorpusError(
             f"corpus {name!r} is neither a named corpus ({', '.join(names)}) nor a folder with "

@@ -50,7 +50,7 @@ def questions(sweep: ScaledSweep, trials: Sequence[Trial], records: Records) -> 
 
 
 def ask(asked: Sequence[Question], say: Callable[[str], None]) -> None:
-    """Ask all; one that fails is a warning, because the page may stand for hours. WriteError if nothing can be kept."""
+    """Ask all; one that fails is a warning, because the page may stand for hours. WriteError if no text can be kept."""
     for question in asked:
         say(question.words)
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lm.files import write_text
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
+from orchestrator.analysis.effects import Comparison
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
@@ -25,7 +26,7 @@ from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
 from orchestrator.report.sections.heads import head_section
-from orchestrator.report.sections.interactions import interaction_section
+from orchestrator.report.sections.interactions import InteractionRow, interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
@@ -39,6 +40,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Measure, Published
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
+from orchestrator.words import Markdown
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,8 @@ def write_report(
     rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
     references = ablation.reference_rows(outcomes)
     interactions = interaction_section(outcomes, sweep.ablation, error)
-    tuning = trials_of_tuning(searches, list(outcomes)), hardly_chosen(searches)
     best = () if sweep.ablation.factors else possibly_best(outcomes, error)
-    of_paper = rows[0].published_test if sweep.published_scale else None
-    paper = None if of_paper is None else of_paper.perplexity
-    front = front_clause(searches)
-    sentence = answer.answer(rows, comparison, sweep.named_scale, *tuning, interactions.rows, best, paper, front)
+    sentence = _answer(report, rows, comparison, interactions.rows, best)
     searched_once = any(search.task.seed is None for search in searches)  # not again for every seed
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
@@ -122,14 +120,33 @@ def write_report(
             base_spec=base.model_dump(mode="json", exclude={"seed"}),
             variant_specs=_changes(outcomes),
         )
-        scale = f", scale {sweep.named_scale}" if sweep.named_scale else ""
-        caption = f"{sweep.name}{scale}, differences with {level_in_words(comparison)} intervals"
+        caption = f"{_title(sweep)}, differences with {level_in_words(comparison)} intervals"
         write_tables(staging, outcomes, rows, references, interactions.rows, searches, sweep.margin, caption)
         write_html(staging, text, hover_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
     return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
+
+
+def _title(sweep: ScaledSweep) -> str:
+    return f"{sweep.name}, scale {sweep.named_scale}" if sweep.named_scale else sweep.name
+
+
+def _answer(
+    report: ReportInput,
+    rows: Sequence[ablation.AblationRow],
+    comparison: Comparison | None,
+    interactions: Sequence[InteractionRow],
+    best: Sequence[str],
+) -> Markdown:
+    """The answer; the baseline stands beside the paper's number at the paper's own scale alone."""
+    sweep, searches = report.sweep, report.searches
+    tuning = trials_of_tuning(searches, list(report.outcomes)), hardly_chosen(searches)
+    paper = rows[0].published_test if sweep.published_scale else None
+    published = None if paper is None else paper.perplexity
+    front = front_clause(searches)
+    return answer.answer(rows, comparison, sweep.named_scale, *tuning, interactions, best, published, front)
 
 
 def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationRow]) -> Summary:

@@ -146,14 +146,15 @@ def _read(path: Path) -> tuple[str, list[Event], list[SearchTrial], str | None]:
     """A ledger up to the first damage: its whole lines, the events after the first one, their trials; the damage."""
     whole, events, trials = "", list[Event](), list[SearchTrial]()
     try:
-        lines = read_regular(path).decode(errors="replace").split("\n")[:-1]  # the last may be torn
+        lines = read_regular(path).split(b"\n")[:-1]  # the last may be torn
     except FileNotFoundError:
         return whole, events, trials, None
     except OSError as error:
         problem = f"{path}: cannot be read, so that its search begins again: {error.strerror}"
         return whole, events, trials, problem
-    for number, line in enumerate(lines, 1):
+    for number, data in enumerate(lines, 1):
         try:
+            line = data.decode()
             if number > 1:
                 event = EVENT.validate_json(line)
                 apply(event, trials)
@@ -161,7 +162,7 @@ def _read(path: Path) -> tuple[str, list[Event], list[SearchTrial], str | None]:
             elif not line.startswith('{"task": '):
                 raise ValueError("expected the task of the search")
         except ValueError as error:
-            problem = "expected an event" if isinstance(error, ValidationError) else str(error)
+            problem = "expected an event" if isinstance(error, ValidationError | UnicodeDecodeError) else str(error)
             left_out = counted(len(lines) - number + 1, "line")
             return whole, events, trials, f"{path}:{number}: {problem}; {left_out} left out, from this one on"
         whole += line + "\n"

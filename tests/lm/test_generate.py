@@ -142,6 +142,7 @@ def test_banned_words_never_appear_and_a_sentence_ends() -> None:
     ("how", "prompt", "said"),
     [
         ({}, "w2 w22", r"^prompt: 'w22' is not among the 5 words of the corpus \(did you mean 'w2'\?\)$"),
+        ({}, "W2", r"^prompt: 'W2' is not among .* \(did you mean 'w2'\?\)$"),
         ({"ban": ("<unknown>",)}, "", r"^ban: '<unknown>' is not .* \(did you mean '<unk>'\?\)$"),
         ({"ban": vocabulary(5)}, "", r"^ban: leaves none of 5 words$"),
     ],

@@ -169,8 +169,8 @@ def _decided(rows: Sequence[AblationRow], base: AblationRow) -> list[str]:
             larger = [_larger(row, base) for row in matching]
             shared = len(matching) > 1 and len(set(larger)) == 1
             sizes = [f"by {_size_of(row)}{'' if shared else said}" for row, said in zip(matching, larger, strict=True)]
-            first, *rest = [f"{_subject(row)} {size}" for row, size in zip(matching, sizes, strict=True)]
             first = f"{_subject(matching[0])} {verdict} test perplexity {sizes[0]}"
+            rest = [f"{_subject(row)} {size}" for row, size in zip(matching[1:], sizes[1:], strict=True)]
             together = f", each{larger[0].removeprefix(',')}" if shared and larger[0] else ""
             sentences.append(listed([first, *rest]) + together)
     return sentences
@@ -190,14 +190,16 @@ def _larger(row: AblationRow, base: AblationRow) -> str:
 def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
     """Which variants may have the lowest test perplexity; nothing if all or too many may, or the verdicts say it."""
     compared = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
-    level = {row.variant for row in compared if not (row.effect and row.effect.verdict in ("raises", "lowers"))}
+    not_told_apart = {
+        row.variant for row in compared if row.effect is None or row.effect.verdict not in ("raises", "lowers")
+    }
     if not best or len(compared) < 3 or len(best) >= len(compared) or len(best) > _MAY_BE_BEST:
         return []
     if len(best) == 1:
         return [f"{_quoted(best[0])} has the lowest test perplexity of the {len(compared)} that are compared"]
-    if set(best) == level:
+    if set(best) == not_told_apart:
         return []
-    names = " or ".join(filter(None, (", ".join(_quoted(name) for name in best[:-1]), _quoted(best[-1]))))
+    names = f"{', '.join(map(_quoted, best[:-1]))} or {_quoted(best[-1])}"
     return [f"the lowest test perplexity of the {len(compared)} that are compared is that of {names}"]
 
 

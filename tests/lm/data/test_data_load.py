@@ -101,6 +101,9 @@ def test_a_folder_with_the_same_bytes_has_the_same_fingerprint(toy: str, places:
 def test_unknown_names_and_bad_folders_say_what_is_wrong(places: Path) -> None:
     with pytest.raises(CorpusError, match=r"neither a named corpus .* nor a folder .*did you mean 'wikitext-2'"):
         load(Corpus(name="wikitext2"))
+    write_texts(places / "mine", TOY)
+    with pytest.raises(CorpusError, match=r"did you mean '.*/mine'\?\)$"):
+        load(Corpus(name=str(places / "mien")))
     with pytest.raises(CorpusError, match=r"lacks valid.txt, test.txt"):
         load(Corpus(name=str(write_texts(places / "part", {"train": "a\n"}))))
     with pytest.raises(CorpusError, match=r"test.txt is empty"):

@@ -97,6 +97,7 @@ def test_an_event_that_cannot_be_is_named_and_the_ledger_ends_before_it(
     [
         *(b"\0\0\0\0\n", b"{\n", b'"asked": 2}\n', b"\xff\xfe\r\n", b"[" * 100_000 + b"\n", b"\n"),
         *(b'{"asked": 2, "values"\n', b'{"asked": ' + b"[" * 100_000 + b"\n", b'{"asked": \xff\xfe}\n'),
+        b'{"asked": 2, "values": {"batch_size": "\xff"}, "key": null}\n',
     ],
     ids=repr,
 )
