@@ -71,7 +71,7 @@ def test_ray_lost_twice_ends_the_command(place: Path, calm: Path, temporary: Pat
     lost = time.monotonic()
     os.kill(workers(process.pid, RAYLET)[0], signal.SIGKILL)
     code, output = finish(process)
-    assert time.monotonic() - lost < 30
+    assert time.monotonic() - lost < 120
     assert code == 4, output
     assert "Traceback" not in output
     last = output.strip().splitlines()[-1]

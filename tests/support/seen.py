@@ -13,6 +13,11 @@ from tests.support.tracking import trial
 
 REPOSITORY = Path(__file__).parents[2]
 FULL, BARE = trial("full", finetune=2), trial("without dropout", 2)
+# What bounds a wait in tests: a machine that is busy with other work must keep to them too.
+AT_ONCE = 5.0
+"""What never waits for MLflow: its own retries would take longer."""
+SECONDS = 30.0
+"""What waits for MLflow for a second or two."""
 
 
 def process_environment() -> dict[str, str]:
@@ -25,7 +30,7 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def eventually(true: Callable[[], object], seconds: float = 10.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until, "waited in vain"

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,17 @@ from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import tracker as tracker_module
 from orchestrator.watch.mlflow.mirror import Mirror
 from orchestrator.watch.mlflow.store import Run
-from tests.support.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
+from tests.support.seen import (
+    AT_ONCE,
+    BARE,
+    FULL,
+    SECONDS,
+    Seen,
+    closed_port,
+    eventually,
+    expected,
+    process_environment,
+)
 from tests.support.tracking import curve, leave, point, record, tracker, trial
 
 KILLED_DRIVER = """
@@ -75,9 +86,9 @@ def test_a_server_that_is_down_costs_nothing_and_is_filled_in_later(
         for _ in range(500):
             mirror.evaluated(one, point(1))
         mirror.settled(one, leave(records, one, record(one)))
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < AT_ONCE
     mirror.finish(report, "complete")
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < SECONDS
     [warning] = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
     assert "MLflow" in warning.getMessage() and "\n" not in warning.getMessage()
 
@@ -98,7 +109,7 @@ def test_a_server_that_never_answers_holds_up_the_end_for_seconds(
         mirror.evaluated(FULL, point(1))
         began = time.monotonic()
         mirror.finish(None, "complete")
-        assert 0.9 < time.monotonic() - began < 3
+        assert 0.9 < time.monotonic() - began < SECONDS
 
 
 def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
@@ -116,7 +127,7 @@ def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
     eventually(lambda: synced)
     began = time.monotonic()
     assert not mirror.finish(None, "complete")
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < SECONDS
     assert len(synced) < 50
     assert Seen().statuses() == ["FINISHED"]
 
@@ -249,7 +260,7 @@ def test_a_database_damaged_in_mid_sweep_is_named_once(records: Records, caplog:
     mirror.settled(FULL, leave(records, FULL, record(FULL)))
     began = time.monotonic()
     mirror.finish(None, "complete")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < SECONDS
     assert warned(caplog).startswith(BEHIND)
 
 
@@ -302,9 +313,11 @@ def test_the_writer_rests_for_most_of_the_time(records: Records, monkeypatch: py
 
     monkeypatch.setattr(Mirror, "sync", slow)
     mirror = tracker([FULL], records)
-    began = time.monotonic()
-    while time.monotonic() - began < 2.2:
+
+    def wrote_often() -> bool:
         mirror.evaluated(FULL, point(1))
-        time.sleep(0.005)
-    assert 1 <= len(writes) <= 6
+        return len(writes) >= 4
+
+    eventually(wrote_often, 60)
     mirror.finish(None, "complete")
+    assert min(after - before for before, after in pairwise(writes[:4])) >= 50 * 0.01

@@ -18,7 +18,7 @@ import pytest
 
 from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow import tracker as tracker_module
-from tests.support.seen import BARE, FULL, Seen, closed_port, eventually, expected, process_environment
+from tests.support.seen import AT_ONCE, BARE, FULL, Seen, closed_port, eventually, expected, process_environment
 from tests.support.tracking import curve, leave, point, record, tracker
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_a_server_killed_in_mid_sweep_and_restarted_holds_everything_in_the_end(
     for epoch in (2, 3):
         mirror.evaluated(FULL, point(epoch))
     mirror.settled(FULL, leave(records, FULL, record(FULL)))
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < AT_ONCE
     time.sleep(3)  # it finds out
     with server(port, database):
         mirror.settled(BARE, leave(records, BARE, record(BARE)))
@@ -95,7 +95,7 @@ def test_a_server_that_hangs_costs_seconds_and_the_next_command_fills_in(records
         began = time.monotonic()
         mirror.evaluated(FULL, point(1))
         mirror.settled(FULL, leave(records, FULL, record(FULL)))
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < AT_ONCE
         mirror.finish(None, "complete")
         assert time.monotonic() - began < tracker_module._FINISH_SECONDS
         os.killpg(process.pid, signal.SIGCONT)
