@@ -106,7 +106,9 @@ def read_yaml(text: str, name: str = "text") -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, place = 1 if mark is None else mark.line + 1, ()
-        rule = f"not YAML: {' '.join(part for part in (error.context, error.problem) if part)}"
+        problem = "" if error.problem is None else error.problem.replace("character '\\t'", "a tab")
+        rule = f"not YAML: {' '.join(part for part in (error.context, problem) if part)}"
+        rule += ", because YAML indents with spaces" * ("a tab" in problem)
     raise ValueError(Document(name, None, {dotted(place): line}).message(place, rule))
 
 
@@ -170,6 +172,7 @@ class _Loader(yaml.SafeLoader):
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         """The data of a mapping; its keys stay as written, so that a variant may be called 2017 or null."""
         data: dict[str, Any] = {}
+        before = ""
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
@@ -180,6 +183,10 @@ class _Loader(yaml.SafeLoader):
                 raise _RefusedError(line, inside, f"duplicate key {key!r} (first at line {self.lines[dotted(inside)]})")
             self.lines[dotted(inside)] = line
             data[key] = self.value(value_node, inside)
+            if node.flow_style and key.isdigit() and data[key] is None and type(data.get(before)) is int:
+                number = f"{data[before]}.{key}"
+                raise _RefusedError(line, (*place, before), f"a comma ends the value: if a number is meant, {number}")
+            before = key
         return data
 
 

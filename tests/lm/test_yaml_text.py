@@ -109,8 +109,14 @@ def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_pat
         (f"a: {'9' * 5000}", "1: a: a whole number of more than 100 digits"),
         ("a: b\u202e", "1: a: character U+202E is not allowed in text"),
         ("? [a]\n: 1", "1: a key must be one word or text"),
+        ("a:\n  b: {c: 0,05, d: 1}", "2: a.b.c: a comma ends the value: if a number is meant, 0.05"),
+        (
+            "a:\n\tb: 1",
+            "2: not YAML: while scanning for the next token found a tab that cannot start any token, "
+            "because YAML indents with spaces",
+        ),
     ],
-    ids=["alias", "depth", "size", "bool", "timestamp", "python", "digits", "direction", "key"],
+    ids=["alias", "depth", "size", "bool", "timestamp", "python", "digits", "direction", "key", "comma", "tab"],
 )
 def test_what_the_reader_refuses_is_one_line_with_its_place(text: str, fault: str, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
