@@ -211,7 +211,7 @@ def test_a_watched_report_follows_the_records_until_interrupted(place: Path) -> 
     time.sleep(0.5)
     assert page.stat().st_mtime_ns == written, "nothing changed"
     watching.send_signal(signal.SIGINT)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=120)
     assert watching.returncode == 130
     assert "Traceback" not in err
 
