@@ -115,10 +115,11 @@ def published_difference(value: float) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """`a`, `a and b`, `a, b and c`; `a, with d, and b`, because the comma of an item must end before the last."""
     if len(items) < 2:
         return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
+    comma = "," * any(", " in item for item in items[:-1])
+    return f"{', '.join(items[:-1])}{comma} and {items[-1]}"
 
 
 def counted(count: int, noun: str) -> str:

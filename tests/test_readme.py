@@ -62,11 +62,12 @@ def test_both_commands_install_the_tested_set() -> None:
 
 
 def test_the_readme_quotes_the_committed_report() -> None:
-    report = (ROOT / "reports/awd_ablation/laptop/report.md").read_text(encoding="utf-8")
+    report = (ROOT / "reports/awd_ablation/mini/report.md").read_text(encoding="utf-8")
     answered = README.partition("## What it has answered")[2]
     quoted = [line for line in answered.splitlines() if line.startswith(("| full ", "| no ", "| neural "))]
     assert quoted
     for line in quoted:
         variant, *numbers = [cell.strip() for cell in line.strip("|").split("|")]
-        row = next(row for row in report.splitlines() if row.startswith(f"| {variant} |"))
-        assert all(number in row for number in numbers), line
+        rows = [row for row in report.splitlines() if row.startswith(f"| {variant} |")]
+        assert all(number in rows[0] for number in numbers[:-1]), line
+        assert any(f"| {numbers[-1]} |" in row for row in rows), f"{line}: not the paper's number"
