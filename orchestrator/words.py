@@ -118,7 +118,7 @@ def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`; `a, with d, and b`, because the comma of an item must end before the last."""
     if len(items) < 2:
         return "".join(items)
-    comma = "," * any(", " in item for item in items[:-1])
+    comma = "," * any(", " in re.sub(r"\(.*?\)", "", item) for item in items[:-1])
     return f"{', '.join(items[:-1])}{comma} and {items[-1]}"
 
 

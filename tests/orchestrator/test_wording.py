@@ -104,6 +104,7 @@ def test_lists_and_durations() -> None:
         "a, b and c",
     ]
     assert listed(["a by 5%, with d", "b by 2%"]) == "a by 5%, with d, and b by 2%"
+    assert listed(["a (1, 2)", "b (3, 4)"]) == "a (1, 2) and b (3, 4)"
     assert [duration(3.21), duration(90), duration(7200)] == ["3.2 s", "1.5 min", "2.0 h"]
 
 
