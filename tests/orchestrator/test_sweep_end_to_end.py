@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,12 @@ def test_a_worker_and_the_driver_killed_change_no_byte_of_the_report(place: Path
     assert "raylet" not in output
     assert report(place) == report(calm)
 
+    began = time.monotonic()
     before = {path: path.stat().st_mtime_ns for path in place.glob("runs/[0-9a-f]*/**/*") if path.is_file()}
     code, output = finish(start(place))
     assert code == 0, output
     assert {path: path.stat().st_mtime_ns for path in place.glob("runs/[0-9a-f]*/**/*") if path.is_file()} == before
+    assert time.monotonic() - began < 60.0  # a few seconds if nothing else runs
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

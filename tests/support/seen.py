@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 FULL, BARE = trial("full", finetune=2), trial("without dropout", 2)
 # What bounds a wait in tests: a machine that is busy with other work must keep to them too.
 AT_ONCE = 5.0
-"""What never waits for MLflow: its own retries would take longer."""
+"""What never waits for MLflow: a request to a server that hangs takes twice as long, a thousand refused ones too."""
 SECONDS = 30.0
 """What waits for MLflow for a second or two."""
 
