@@ -24,7 +24,7 @@ import orchestrator
 from lm.data import fingerprint_of
 from lm.files import write_text
 from lm.measured import Measured
-from lm.spec import Adam, Dropout, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
+from lm.spec import Adam, Dropout, Head, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
 from orchestrator.sweep import (
@@ -179,6 +179,8 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
     rates["clip"] = None if optimizer.clip is None else 0.25
     dropped = {name: 0.5 if value else 0.0 for name, value in spec.dropout if name != "shared_mask"}
     same_step: dict[str, object] = {
+        "corpus": spec.corpus.model_copy(update={"train_start": 0}),
+        "head": _same_head(spec.head),
         "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
         "penalties": spec.penalties and Penalties(activation=1.0, temporal_activation=1.0),
         "epochs": 1,
@@ -200,6 +202,18 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
     if isinstance(spec.bptt, VariableBptt):
         same_step["bptt"] = spec.bptt.model_copy(update={"rescale": True})
     return spec.model_copy(update=same_step)
+
+
+def _same_head(head: Head) -> Head:
+    """The head with its dropout and its losses' coefficients replaced, each by whether there is one."""
+    update: dict[str, object] = {name: 0.5 for name in ("dropout", "prior_penalty") if getattr(head, name, 0.0)}
+    augmented = getattr(head, "augmented", None)
+    if augmented is not None:
+        parts: dict[str, object] = {"temperature": 2.0}
+        if augmented.kind == "blended" and 0 < augmented.share < 1:
+            parts["share"] = 0.5
+        update["augmented"] = augmented.model_copy(update=parts)
+    return head.model_copy(update=update)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from lm.data import load
 from lm.measured import Measured
 from lm.record import write_curve
-from lm.spec import Adam, Dropout, Finetune, Scoring, TrainSpec
+from lm.spec import Adam, BlendedAugmentedLoss, Dropout, Finetune, MixtureHead, Scoring, SoftmaxHead, TrainSpec
 from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import detectable, smallest_detectable
 from orchestrator.analysis.looks import Looks
@@ -55,11 +55,40 @@ def changed(spec: TrainSpec = FULL, /, **parts: object) -> TrainSpec:
         changed(dropout=Dropout(embedding=0.3, input=0.1, between=0.1, output=0.1, weight=0.1)),
         changed(optimizer=FULL.optimizer.model_copy(update={"learning_rate": 3.0, "clip": 0.1})),
         changed(scoring=Scoring(raw_iterate=True)),
+        changed(corpus=FULL.corpus.model_copy(update={"train_start": 500})),
     ],
-    ids=["seed", "epochs", "dropout values", "rates", "raw iterate"],
+    ids=["seed", "epochs", "dropout values", "rates", "raw iterate", "stretch of the text"],
 )
 def test_what_changes_no_step_is_measured_once(other: TrainSpec) -> None:
     assert measured_spec(other) == measured_spec(FULL)
+
+
+def augmented(share: float, temperature: float = 10.0) -> TrainSpec:
+    loss = BlendedAugmentedLoss(kind="blended", share=share, temperature=temperature)
+    return changed(head=SoftmaxHead(kind="softmax", augmented=loss))
+
+
+def mixture(dropout: float, prior_penalty: float) -> TrainSpec:
+    head = MixtureHead(kind="mixture", experts=(0, 0, 2), dropout=dropout, prior_penalty=prior_penalty)
+    return changed(head=head)
+
+
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [(augmented(0.1), augmented(0.9, temperature=2.0)), (mixture(0.1, 0.01), mixture(0.6, 0.1))],
+    ids=["augmented loss", "mixture"],
+)
+def test_coefficients_of_a_head_are_measured_once(one: TrainSpec, another: TrainSpec) -> None:
+    assert measured_spec(one) == measured_spec(another)
+
+
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [(augmented(0.0), augmented(0.1)), (mixture(0.0, 0.1), mixture(0.1, 0.1)), (mixture(0.1, 0.0), mixture(0.1, 0.1))],
+    ids=["augmented loss", "dropout", "penalty"],
+)
+def test_whether_a_head_has_a_term_is_measured(one: TrainSpec, another: TrainSpec) -> None:
+    assert measured_spec(one) != measured_spec(another)
 
 
 @pytest.mark.parametrize(
