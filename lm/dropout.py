@@ -41,6 +41,13 @@ def embed(tokens_TB: Tensor, embedding_VF: Tensor, probability: float, noise: to
     return embedded_TBF * F.embedding(tokens_TB, mask_V1)
 
 
+def drop_words(embedding_VF: Tensor, probability: float, noise: torch.Generator | None) -> Tensor:
+    """The matrix with whole words dropped, by the mask that `embed` would draw."""
+    if noise is None or probability == 0.0:
+        return embedding_VF
+    return embedding_VF * keep_mask((embedding_VF.shape[0], 1), probability, embedding_VF, noise)
+
+
 def drop_weights(weight: Tensor, probability: float, noise: torch.Generator | None) -> Tensor:
     """DropConnect: one mask for the window, on every entry (Merity et al. 2017, section 2)."""
     if noise is None or probability == 0.0:

@@ -14,13 +14,14 @@ from torch import Tensor
 from lm.analyze.subspace import subspace_measures
 from lm.data.batches import window_sampler
 from lm.evaluate import validation_nats
+from lm.feedback import forward_with_feedback
 from lm.losses import activation, temporal_activation
 from lm.optimizers import RunningAverage, decayed_rate, triggered
 from lm.precision import products_in
 from lm.record import Divergence, Evaluation, perplexity
 from lm.recurrent import State
 from lm.spec import Adam, NtAsgd, Sgd, SgdDecay, SgdHalving, SgdPlateau
-from lm.stage import DivergedError, Stage
+from lm.stage import DivergedError, Stage, term_names
 
 
 def run_stage(
@@ -109,7 +110,14 @@ def _backward_of(
 ) -> tuple[list[State], Tensor]:
     """Add this share of the gradients of some columns; the state after them, and the means of nats and each term."""
     model, spec, penalties = stage.model, stage.spec, stage.spec.penalties
-    outputs, hidden = model(input_TB, state, stage.noise)
+    fed: list[Tensor] = []
+    if spec.feedback is None:
+        outputs, hidden = model(input_TB, state, stage.noise)
+    else:
+        outputs, hidden, changed = forward_with_feedback(
+            model, spec.feedback, stage.progress, input_TB, state, stage.noise
+        )
+        fed = [changed]
     trained = model.head.training_loss(outputs, targets_TB, stage.noise)
     terms = [trained.terms[name] for name in model.head.term_names]
     loss = sum((_reduced(term, spec.loss_reduction) for term in terms), _reduced(trained.nats_TB, spec.loss_reduction))
@@ -117,7 +125,7 @@ def _backward_of(
         loss = loss + penalties.activation * activation(outputs.dropped[-1])
         loss = loss + penalties.temporal_activation * temporal_activation(outputs.raw[-1])
     (share * loss).backward()  # type: ignore[no-untyped-call]
-    means = torch.stack([trained.nats_TB.detach().mean(), *(term.detach().mean() for term in terms)])
+    means = torch.stack([trained.nats_TB.detach().mean(), *(term.detach().mean() for term in terms), *fed])
     return [tuple(each.detach() for each in layer) for layer in hidden], means
 
 
@@ -167,6 +175,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
     at.train_seconds += at.epoch_seconds
     at.tokens += at.epoch_tokens
     at.stage_tokens += at.epoch_tokens
+    names = term_names(stage.spec, stage.model)
     evaluation = Evaluation(
         stage=at.stage,
         epoch=at.epoch,
@@ -180,8 +189,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         gradient_norm=norm_mean,
         averaging=stage.average is not None,
         best=best,
-        terms={name: total / at.epoch_steps for name, total in zip(stage.model.head.term_names, term_sums, strict=True)}
-        | measured,
+        terms={name: total / at.epoch_steps for name, total in zip(names, term_sums, strict=True)} | measured,
         raw_valid_nats_per_token=raw,
     )
     _apply_rule(stage, valid)

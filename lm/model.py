@@ -60,8 +60,13 @@ class LanguageModel(nn.Module):
 
         With `noise` the masks of a training window are drawn from it; without, the model is deterministic.
         """
+        return self.run(embed(tokens_TB, self.embedding_VE, self.dropout.embedding, noise), state, noise)
+
+    def run(
+        self, embedded_TBE: Tensor, state: list[State], noise: torch.Generator | None
+    ) -> tuple[Outputs, list[State]]:
+        """As `forward`, from the embedded inputs on."""
         drop = self.dropout
-        embedded_TBE = embed(tokens_TB, self.embedding_VE, drop.embedding, noise)
         hidden = locked_dropout(embedded_TBE, drop.input, noise)
         raw: list[Tensor] = [embedded_TBE]
         dropped: list[Tensor] = [hidden]
@@ -69,7 +74,7 @@ class LanguageModel(nn.Module):
         for layer, layer_state in zip(self._layers(), state, strict=True):
             probability = drop.output if len(raw) == len(self.layers) else drop.between
             if drop.shared_mask and noise is not None and probability > 0.0:
-                mask_BH = keep_mask((tokens_TB.shape[1], layer.size), probability, hidden, noise)
+                mask_BH = keep_mask((embedded_TBE.shape[1], layer.size), probability, hidden, noise)
                 output_TBH, last = layer(hidden, layer_state, noise, mask_BH)
                 hidden = output_TBH * mask_BH
             else:

@@ -68,13 +68,19 @@ class Stage:
     windows: torch.Generator
     noise: torch.Generator
     hidden: list[State]
-    sums: Tensor  # nats, gradient norms, then each of the head's terms, of the running epoch
+    sums: Tensor  # nats, gradient norms, then each of `term_names`, of the running epoch
     failure: Tensor  # step, learning rate, gradient norm of the first step that was not finite; step -1 while none was
 
     @property
     def finetune(self) -> Finetune | None:
         """The spec of fine-tuning where this stage is a repetition of it."""
         return self.spec.finetune if self.at.stage.startswith("finetune") else None
+
+    @property
+    def progress(self) -> float:
+        """How far training has come: 0 in its first epoch, 1 in its last and in all later stages."""
+        trains = self.at.stage == "train" and self.spec.epochs > 1
+        return self.at.stage_epochs / (self.spec.epochs - 1) if trains else float(self.at.stage != "train")
 
     @property
     def epochs(self) -> int:
@@ -106,9 +112,14 @@ def begin_stage(spec: TrainSpec, model: LanguageModel, device: torch.device, at:
         windows=torch.Generator().manual_seed(windows_seed >> 1),
         noise=torch.Generator(device).manual_seed(noise_seed >> 1),
         hidden=model.initial_state(spec.batch_size),
-        sums=torch.zeros(2 + len(model.head.term_names), dtype=torch.float64, device=device),
+        sums=torch.zeros(2 + len(term_names(spec, model)), dtype=torch.float64, device=device),
         failure=torch.tensor([-1.0, 0.0, 0.0], dtype=torch.float64, device=device),
     )
+
+
+def term_names(spec: TrainSpec, model: LanguageModel) -> tuple[str, ...]:
+    """What an epoch sums besides the loss and the gradient's norm: the head's terms, and the share of mixed inputs."""
+    return model.head.term_names + (() if spec.feedback is None else ("changed_inputs",))
 
 
 def to_checkpoint(stage: Stage) -> Checkpoint:

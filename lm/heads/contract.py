@@ -67,6 +67,10 @@ class OutputHead(nn.Module, ABC):
     def scorer(self) -> Scorer:
         """The exact form for the weights as they now are; it must not outlive a change of them."""
 
+    def word_scores(self, outputs: Outputs) -> Tensor:
+        """Scores (T, B, V) whose softmax is the distribution of the weights as they now are, with their gradient."""
+        return self.scorer().log_probabilities(outputs)
+
     def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:
         """Choose on validation what of the distribution is left to it, and score so from now on; the choice by name.
 

@@ -21,7 +21,7 @@ from lm.costs import HeadCost
 from lm.heads.codes import Codes
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
 from lm.heads.cross_entropy import CACHED_BYTES, SAME_BITS_ROWS, linear_nats_cost
-from lm.heads.decoders import decode_owner, middle_rank, nearest
+from lm.heads.decoders import decode_hamming, decode_owner, middle_rank, nearest
 from lm.heads.linear_scorer import LinearScorer
 from lm.heads.spans import SpanScorer, SpanTable
 from lm.heads.temperature import fit_temperature
@@ -70,7 +70,7 @@ class Ecoc(OutputHead):
         if isinstance(self.loss, NormalizedLoss):
             scorer = self._codeword_scorer(*self._folded(), self.trained_temperature)
             return TrainingLoss(scorer.target_nats(outputs, targets_TB))
-        logits_TBC = self._logits(outputs)
+        logits_TBC = self.logits(outputs)
         margins_TBC = self.codes.signs(targets_TB) * logits_TBC
         match self.loss:
             case BceLoss():
@@ -92,6 +92,22 @@ class Ecoc(OutputHead):
             bits = self.spans.class_bits
             return SpanScorer(self.spans, self.weight_CH[:bits], self.bias_C[:bits])
         return self._codeword_scorer(*self._folded_exactly(), self.temperature)
+
+    def word_scores(self, outputs: Outputs) -> Tensor:
+        """Of the temperature that training has: a fitted one is not there before the first validation."""
+        if self.by_span:
+            return self.scorer().log_probabilities(outputs)
+        return self._codeword_scorer(*self._folded(), self.trained_temperature).logits(outputs)
+
+    def logits(self, outputs: Outputs) -> Tensor:
+        """z, the logit of each bit (T, B, C)."""
+        return F.linear(outputs.dropped[-1], self.weight_CH, self.bias_C)
+
+    def decode(self, bits_XC: Tensor, logits_XC: Tensor, decoder: Literal["owner", "hamming"] | None) -> Tensor:
+        """The words (X) of bits, given as true and false, by this decoder; None: owner if the codebook has spans."""
+        if decoder == "hamming" or self.spans is None:
+            return decode_hamming(self.codes, bits_XC, logits_XC)
+        return decode_owner(self.spans, bits_XC)
 
     def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:
         """Choose the temperature on these targets of validation, if the spec leaves it to them."""
@@ -147,7 +163,7 @@ class Ecoc(OutputHead):
         return sums
 
     def _tallies(self, scorer: Scorer, outputs: Outputs, targets_TB: Tensor) -> dict[str, Tensor]:
-        logits_TBC = self._logits(outputs)
+        logits_TBC = self.logits(outputs)
         signs_TBC = self.codes.signs(targets_TB)
         bits_TBC = logits_TBC > 0
         wrong_TBC = bits_TBC != (signs_TBC > 0)
@@ -182,9 +198,6 @@ class Ecoc(OutputHead):
         and reciprocal ranks (ties in the middle) are named after the way from a code to a word, see `decoders`.
         """
         return {name: float(tally) / tokens for name, tally in tallies.items()}
-
-    def _logits(self, outputs: Outputs) -> Tensor:
-        return F.linear(outputs.dropped[-1], self.weight_CH, self.bias_C)
 
     def _folded(self) -> tuple[Tensor, Tensor]:
         """The matrix (C - 1/2) W and the bias (C - 1/2) b of the codewords' scores, which cost 2 V C H operations."""

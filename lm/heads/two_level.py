@@ -30,6 +30,7 @@ class TwoLevel(OutputHead):
     class_V: Tensor
     start_C: Tensor
     size_C: Tensor
+    share_V: Tensor
 
     def __init__(self, spec: TwoLevelTree, size: int, words: Words, init: torch.Generator) -> None:
         super().__init__()
@@ -38,9 +39,12 @@ class TwoLevel(OutputHead):
         mass_C = np.add.reduceat(words.counts_V[order_V], np.cumsum(size_C) - size_C)
         self.mean_size = float((mass_C * size_C).sum() / mass_C.sum())
         row_V = np.argsort(order_V)
+        class_V = np.repeat(np.arange(len(size_C)), size_C)[row_V]
+        counts_V = np.maximum(words.counts_V, 1)
         buffers = {
             "row_V": row_V,
-            "class_V": np.repeat(np.arange(len(size_C)), size_C)[row_V],
+            "class_V": class_V,
+            "share_V": (counts_V / np.bincount(class_V, counts_V)[class_V]).astype(np.float32),  # within its class
             "start_C": np.cumsum(size_C) - size_C,
             "size_C": size_C,
         }
@@ -53,11 +57,16 @@ class TwoLevel(OutputHead):
 
     def log_probabilities(self, outputs: Outputs) -> Tensor:
         """Exact log-probabilities (T, B, V), normalised over the vocabulary."""
+        class_TBC, leaf_TBV = self.log_parts(outputs)
+        return class_TBC[..., self.class_V] + leaf_TBV
+
+    def log_parts(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """The log-probability of each class (T, B, C), and of each word within its class (T, B, V)."""
         hidden_TBH = outputs.dropped[-1]
         class_TBC = F.linear(hidden_TBH, self.class_weight_CH, self.class_bias_C).log_softmax(dim=-1)
         leaf_TBV = F.linear(hidden_TBH, self.leaf_weight_VH, self.leaf_bias_V)
         leaf_TBV = torch.cat([part.log_softmax(dim=-1) for part in torch.split(leaf_TBV, self.sizes, dim=-1)], dim=-1)
-        return class_TBC[..., self.class_V] + leaf_TBV[..., self.row_V]
+        return class_TBC, leaf_TBV[..., self.row_V]
 
     def target_nats(self, outputs: Outputs, targets_TB: Tensor) -> Tensor:
         """Exact loss of every target (T, B), natural logarithm; only the target's class is computed.

@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from lm.spec.feedback import Feedback, feedback_misfits
 from lm.spec.fit import misfits, subspace_misfit
 from lm.spec.heads import Head, SoftmaxHead
 from lm.spec.optimizers import Optimizer
@@ -61,6 +62,10 @@ class TrainSpec(Part):
         description="The training loss: the mean over a window's tokens, or the sum over its steps of the mean over "
         "the columns (Zaremba et al. 2014).",
     )
+    feedback: Feedback | None = Field(
+        default=None,
+        description="The model's own predictions among the training inputs; null: the text alone (teacher forcing).",
+    )
     epochs: PositiveInt = Field(description="The most passes over the training text, before legs and fine-tuning.")
     early_stop: PositiveInt | None = Field(
         default=None, description="Training ends after this many epochs without a better validation loss; null: never."
@@ -79,6 +84,8 @@ class TrainSpec(Part):
     @model_validator(mode="after")
     def _head_fits(self) -> Self:
         for problem in misfits(self.head, self.model):
+            raise ValueError(problem)
+        for problem in () if self.feedback is None else feedback_misfits(self.feedback, self.head):
             raise ValueError(problem)
         return self
 
