@@ -24,7 +24,8 @@ import orchestrator
 from lm.data import fingerprint_of
 from lm.files import write_text
 from lm.measured import Measured
-from lm.spec import Adam, Dropout, Head, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
+from lm.spec import Adam, Dropout, Feedback, Head, NtAsgd, Penalties, Sgd, TrainSpec, VariableBptt, trial_key
+from lm.spec.feedback import ConstantSchedule
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
 from orchestrator.sweep import (
@@ -181,6 +182,7 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
     same_step: dict[str, object] = {
         "corpus": spec.corpus.model_copy(update={"train_start": 0}),
         "head": _same_head(spec.head),
+        "feedback": _same_feedback(spec.feedback),
         "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
         "penalties": spec.penalties and Penalties(activation=1.0, temporal_activation=1.0),
         "epochs": 1,
@@ -202,6 +204,15 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
     if isinstance(spec.bptt, VariableBptt):
         same_step["bptt"] = spec.bptt.model_copy(update={"rescale": True})
     return spec.model_copy(update=same_step)
+
+
+def _same_feedback(feedback: Feedback | None) -> Feedback | None:
+    """The mixing of inputs as it is on average; in its first epoch it may cost nothing yet."""
+    if feedback is None:
+        return None
+    same: dict[str, object] = {"schedule": ConstantSchedule(kind="constant", probability=0.5), "most": 1.0}
+    same |= {name: 1.0 for name in ("first_temperature", "last_temperature", "sharpness") if hasattr(feedback, name)}
+    return feedback.model_copy(update=same)
 
 
 def _same_head(head: Head) -> Head:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from lm.data import load
+from lm.feedback import probability
 from lm.measured import Measured
 from lm.record import write_curve
-from lm.spec import Adam, BlendedAugmentedLoss, Dropout, Finetune, MixtureHead, Scoring, SoftmaxHead, TrainSpec
+from lm.spec import Adam, BlendedAugmentedLoss, Dlms, Dropout, Finetune, MixtureHead, Scoring, SoftmaxHead, TrainSpec
 from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import detectable, smallest_detectable
 from orchestrator.analysis.looks import Looks
@@ -68,6 +69,10 @@ def augmented(share: float, temperature: float = 10.0) -> TrainSpec:
     return changed(head=SoftmaxHead(kind="softmax", augmented=loss))
 
 
+def mixed(**parts: object) -> TrainSpec:
+    return changed(feedback=Dlms.model_validate({"kind": "dlms"} | parts))
+
+
 def mixture(dropout: float, prior_penalty: float) -> TrainSpec:
     head = MixtureHead(kind="mixture", experts=(0, 0, 2), dropout=dropout, prior_penalty=prior_penalty)
     return changed(head=head)
@@ -75,19 +80,29 @@ def mixture(dropout: float, prior_penalty: float) -> TrainSpec:
 
 @pytest.mark.parametrize(
     ("one", "another"),
-    [(augmented(0.1), augmented(0.9, temperature=2.0)), (mixture(0.1, 0.01), mixture(0.6, 0.1))],
-    ids=["augmented loss", "mixture"],
+    [
+        (augmented(0.1), augmented(0.9, temperature=2.0)),
+        (mixture(0.1, 0.01), mixture(0.6, 0.1)),
+        (mixed(schedule={"kind": "linear"}), mixed(most=0.5, last_temperature=10.0)),
+    ],
+    ids=["augmented loss", "mixture", "feedback"],
 )
-def test_coefficients_of_a_head_are_measured_once(one: TrainSpec, another: TrainSpec) -> None:
+def test_coefficients_are_measured_once(one: TrainSpec, another: TrainSpec) -> None:
     assert measured_spec(one) == measured_spec(another)
 
 
 @pytest.mark.parametrize(
     ("one", "another"),
-    [(augmented(0.0), augmented(0.1)), (mixture(0.0, 0.1), mixture(0.1, 0.1)), (mixture(0.1, 0.0), mixture(0.1, 0.1))],
-    ids=["augmented loss", "dropout", "penalty"],
+    [
+        (augmented(0.0), augmented(0.1)),
+        (mixture(0.0, 0.1), mixture(0.1, 0.1)),
+        (mixture(0.1, 0.0), mixture(0.1, 0.1)),
+        (FULL, mixed()),
+        (mixed(passes=2), mixed()),
+    ],
+    ids=["augmented loss", "dropout", "penalty", "feedback", "passes"],
 )
-def test_whether_a_head_has_a_term_is_measured(one: TrainSpec, another: TrainSpec) -> None:
+def test_whether_there_is_a_term_is_measured(one: TrainSpec, another: TrainSpec) -> None:
     assert measured_spec(one) != measured_spec(another)
 
 
@@ -106,6 +121,11 @@ def test_whether_a_head_has_a_term_is_measured(one: TrainSpec, another: TrainSpe
 )
 def test_what_changes_a_step_is_measured_by_itself(other: TrainSpec) -> None:
     assert measured_spec(other) != measured_spec(FULL)
+
+
+def test_a_mixing_that_begins_at_0_is_measured_as_it_is_later() -> None:
+    feedback = measured_spec(mixed()).feedback
+    assert feedback is not None and probability(feedback, 0.0) == 0.5
 
 
 def test_a_trials_time_is_its_epochs_and_the_ends_of_its_stages() -> None:
