@@ -1,7 +1,8 @@
-"""Keys that are the same on every machine: they depend on the corpora's texts, and on `NUMERICS_VERSION`."""
+"""The same on every machine: keys depend on the texts and on `NUMERICS_VERSION`, last digits on the CPU."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
@@ -29,3 +30,8 @@ def standing_still(fingerprint: str = CORPUS.fingerprint) -> Iterator[None]:
         stack.enter_context(patch("orchestrator.trials.plan.fingerprint_of", of))
         stack.enter_context(patch("orchestrator.trials.plan.vocabulary_size_of", size))
         yield
+
+
+def steady(text: str) -> str:
+    """The text with its numbers to ten digits: the last ones depend on the order in which a CPU sums."""
+    return re.sub(r"\d+\.\d{9,}(e[-+]\d+)?", lambda number: f"{float(number[0]):.10g}", text)
