@@ -274,4 +274,5 @@ def _ending(trial: Trial, record: Record | None) -> tuple[TrialState, str]:
         return record.status, f"{record.status}: {reason[-1][:200]}"
     last = record.stages[-1]
     test = "not yet opened" if last.test is None else f"{last.test.perplexity:.2f}"
-    return "done", f"complete, perplexity {last.valid.perplexity:.2f} validation, {test} test"
+    valid = f"{last.valid.perplexity:.2f} validation (its best epoch: {last.best_epoch})"
+    return "done", f"complete, perplexity {valid}, {test} test"

@@ -63,7 +63,7 @@ def test_plain_lines_at_start_while_it_runs_and_at_the_end() -> None:
     assert said[0] == "without [weight]-drop, seed 1: started"
     where = "without [weight]-drop, seed 1: train, epoch 1/3, validation perplexity 735.10, 700 tokens/s"
     assert said[1].startswith(f"{where}; time left: about ")
-    ended = "without [weight]-drop, seed 1: complete, perplexity 90.00 validation, 80.00 test"
+    ended = "without [weight]-drop, seed 1: complete, perplexity 90.00 validation (its best epoch: 2), 80.00 test"
     assert said[2].startswith(f"{ended}; 1 done, 1 waiting; time left: about")
     assert said[3:] == [
         "full, seed 2: started",
@@ -359,7 +359,7 @@ def test_a_trial_of_a_search_is_called_by_what_it_tries_with_the_best_so_far() -
         progress.settled(trial("full"), record(trial("full")))
     said = "\n".join(lines(out))
     assert "full, trial 7 (dropout.output 0.7): started" in said
-    ended = "complete, perplexity 90.00 validation, 80.00 test; best so far 90.00 validation perplexity, trial 7"
+    ended = "complete, perplexity 90.00 validation (its best epoch: 2), 80.00 test; best so far 90.00 validation perplexity, trial 7"
     assert f"full, trial 7 (dropout.output 0.7): {ended}; 1 done" in said
     assert f"full, trial 8 (dropout.output 0.8): {ended}; 2 done" in said
     assert said.count("best so far") == 2
