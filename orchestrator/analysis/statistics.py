@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import (
     Array,
@@ -82,7 +82,7 @@ def contrasts(
     decided, last = _step_down(estimates, judged, names, level)
     here, _ = _step_down({name: replace(each, text=None) for name, each in estimates.items()}, judged, names, level)
     for name, estimate in estimates.items():
-        effect = replace(estimate.effect(errors, barred.get(name)), decided_on_this_text=name in here)
+        effect = estimate.effect(errors, barred.get(name), decided_on_this_text=name in here)
         effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
     return Comparison(effects, noise, _measurements(judged, names), level, margin)
 
@@ -175,13 +175,15 @@ class _Estimate:
         half = self.half_width(errors)
         return Interval(self.nats - half, self.nats + half)
 
-    def effect(self, errors: Errors, obstacle: Obstacle | None) -> Effect:
+    def effect(self, errors: Errors, obstacle: Obstacle | None, *, decided_on_this_text: bool) -> Effect:
         """The effect with its intervals, and no verdict yet."""
+        on_this_text = replace(self, text=None).interval(errors)
         return Effect(
             nats=self.nats,
             interval=self.interval(errors),
             obstacle=obstacle,
-            on_this_text=replace(self, text=None).interval(errors),
+            on_this_text=on_this_text.beside_zero(self.nats) if decided_on_this_text else on_this_text,
+            decided_on_this_text=decided_on_this_text,
             seed_error=math.sqrt(self.seeds[0]),
             text_error=None if self.text is None else math.sqrt(self.text[0]),
             single_seed_share=self.single_seed_share,
@@ -261,10 +263,9 @@ def _with_verdict(effect: Effect, estimate: _Estimate, decided: bool, errors: Er
     assert effect.interval is not None
     low, high = effect.interval
     none = math.log1p(margin)
-    if decided and estimate.nats > 0:
-        return replace(effect, verdict="raises", interval=Interval(max(low, 0.0), high))
     if decided:
-        return replace(effect, verdict="lowers", interval=Interval(low, min(high, 0.0)))
+        verdict: Verdict = "raises" if estimate.nats > 0 else "lowers"
+        return replace(effect, verdict=verdict, interval=effect.interval.beside_zero(estimate.nats))
     if -none < low and high < none:
         return replace(effect, verdict="equivalent")
     text = (0.0, 1.0) if estimate.text is None else (math.sqrt(estimate.text[0]), estimate.text[1])

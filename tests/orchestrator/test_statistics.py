@@ -170,6 +170,7 @@ def test_verdicts_step_down_and_an_interval_that_a_later_step_decides_ends_at_ze
         effect = last(share * still.high)
         assert effect.verdict == verdict and effect.interval is not None
         assert (0.0 in effect.interval) == (end == 0.0)
+        assert effect.on_this_text == effect.interval, "the text has no noise here"
 
 
 def test_the_text_adds_its_noise() -> None:
