@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lm.codebooks import Codebook
+from lm.epochs import train_step
 from lm.feedback import Fed, Mixer, forward_with_feedback, gumbel, probability, sampled, temperature
 from lm.heads import Outputs, Words
 from lm.heads.decoders import decode_hamming, decode_owner
@@ -28,6 +29,7 @@ from lm.record import read_curve
 from lm.spec import Dropout, Feedback, Head, Model, TrainSpec
 from tests.lm.heads.handmade import full_code, rank_code
 from tests.support.lm_trials import EVERY_STEP, assert_same, killed, run, settled
+from tests.support.stages import begin, window
 from tests.support.tiny import tiny_spec
 
 T, B, V = 7, 3, 23
@@ -514,6 +516,30 @@ def test_the_first_epoch_is_that_of_teacher_forcing(corpus_folder: Path, tmp_pat
     fed, forced = (settled(tmp_path / folder) for folder in ("fed", "forced"))
     assert fed.key != forced.key
     assert (fed.stages[0].valid, fed.stages[0].test) == (forced.stages[0].valid, forced.stages[0].test)
+
+
+HEADS: list[dict[str, Any]] = [
+    SOFTMAX,
+    TREE,
+    {"kind": "hierarchical", "tree": {"kind": "huffman"}},
+    {"kind": "mixture", "experts": [0, 1, 2]},
+    {"kind": "sampled", "loss": {"kind": "nce", "samples": 0.3}},
+    {"kind": "differentiated", "sizes": [5, 3, 2]},
+    {"kind": "adaptive", "cutoffs": [5, 12], "divisor": 2.0},
+]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["scheduled_sampling", "soft_scheduled_sampling", "dlms"])
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head["kind"])
+def test_every_head_can_be_fed_back(corpus_folder: Path, head: dict[str, Any], kind: str, precision: str) -> None:
+    """In parts of the batch; the loss and every gradient are finite, and inputs have changed."""
+    untied = {"layers": 2, "embedding_size": 6, "hidden_size": 10, "tied": False}
+    parts = {"model": untied, "head": head, "feedback": {"kind": kind, "schedule": HALF}}
+    stage = begin(tiny_spec(corpus_folder, **parts, small_batch=3, precision=precision))
+    train_step(stage, *window(stage.spec), 0.1)
+    assert stage.failure[0] < 0 and stage.sums.isfinite().all()
+    assert 0 < stage.sums[-1] < 1
 
 
 def test_a_file_without_feedback_has_the_key_it_had(corpus_folder: Path) -> None:

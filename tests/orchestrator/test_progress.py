@@ -359,7 +359,8 @@ def test_a_trial_of_a_search_is_called_by_what_it_tries_with_the_best_so_far() -
         progress.settled(trial("full"), record(trial("full")))
     said = "\n".join(lines(out))
     assert "full, trial 7 (dropout.output 0.7): started" in said
-    ended = "complete, perplexity 90.00 validation (its best epoch: 2), 80.00 test; best so far 90.00 validation perplexity, trial 7"
+    ended = "complete, perplexity 90.00 validation (its best epoch: 2), 80.00 test"
+    ended += "; best so far 90.00 validation perplexity, trial 7"
     assert f"full, trial 7 (dropout.output 0.7): {ended}; 1 done" in said
     assert f"full, trial 8 (dropout.output 0.8): {ended}; 2 done" in said
     assert said.count("best so far") == 2
