@@ -226,7 +226,8 @@ class Mixer:
         open_SBC = logits_SBC[..., : head.spans.class_bits] if by_owner and head.spans is not None else logits_SBC
         count = min(math.ceil(feedback.flips * self.p), open_SBC.shape[-1])
         doubt_SBK, place_SBK = (-open_SBC.abs()).topk(count, dim=-1)
-        flipped = F.pad(F.one_hot(place_SBK, head.codes.bits).bool(), (0, 0, 1, 0))
+        flips = torch.zeros((*place_SBK.shape, head.codes.bits), dtype=torch.bool, device=place_SBK.device)
+        flipped = F.pad(flips.scatter(-1, place_SBK[..., None], 1), (0, 0, 1, 0))
         codes = (logits_SBC > 0)[..., None, :] ^ flipped
         words_SBK = head.decode(codes, logits_SBC[..., None, :].expand_as(codes), feedback.decoder)
         return Fed(words_SBK, (feedback.sharpness * F.pad(doubt_SBK, (1, 0))).softmax(dim=-1))
@@ -240,10 +241,12 @@ class Mixer:
         tau = temperature(feedback, self.progress)
         class_SBG = ((class_SBG + noise[..., : class_SBG.shape[-1]]) / tau).softmax(dim=-1)
         own_SBV = head.class_V == head.class_V[text_SB][..., None]
-        leaf_SBV = ((leaf_SBV + noise[..., class_SBG.shape[-1] :]) / tau).masked_fill(~own_SBV, -math.inf)
-        within_SBV = torch.where(own_SBV, leaf_SBV.softmax(dim=-1), head.share_V)
-        weights_SBV = class_SBG[..., head.class_V] * within_SBV
-        return Fed(weights=straight_through(weights_SBV) if feedback.straight_through else weights_SBV)
+        leaf_SBV = (
+            ((leaf_SBV + noise[..., class_SBG.shape[-1] :]) / tau).masked_fill(~own_SBV, -math.inf).softmax(dim=-1)
+        )
+        if feedback.straight_through:
+            class_SBG, leaf_SBV = straight_through(class_SBG), straight_through(leaf_SBV)
+        return Fed(weights=class_SBG[..., head.class_V] * torch.where(own_SBV, leaf_SBV, head.share_V))
 
 
 def relaxed(feedback: Dlms, scores_SBV: Tensor, text_SB: Tensor) -> Fed:
@@ -260,7 +263,7 @@ def relaxed(feedback: Dlms, scores_SBV: Tensor, text_SB: Tensor) -> Fed:
 def straight_through(weights_X: Tensor) -> Tensor:
     """All weight on the largest, with the gradient of the weights as they were."""
     hard = torch.zeros_like(weights_X).scatter(-1, weights_X.argmax(dim=-1, keepdim=True), 1.0)
-    return hard + weights_X - weights_X.detach()
+    return hard + (weights_X - weights_X.detach())
 
 
 def sampled(scores_SBV: Tensor, uniform_SB: Tensor) -> Tensor:

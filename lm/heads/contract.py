@@ -68,7 +68,7 @@ class OutputHead(nn.Module, ABC):
         """The exact form for the weights as they now are; it must not outlive a change of them."""
 
     def word_scores(self, outputs: Outputs) -> Tensor:
-        """Scores (T, B, V) whose softmax is the distribution of the weights as they now are, with their gradient."""
+        """Scores (T, B, V) whose softmax is the distribution that is trained, with their gradient."""
         return self.scorer().log_probabilities(outputs)
 
     def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:

@@ -94,10 +94,14 @@ class Ecoc(OutputHead):
         return self._codeword_scorer(*self._folded_exactly(), self.temperature)
 
     def word_scores(self, outputs: Outputs) -> Tensor:
-        """Of the temperature that training has: a fitted one is not there before the first validation."""
+        """C z / t of the temperature that is trained with, and the bias if that is trained: not what validation fits.
+
+        Of a span's probability the logarithm of that.
+        """
         if self.by_span:
             return self.scorer().log_probabilities(outputs)
-        return self._codeword_scorer(*self._folded(), self.trained_temperature).logits(outputs)
+        scores_TBV = self.codes.products(self.logits(outputs)) / self.trained_temperature
+        return scores_TBV + self.word_bias_V if isinstance(self.word_bias_V, nn.Parameter) else scores_TBV
 
     def logits(self, outputs: Outputs) -> Tensor:
         """z, the logit of each bit (T, B, C)."""

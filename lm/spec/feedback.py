@@ -1,4 +1,4 @@
-"""What of the model's own predictions its training inputs are mixed with, against exposure bias."""
+"""How training inputs are mixed with the model's own predictions, against exposure bias."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sharpness = Annotated[
 
 
 class SigmoidSchedule(Part):
-    """From 0 along a logistic curve to sigmoid(tau_max), 0.924 for 2.5 (O'Neill & Bollegala 2019, equation 2)."""
+    """From 0 along a logistic curve to sigmoid(tau_max), 0.924 for 2.5 (after O'Neill & Bollegala 2019, equation 2)."""
 
     kind: Literal["sigmoid"]
     tau_max: Positive = Field(default=2.5, description="The logit of the last epoch's probability.")
@@ -46,7 +46,7 @@ class InverseSigmoidSchedule(Part):
 
     kind: Literal["inverse_sigmoid"]
     offset: Annotated[float, Field(ge=1.0, le=1e6)] = Field(
-        default=50.0, description="How late the curve rises, k in the paper."
+        default=50.0, description="How late the curve rises; its speed is fixed."
     )
 
 
@@ -128,7 +128,7 @@ class Lsms(_OfCodes):
 
 
 class Dlms(_Feedback):
-    """Differentiable latent mixture sampling (O'Neill & Bollegala 2019, equations 4 and 5): relaxed random samples.
+    """Differentiable latent mixture sampling (after O'Neill & Bollegala 2019, equations 4 and 5): relaxed samples.
 
     Of a code's bits (Binary Concrete), of the classes and words of a two-level hierarchical head, or of words (Gumbel).
     """
@@ -168,6 +168,12 @@ def feedback_misfits(feedback: Feedback, head: Head) -> Iterator[str]:
             yield f"feedback lsms mixes the bits of codes: head.kind must be ecoc, got {head.kind}"
         case _:
             pass
+    if isinstance(feedback, Clms) and two_level and (feedback.decoder or feedback.bit_offset):
+        yield "feedback.decoder and feedback.bit_offset are of codes, a tree has none: leave them out"
+    if isinstance(feedback, Clms) and feedback.bit_offset and isinstance(feedback.schedule, ConstantSchedule):
+        yield "feedback.bit_offset shifts a schedule that rises, got a constant one"
+    if isinstance(feedback, Dlms) and not feedback.by_bits and not isinstance(head, EcocHead):
+        yield f"feedback.by_bits is of codes, got a head of kind {head.kind}: leave it out"
     if isinstance(feedback, Clms | Lsms) and isinstance(head, EcocHead):
         spanless = isinstance(head.codebook, IdentityCode | RandomCode | SimHashCode)
         if spanless and feedback.decoder == "owner":

@@ -152,6 +152,17 @@ def test_a_probability_of_0_is_teacher_forcing_bit_for_bit(name: str) -> None:
 
 
 @each
+@pytest.mark.parametrize("passes", [1, "sequential"])
+def test_where_no_draw_falls_the_text_is_read(name: str, passes: int | str) -> None:
+    parts, head = EACH[name]
+    model = model_of(head)
+    hardly = mixing(parts, schedule={"kind": "constant", "probability": 1e-9}, passes=passes)
+    fed, share = mixed(model, hardly, text())
+    torch.testing.assert_close(fed, outputs_of(model, text()).dropped[-1])
+    assert share == 0.0
+
+
+@each
 @pytest.mark.parametrize("p", [0.3, 1.0])
 def test_enough_passes_are_the_sequential_run(name: str, p: float) -> None:
     """With the same masks in each pass; of discrete predictions at most T - 1 passes mend all, of means too."""
@@ -416,6 +427,25 @@ def test_dlms_of_a_tree_is_the_class_means_around_the_texts_class() -> None:
     torch.testing.assert_close(fed.embedded(vectors_VE), expected, rtol=1e-6, atol=1e-7)
 
 
+def test_straight_through_a_tree_follows_the_drawn_path() -> None:
+    """All weight on the drawn class: on its drawn word if it is the text's, else by its words' counts."""
+    model = model_of(TREE)
+    assert isinstance(model.head, TwoLevel)
+    soft, outputs, uniform = predicted(model, mixing({"kind": "dlms", "last_temperature": 1.0}), progress=1.0)
+    hard, _, _ = predicted(model, mixing({"kind": "dlms", "last_temperature": 1.0, "straight_through": True}), 1.0)
+    class_TBG, _ = model.head.log_parts(outputs)
+    drawn = (class_TBG + gumbel(uniform[..., : class_TBG.shape[-1]])).argmax(dim=-1)
+    weights, plain = soft_weights(hard), soft_weights(soft)
+    for place in np.ndindex(T, B):
+        members = model.head.class_V == drawn[place]
+        assert weights[place][members].sum().item() == pytest.approx(1.0, abs=1e-6)
+        if model.head.class_V[text()[place]] == drawn[place]:
+            assert int(weights[place].argmax()) == int((plain[place] * members).argmax())
+            assert weights[place].max().item() == pytest.approx(1.0)
+        else:
+            torch.testing.assert_close(weights[place][members], model.head.share_V[members].double())
+
+
 SOFT = [name for name, (parts, _) in EACH.items() if parts["kind"] in ("soft_scheduled_sampling", "lsms", "dlms")]
 
 
@@ -464,6 +494,9 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"kind": "clms"}, SOFTMAX, "feedback clms mixes the bits of codes or the classes of a two-level tree"),
     ({"kind": "clms"}, {"kind": "hierarchical", "tree": {"kind": "huffman"}}, "got hierarchical"),
     ({"kind": "lsms"}, TREE, "feedback lsms mixes the bits of codes: head.kind must be ecoc, got hierarchical"),
+    ({"kind": "clms", "decoder": "hamming"}, TREE, "are of codes, a tree has none: leave them out"),
+    ({"kind": "clms", "bit_offset": 0.5, "schedule": HALF}, CODES, "feedback.bit_offset shifts a schedule that rises"),
+    ({"kind": "dlms", "by_bits": False}, SOFTMAX, "feedback.by_bits is of codes, got a head of kind softmax"),
     (
         {"kind": "clms", "decoder": "owner"},
         {"kind": "ecoc", "codebook": {"kind": "random", "bits": 12}},
