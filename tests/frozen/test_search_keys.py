@@ -21,7 +21,7 @@ COMMITTED = {
     ("front_heads", "laptop", "best found"): "3a8d40f39c1667bb",
     ("front_heads", "mini", "best found"): "153b713f65ac5145",
     ("heads", "paper", "MoS"): "8047b33ea2e44188",
-    ("heads", "laptop", "ECOC unigram normalized"): "ac4450c552718e78",
+    ("heads", "laptop", "ECOC unigram normalized"): "b2a99fd9a834fab3",
     ("heads", "mini", "softmax"): "a0e065880cf3a80c",
     ("search_awd", "paper", "best found"): "375de386a428d4ef",
     ("search_awd", "laptop", "best found"): "7945caab486f3ded",

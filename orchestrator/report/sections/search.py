@@ -171,8 +171,10 @@ def _edges(search: SearchState) -> str:
 
 
 def _is_at_edge(dimension: Dimension, value: Any) -> bool:
-    if isinstance(dimension, OneOf):
-        return False
+    if isinstance(dimension, OneOf):  # of two numbers each is at an edge
+        numbers = [v for v in dimension.options.values() if isinstance(v, int | float) and not isinstance(v, bool)]
+        ordered = len(numbers) == len(dimension.options) > 2
+        return ordered and dimension.options[value] in (min(numbers), max(numbers))
     low, high, at = map(math.log if is_log(dimension) else float, (dimension.low, dimension.high, value))
     return not _EDGE <= (at - low) / (high - low) <= 1 - _EDGE
 

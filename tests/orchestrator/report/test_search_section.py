@@ -69,6 +69,28 @@ def test_a_best_value_at_the_edge_of_its_range_is_named(
     assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
 
 
+@pytest.mark.parametrize(("among", "best", "is_edge"), [
+    ("[1.0, 3.0, 10.0]", "10.0", True),
+    ("[3.0, 10.0, 1.0]", "1.0", True),
+    ("[10.0, 1.0, 3.0]", "3.0", False),
+    ("[1.0, 10.0]", "10.0", False),
+    ("{slow: 1.0, usual: 3.0, fast: 10.0}", "fast", True),
+])  # fmt: skip
+def test_the_best_of_listed_numbers_is_at_an_edge_if_none_is_beyond(
+    tmp_path: Path, among: str, best: str, is_edge: bool
+) -> None:
+    """Of two numbers each would be at an edge."""
+    task = search_tasks(
+        at_paper(
+            tmp_path, SEARCH.replace("{kind: log_uniform, low: 0.1, high: 10.0}", f"{{kind: choice, among: {among}}}")
+        )
+    )[0]
+    text = page(
+        tmp_path, SearchState(task, tmp_path / "none", (found(0, 110.0, values={"optimizer.learning_rate": best}),))
+    )
+    assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
+
+
 def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  objectives: [validation, parameters]\n  scheduler: null\n")
     task = search_tasks(at_paper(tmp_path, text))[0]
