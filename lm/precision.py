@@ -29,6 +29,14 @@ def products_in(precision: Precision) -> Iterator[None]:
         matmul.fp32_precision = before
 
 
+def can_round() -> bool:
+    """Whether this CPU multiplies in bfloat16 if asked to; without AVX-512 or ARM's bf16 PyTorch rounds nothing."""
+    thirds = torch.full((64, 64), 1 / 3)
+    exact = thirds @ thirds
+    with products_in("bfloat16"):
+        return not torch.equal(thirds @ thirds, exact)
+
+
 def in_bfloat16() -> bool:
     """Whether products take their factors in bfloat16 now."""
     return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
 from lm.names import nearest
+from lm.precision import can_round
 from lm.record import Divergence, Evaluation, Record, codebook_path, read_record, weights_path, write_curve
 from lm.resume import TrialState, resume, save, take_over
 from lm.scoring import keep_cache_stage, keep_stage, open_test
@@ -129,9 +130,13 @@ def choose_device(name: str) -> torch.device:
 
 
 def check_precision(spec: TrainSpec, device: torch.device) -> None:
-    """ValueError for products in bfloat16 on a GPU."""
-    if spec.precision == "bfloat16" and device.type == "cuda":
+    """ValueError for products in bfloat16 on a GPU, or on a CPU that would round nothing."""
+    if spec.precision != "bfloat16":
+        return
+    if device.type == "cuda":
         raise ValueError("precision bfloat16 runs on CPUs only, got device cuda; use float32, or device cpu")
+    if not can_round():
+        raise ValueError("precision bfloat16 needs a CPU with AVX-512 or ARM's bf16; on this one use float32")
 
 
 def words_for(spec: TrainSpec, corpus: EncodedCorpus, *folders: Path | None) -> Words:

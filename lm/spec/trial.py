@@ -55,7 +55,8 @@ class TrainSpec(Part):
     )
     precision: Precision = Field(
         default="float32",
-        description="Of the factors of training's large matrix products on a CPU; weights and scores stay in float32.",
+        description="Of the factors of training's large matrix products on a CPU, which for bfloat16 needs AVX-512 or "
+        "ARM's bf16; weights and scores stay in float32.",
     )
     loss_reduction: Literal["mean", "sum_over_time"] = Field(
         default="mean",

@@ -88,7 +88,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError if a record cannot be read."""
     from orchestrator.agenda.expand import what_is_left
     from orchestrator.agenda.standing import search_standing, seeds_advice
-    from orchestrator.execute.machine import multiplies_in_bfloat16
+    from orchestrator.execute.machine import bfloat16_products
     from orchestrator.trials.plan import millions, state_in_words, state_of
 
     trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
@@ -114,7 +114,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
             seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
         variants = counted(len({trial.variant for trial in trials}), "variant")
         typer.echo(counts_in_words(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
-    if multiplies_in_bfloat16() is False and any(trial.spec.precision == "bfloat16" for trial in trials):
+    if bfloat16_products() == "slow" and any(trial.spec.precision == "bfloat16" for trial in trials):
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     if not state.searching:
         typer.echo(left)
@@ -139,7 +139,8 @@ def _of_start(sweep: ScaledSweep, file: Path, changes: Changes) -> Iterator[str]
 
     yield from corpora_to_fetch(sweep, file, changes)
     try:
-        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), sweep.scales_without_gpu)
+        in_bfloat16 = any(variant.spec.precision == "bfloat16" for variant in sweep.variants)
+        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), in_bfloat16, sweep.scales_without_gpu)
     except CannotStartError as error:
         yield f"`sweep` would not start here: {error}"
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import platformdirs
 from pydantic import ValidationError
@@ -130,11 +130,12 @@ def cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def multiplies_in_bfloat16() -> bool | None:
-    """Whether the CPU has instructions for products in bfloat16; None if that cannot be read."""
+def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
+    """What this CPU has for products in bfloat16; slow are those without instructions, None if that cannot be read."""
     if not CPU_FLAGS.exists():
         return None
-    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(CPU_FLAGS.read_text(encoding="utf-8").split()))
+    flags = set(CPU_FLAGS.read_text(encoding="utf-8").split())
+    return "fast" if {"avx512_bf16", "amx_bf16", "bf16"} & flags else "slow" if "avx512bw" in flags else "none"
 
 
 def memory_bytes() -> int | None:
@@ -146,8 +147,11 @@ def memory_bytes() -> int | None:
     return min(sizes, default=None)
 
 
-def check_machine(cpus: float, gpus_each: float, scales_without_gpu: Sequence[str]) -> None:
-    """CannotStartError if this machine has no room for one trial with these CPUs and GPUs."""
+def check_machine(cpus: float, gpus_each: float, in_bfloat16: bool, scales_without_gpu: Sequence[str]) -> None:
+    """CannotStartError if this machine has no room for one trial with these CPUs and GPUs, or none of its products."""
+    if in_bfloat16 and bfloat16_products() == "none":
+        takes = "takes a CPU with AVX-512 or ARM's bf16, which this machine lacks; float32 runs everywhere"
+        raise CannotStartError(f"precision: bfloat16 {takes}")
     if cpus > cpu_count():
         asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"
         raise CannotStartError(f"resources.cpus: {asks}; --cpus takes fewer")

@@ -110,16 +110,17 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         storage=options.storage,
         stall_seconds=_stall_seconds(sweep, options),
     )
+    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
+    specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
     if missing or state.searching:
         if options.address is None:
-            check_machine(allotment.cpus, allotment.gpus, sweep.scales_without_gpu)
+            in_bfloat16 = any(spec.precision == "bfloat16" for spec in specs.values())
+            check_machine(allotment.cpus, allotment.gpus, in_bfloat16, sweep.scales_without_gpu)
         elif sweep.resources.gpus == "auto" and not has_gpu():
             raise CannotStartError(
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
                 f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
             )
-    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
-    specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
     for variant, spec in specs.items():  # fetches and encodes each corpus once, before eight workers want it
         _check_columns(variant, spec)
     for folder in (options.runs, options.reports):  # rather now than after hours of training

@@ -15,7 +15,7 @@ from lm.epochs import train_step
 from lm.evaluate import validation_nats
 from lm.lstm import lstm_steps
 from lm.measure import measure
-from lm.precision import in_bfloat16, products_in
+from lm.precision import can_round, in_bfloat16, products_in
 from lm.record import read_curve, read_record
 from lm.recurrent import RecurrentLayer
 from lm.spec import TrainSpec, trial_key
@@ -116,8 +116,11 @@ def test_float32_keeps_its_key_and_bfloat16_has_another(corpus: Path) -> None:
     assert trial_key(tiny_spec(corpus, precision="bfloat16"), "f") != trial_key(plain, "f")
 
 
-def test_a_trial_in_bfloat16_is_scored_in_float32(corpus: Path, tmp_path: Path) -> None:
+def test_a_trial_in_bfloat16_is_scored_in_float32(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its weights, read again, have the very loss that its record tells; and training did round if the CPU can."""
+    monkeypatch.setattr("lm.train.can_round", lambda: True)  # so that even a CPU that rounds nothing trains it
     curves = {}
     for precision in ("float32", "bfloat16"):
         spec, out = tiny_spec(corpus, precision=precision), tmp_path / precision
@@ -140,6 +143,21 @@ def test_a_gpu_is_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("lm.measure.choose_device", lambda name: torch.device("cuda"))
     with pytest.raises(ValueError, match="precision bfloat16 runs on CPUs only, got device cuda"):
         measure(tiny_spec(corpus, precision="bfloat16"))
+
+
+def test_whether_a_cpu_can_round_is_what_its_products_say() -> None:
+    assert can_round() == ROUNDS
+    assert not in_bfloat16()
+
+
+def test_a_cpu_that_rounds_nothing_is_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of bfloat16 whose numbers are those of float32 would be false."""
+    monkeypatch.setattr("lm.train.can_round", lambda: False)
+    with pytest.raises(ValueError, match="precision bfloat16 needs a CPU with AVX-512 or ARM's bf16; on this one use"):
+        list(train(tiny_spec(corpus, precision="bfloat16"), out=tmp_path / "out"))
+    with pytest.raises(ValueError, match="precision bfloat16 needs a CPU with AVX-512"):
+        measure(tiny_spec(corpus, precision="bfloat16"))
+    assert not (tmp_path / "out").exists()
 
 
 def stage_of(spec: TrainSpec) -> tuple[Stage, Tensor]:

@@ -321,10 +321,10 @@ def test_the_ablation_changes_one_thing_at_every_scale() -> None:
 
 
 @pytest.mark.parametrize(("precision", "flags", "warned"), [
-    ("bfloat16", "fpu sse2 avx512f", True),
-    ("bfloat16", "fpu sse2 avx512f avx512_bf16", False),
+    ("bfloat16", "fpu sse2 avx512bw", True),
+    ("bfloat16", "fpu sse2 avx512bw avx512_bf16", False),
     ("bfloat16", None, False),
-    ("float32", "fpu sse2 avx512f", False),
+    ("float32", "fpu sse2 avx512bw", False),
 ])  # fmt: skip
 def test_bfloat16_that_this_cpu_is_slower_with_is_said(
     precision: str,

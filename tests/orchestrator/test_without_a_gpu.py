@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from orchestrator import load_sweep
-from orchestrator.execute import run
+from orchestrator.errors import CannotStartError
+from orchestrator.execute import machine, run
 from orchestrator.execute.estimate import AtMost
 from orchestrator.execute.machine import cpu_count, gpus_of, granted
 from orchestrator.sweep import Resources
@@ -171,3 +173,16 @@ def test_the_published_scale_of_every_sweep_takes_the_gpu_there_is_or_half_of_on
     for_cpus, large = ("precision",), ("heads", "doc_dropout", "doc_final", "doc_lambda", "doc_layers", "doc_reruns")
     expected = 0.0 if path.stem in for_cpus else 0.5 if path.stem in large else "auto"
     assert load_sweep(path, "paper").resources.gpus == expected
+
+
+@pytest.mark.parametrize(("flags", "refused"), [("fpu avx2", True), ("fpu avx2 avx512bw", False)])
+def test_bfloat16_is_refused_before_anything_starts_on_a_cpu_without_it(
+    flags: str, refused: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "cpuinfo").write_text(f"flags: {flags}\n")
+    monkeypatch.setattr(machine, "CPU_FLAGS", place / "cpuinfo")
+    (place / "toy.yaml").write_text(SWEEP.replace("\nbase:\n", "\nbase:\n  precision: bfloat16\n"))
+    sweep = load_sweep("toy.yaml")
+    with pytest.raises(CannotStartError, match="precision: bfloat16 takes a CPU with") if refused else nullcontext():
+        assert run.prepare(sweep, run.Options(Path("toy.yaml"))).state.table
+    assert (place / "runs").exists() is not refused
