@@ -97,7 +97,7 @@ def write_report(
             references=references,
             notes=method_notes(outcomes, comparison, rows, sweep.varies, searched=searched_once),
             published=published_table(rows, sweep.published_scale),
-            published_notes=published_notes(rows) if sweep.published_scale else (),
+            published_notes=published_notes(rows, report.published) if sweep.published_scale else (),
             measured=measure_table(outcomes, report.published_measures),
             caches=tables.cache_table(outcomes),
             stages=tables.stage_table(outcomes),

@@ -62,10 +62,11 @@ class Measure(Row):
 
 @dataclass(frozen=True)
 class Published:
-    """What the papers print for a variant; None if they print nothing."""
+    """What the papers print for a variant; None if they print nothing. `others` are what further tables print of it."""
 
     valid: Number | None = None
     test: Number | None = None
+    others: tuple[Number, ...] = ()
 
 
 def published_numbers(
@@ -73,21 +74,27 @@ def published_numbers(
 ) -> dict[str, Published]:
     """Each variant's published perplexities on a data set; `cells` has the recurrent cell of each variant.
 
-    If two tables have a number, the first reference wins. A name that a table gives to several rows is left out.
+    If two tables have a number, the first reference wins, and a number unlike it is one of the `others`. A name that a
+    table gives to several rows is left out.
     ValueError for a reference that leads nowhere.
     """
     tables = [published_table(reference, folder) for reference in references]
 
-    def only(variant: str, split: str) -> Number | None:
+    def printed(variant: str, split: str) -> list[Number]:
+        by_table = []
         for table in tables:
             numbers = [row for row in table if isinstance(row, Number) and row.cell in (None, cells[variant])]
             asked = (dataset, variant, split)
             same = [number for number in numbers if (number.dataset, number.variant, number.split) == asked]
-            if len(same) == 1:
-                return same[0]
-        return None
+            by_table += same if len(same) == 1 else []
+        return by_table
 
-    published = {variant: Published(only(variant, "valid"), only(variant, "test")) for variant in cells}
+    def of(variant: str) -> Published:
+        valid, test = printed(variant, "valid"), printed(variant, "test")
+        others = (n for numbers in (valid, test) for n in numbers if n.perplexity != numbers[0].perplexity)
+        return Published(next(iter(valid), None), next(iter(test), None), tuple(others))
+
+    published = {variant: of(variant) for variant in cells}
     return {variant: numbers for variant, numbers in published.items() if numbers != Published()}
 
 

@@ -218,7 +218,10 @@ def test_the_first_reference_wins_and_ambiguous_names_are_left_out(tmp_path: Pat
     mixed = published_numbers(["p.table1", "p.table2"], "ptb", cells, folder)["full"]
     assert mixed.valid == numbers["full"].valid
     assert described(mixed.test) == (1.0, None, "seed", "p", "1", None)
+    assert [described(other) for other in mixed.others] == [(2.0, 0.5, "seed", "p", "2", "n")]
+    assert [other.perplexity for other in numbers["full"].others] == [1.0]
     assert set(published_numbers(["p.extra"], "ptb", cells, folder)) == {"other"}
+    assert published_numbers(["p.table1", "p.table1"], "ptb", cells, folder)["full"].others == (), "the same number"
 
 
 def test_a_number_of_another_cell_is_no_number_of_ours(tmp_path: Path) -> None:

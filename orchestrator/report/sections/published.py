@@ -88,15 +88,28 @@ def printed_difference(row: AblationRow) -> str:
     return NOTHING if paper is None else published_difference(paper.perplexity) + RECALLED_MARK * paper.recalled
 
 
-def published_notes(rows: Sequence[AblationRow]) -> list[Markdown]:
-    """The notes on the published numbers, each once, with the numbers that it is about."""
+def published_notes(rows: Sequence[AblationRow], numbers: Mapping[str, Published]) -> list[Markdown]:
+    """The notes on the published numbers, each once, with the numbers that it is about; then what else is printed."""
     about: dict[str | None, list[str]] = {}
     for row in rows:
         for split, number in (("validation", row.published_valid), ("test", row.published_test)):
             if number is not None:
                 about.setdefault(number.note, []).append(escape(f"{row.variant} ({split})"))
     notes = ((note, "all" if len(about) == 1 else listed(of)) for note, of in about.items() if note is not None)
-    return [Markdown(f"{of}: {escape(shorten(note, _LONGEST_NOTE, placeholder=' …'))}") for note, of in notes]
+    of_rows = [Markdown(f"{of}: {_short(note)}") for note, of in notes]
+    known = ((row.variant, numbers[row.variant].others) for row in rows if row.variant in numbers)
+    return of_rows + [_also_printed(variant, other) for variant, others in known for other in others]
+
+
+def _also_printed(variant: str, number: Number) -> Markdown:
+    about = f"{variant} ({'validation' if number.split == 'valid' else number.split})"
+    table = f"table {number.table}" if number.table[:1].isdigit() else number.table
+    note = "" if number.note is None else f"; {_short(number.note)}"
+    return Markdown(f"{escape(about)}: elsewhere {printed(number)} ({escape(table)}{note})")
+
+
+def _short(note: str) -> str:
+    return escape(shorten(note, _LONGEST_NOTE, placeholder=" …"))
 
 
 def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Rows:

@@ -441,12 +441,16 @@ def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, swe
 
 def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3], c=[80.0, 80.3])
+    again, unlike = number(76.5, note="run again"), number(80.0, "recalled")
+    unlike = unlike.model_copy(update={"split": "valid", "table": "a report"})
     papers = {
         "full": Published(number(60.0, note="a | misprint"), number(57.3, note="a | misprint")),
         "b": Published(None, number(68.9, note="long " * 60)),
-        "c": Published(None, number(77.0)),
+        "c": Published(None, number(77.0), (again.model_copy(update={"split": "test", "table": "4"}), unlike)),
     }
     text = write(tmp_path, trials, published=papers, published_scale=True)
+    assert "\n- c (test): elsewhere 76.5 (table 4; run again)\n- c (validation): elsewhere 80.0† (a report)\n" in text
+    assert "† from memory, not checked against the paper." in text
     assert "- full (validation) and full (test): a \\| misprint\n- b (test): long long" in text
     assert "long …\n" in text
     render(text)
