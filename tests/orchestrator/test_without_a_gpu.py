@@ -16,7 +16,7 @@ from orchestrator.execute import machine, run
 from orchestrator.execute.estimate import AtMost
 from orchestrator.execute.machine import cpu_count, gpus_of, granted
 from orchestrator.sweep import Resources
-from tests.support.places import SWEEP, command, make_place, process
+from tests.support.places import SWEEP, command, make_place
 from tests.support.sweep_texts import SWEEPS
 
 
@@ -101,47 +101,35 @@ def test_a_model_that_asks_for_a_gpu_is_measured_on_cpus_if_that_is_asked_for(pl
 
 def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_trains(place: Path) -> None:
     """What it says first is not known before `plan --estimate`, whose line it gives."""
-    line = ("-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", "--cpus", "1")
+    line = ("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", "--cpus", "1")
     part = (
         "to train only no weight-dropping and the baseline:\n  python -m orchestrator sweep toy.yaml --scale paper "
         "--executor inline --budget 0.0000001s --cpus 1.0 --only 'no weight-dropping'\n"
     )
-    before = process(place, *line, "--budget", "0.0000001s")
-    assert before.returncode == 3, before.stderr
+    code, _, before = command(*line, "--budget", "0.0000001s")
+    assert code == 3, before
     told = "  python -m orchestrator plan toy.yaml --scale paper --cpus 1.0 --estimate"
-    assert f"no GPU: trials train on CPUs; to see how many core-hours they take:\n{told}\n{part}" in before.stderr
+    assert f"no GPU: trials train on CPUs; to see how many core-hours they take:\n{told}\n{part}" in before
 
-    estimated = process(place, *told.split()[1:])
-    assert estimated.returncode == 0, estimated.stderr
-    hours = re.search(r"at once, ([\d.,]+) core-hours; ", estimated.stdout)
+    code, estimated, err = command(*told.split()[3:])
+    assert code == 0, err
+    hours = re.search(r"at once, ([\d.,]+) core-hours; ", estimated)
     assert hours is not None
-    after = process(place, *line, "--budget", "0.0000001s")
-    assert f"no GPU: trials train on CPUs and take at most {hours[1]} core-hours\n{part}" in after.stderr
+    _, _, after = command(*line, "--budget", "0.0000001s")
+    assert f"no GPU: trials train on CPUs and take at most {hours[1]} core-hours\n{part}" in after
 
-    trained = process(place, *line, "--only", "no weight-dropping")
-    assert trained.returncode == 0, trained.stderr
-    assert "no GPU: trials train on CPUs and take at most" in trained.stderr
-    assert "to train only" not in trained.stderr
-    again = process(place, *line, "--only", "no weight-dropping")
-    assert again.returncode == 0 and "no GPU" not in again.stderr, "nothing is left to train"
+    code, _, trained = command(*line, "--only", "no weight-dropping")
+    assert code == 0, trained
+    assert "no GPU: trials train on CPUs and take at most" in trained
+    assert "to train only" not in trained
+    code, _, again = command(*line, "--only", "no weight-dropping")
+    assert code == 0 and "no GPU" not in again, "nothing is left to train"
 
 
 def test_a_sweep_that_asks_for_no_gpu_says_nothing_of_one(place: Path) -> None:
     (place / "toy.yaml").write_text(SWEEP)
-    done = process(
-        place,
-        "-m",
-        "orchestrator",
-        "sweep",
-        "toy.yaml",
-        "--scale",
-        "paper",
-        "--executor",
-        "inline",
-        "--budget",
-        "0.0000001s",
-    )
-    assert done.returncode == 3 and "GPU" not in done.stderr
+    code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", "--budget", "0.0000001s")
+    assert code == 3 and "GPU" not in err
 
 
 def test_a_long_scale_that_nobody_asked_for_is_said_first_with_the_line_of_a_smaller_one(
