@@ -26,7 +26,7 @@ from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_sections
 from orchestrator.report.sections.heads import head_section
-from orchestrator.report.sections.interactions import InteractionRow, interaction_section
+from orchestrator.report.sections.interactions import InteractionRow, Interactions, interaction_section
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
@@ -71,62 +71,88 @@ def write_report(
     if `if_fuller` is "refuse" and an earlier report has trials that this one would lack. WriteError if something
     cannot be written. The same plan and records give the same bytes.
     """
-    folder, sweep, outcomes, searches = Path(folder), report.sweep, report.outcomes, report.searches
-    error = report.looks.error(outcomes.seeds)
-    comparison = compare_variants(outcomes, error, sweep.margin)
-    rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
-    references = ablation.reference_rows(outcomes)
-    interactions = interaction_section(outcomes, sweep.ablation, error)
-    best = () if sweep.ablation.factors else possibly_best(outcomes, error)
-    sentence = _answer(report, rows, comparison, interactions.rows, best)
-    searched_once = any(search.task.seed is None for search in searches)  # not again for every seed
-    short = _summary(report, plain(sentence), rows)
+    folder, outcomes, judged = Path(folder), report.outcomes, _judge(report)
+    short = _summary(report, plain(judged.answer), judged.rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
-    base = outcomes.of_baseline[0].trial.spec
-    line = published_line(report.published, outcomes.baseline) if sweep.published_scale else None
+    contrasts, title = judged.interactions.rows, _title(report.sweep)
+    caption = f"{title}, differences with {level_in_words(judged.comparison)} intervals"
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
-        text = template("page.md.jinja").render(
-            report=report,
-            sweep=sweep,
-            answer=sentence,
-            comparison=comparison,
-            level=level_in_words(comparison),
-            rows=rows,
-            results=ablation.distinct_rows(rows, equal_variants(outcomes)),
-            references=references,
-            notes=method_notes(outcomes, comparison, rows, sweep.varies, searched=searched_once),
-            published=published_table(rows, sweep.published_scale),
-            published_notes=published_notes(rows, report.published) if sweep.published_scale else (),
-            measured=measure_table(outcomes, report.published_measures),
-            caches=tables.cache_table(outcomes),
-            stages=tables.stage_table(outcomes),
-            ensembles=tables.ensemble_table(outcomes, report.records),
-            interactions=interactions,
-            differences=picture_section(outcomes, rows, comparison, pictures, line),
-            heads=head_section(outcomes, pictures),
-            words=word_section(outcomes, report.records, rows, report.published_measures, pictures),
-            search=search_section(searches, pictures),
-            texts=text_section(outcomes, report.records, sweep.generate),
-            doses=dose_sections(outcomes, sweep.doses, report.published_measures, pictures),
-            analyses=analysis_sections(outcomes, report.records, sweep.analyses, report.published_measures, pictures),
-            costs=tables.cost_table(outcomes),
-            other_budgets=tables.other_budgets(outcomes),
-            devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
-            untrained=untrained(outcomes.all),
-            provenance=provenance(outcomes, sweep.named_scale, searches, report.records),
-            picture=pictures.on_page,
-            base=base,
-            base_spec=base.model_dump(mode="json", exclude={"seed"}),
-            variant_specs=_changes(outcomes),
+        text = _text(report, judged, pictures)
+        write_tables(
+            staging, outcomes, judged.rows, judged.references, contrasts, report.searches, report.sweep.margin, caption
         )
-        caption = f"{_title(sweep)}, differences with {level_in_words(comparison)} intervals"
-        write_tables(staging, outcomes, rows, references, interactions.rows, searches, sweep.margin, caption)
         write_html(staging, text, hover_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
+    changes = answer.changes(judged.rows)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, changes)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What the outcomes show."""
+
+    comparison: Comparison | None
+    rows: Sequence[ablation.AblationRow]
+    references: Sequence[ablation.ReferenceRow]
+    interactions: Interactions
+    answer: Markdown
+
+
+def _judge(report: ReportInput) -> _Judged:
+    sweep, outcomes = report.sweep, report.outcomes
+    error = report.looks.error(outcomes.seeds)
+    comparison = compare_variants(outcomes, error, sweep.margin)
+    rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
+    interactions = interaction_section(outcomes, sweep.ablation, error)
+    best = () if sweep.ablation.factors else possibly_best(outcomes, error)
+    sentence = _answer(report, rows, comparison, interactions.rows, best)
+    return _Judged(comparison, rows, ablation.reference_rows(outcomes), interactions, sentence)
+
+
+def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
+    """The page's Markdown, its pictures drawn."""
+    sweep, outcomes, records, measures = report.sweep, report.outcomes, report.records, report.published_measures
+    comparison, rows, at_papers_scale = judged.comparison, judged.rows, sweep.published_scale
+    base = outcomes.of_baseline[0].trial.spec
+    line = published_line(report.published, outcomes.baseline) if at_papers_scale else None
+    searched_once = any(search.task.seed is None for search in report.searches)  # not again for every seed
+    return template("page.md.jinja").render(
+        report=report,
+        sweep=sweep,
+        answer=judged.answer,
+        comparison=comparison,
+        level=level_in_words(comparison),
+        rows=rows,
+        results=ablation.distinct_rows(rows, equal_variants(outcomes)),
+        references=judged.references,
+        notes=method_notes(outcomes, comparison, rows, sweep.varies, searched=searched_once),
+        published=published_table(rows, at_papers_scale),
+        published_notes=published_notes(rows, report.published) if at_papers_scale else (),
+        measured=measure_table(outcomes, measures),
+        caches=tables.cache_table(outcomes),
+        stages=tables.stage_table(outcomes),
+        ensembles=tables.ensemble_table(outcomes, records),
+        interactions=judged.interactions,
+        differences=picture_section(outcomes, rows, comparison, pictures, line),
+        heads=head_section(outcomes, pictures),
+        words=word_section(outcomes, records, rows, measures, pictures),
+        search=search_section(report.searches, pictures),
+        texts=text_section(outcomes, records, sweep.generate),
+        doses=dose_sections(outcomes, sweep.doses, measures, pictures),
+        analyses=analysis_sections(outcomes, records, sweep.analyses, measures, pictures),
+        costs=tables.cost_table(outcomes),
+        other_budgets=tables.other_budgets(outcomes),
+        devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
+        untrained=untrained(outcomes.all),
+        provenance=provenance(outcomes, sweep.named_scale, report.searches, records),
+        picture=pictures.on_page,
+        base=base,
+        base_spec=base.model_dump(mode="json", exclude={"seed"}),
+        variant_specs=_changes(outcomes),
+    )
 
 
 def _title(sweep: ScaledSweep) -> str:
