@@ -139,8 +139,8 @@ def _of_start(sweep: ScaledSweep, file: Path, changes: Changes) -> Iterator[str]
 
     yield from corpora_to_fetch(sweep, file, changes)
     try:
-        in_bfloat16 = any(variant.spec.precision == "bfloat16" for variant in sweep.variants)
-        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), in_bfloat16, sweep.scales_without_gpu)
+        needs_bfloat16 = any(variant.spec.precision == "bfloat16" for variant in sweep.variants)
+        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), needs_bfloat16, sweep.scales_without_gpu)
     except CannotStartError as error:
         yield f"`sweep` would not start here: {error}"
 

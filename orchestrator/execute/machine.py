@@ -131,11 +131,17 @@ def cpu_count() -> int:
 
 
 def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
-    """What this CPU has for products in bfloat16; slow are those without instructions, None if that cannot be read."""
+    """How this CPU multiplies in bfloat16: with instructions, by rounding alone, not at all; None if unreadable."""
     if not CPU_FLAGS.exists():
         return None
     flags = set(CPU_FLAGS.read_text(encoding="utf-8").split())
-    return "fast" if {"avx512_bf16", "amx_bf16", "bf16"} & flags else "slow" if "avx512bw" in flags else "none"
+    return (
+        "fast"
+        if {"avx512_bf16", "amx_bf16", "bf16"} & flags
+        else "slow"
+        if {"avx512bw", "avx_ne_convert"} & flags
+        else "none"
+    )
 
 
 def memory_bytes() -> int | None:
@@ -147,11 +153,13 @@ def memory_bytes() -> int | None:
     return min(sizes, default=None)
 
 
-def check_machine(cpus: float, gpus_each: float, in_bfloat16: bool, scales_without_gpu: Sequence[str]) -> None:
-    """CannotStartError if this machine has no room for one trial with these CPUs and GPUs, or none of its products."""
-    if in_bfloat16 and bfloat16_products() == "none":
-        takes = "takes a CPU with AVX-512 or ARM's bf16, which this machine lacks; float32 runs everywhere"
-        raise CannotStartError(f"precision: bfloat16 {takes}")
+def check_machine(cpus: float, gpus_each: float, needs_bfloat16: bool, scales_without_gpu: Sequence[str]) -> None:
+    """CannotStartError if this machine cannot train one trial: too few CPUs or GPUs, or no products in bfloat16."""
+    if needs_bfloat16 and bfloat16_products() == "none":
+        raise CannotStartError(
+            "precision: bfloat16 takes a CPU with AVX-512 or ARM's bf16, which this machine lacks; "
+            "float32 runs everywhere"
+        )
     if cpus > cpu_count():
         asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"
         raise CannotStartError(f"resources.cpus: {asks}; --cpus takes fewer")

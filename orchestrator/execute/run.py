@@ -114,8 +114,8 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
     if missing or state.searching:
         if options.address is None:
-            in_bfloat16 = any(spec.precision == "bfloat16" for spec in specs.values())
-            check_machine(allotment.cpus, allotment.gpus, in_bfloat16, sweep.scales_without_gpu)
+            needs_bfloat16 = any(spec.precision == "bfloat16" for spec in specs.values())
+            check_machine(allotment.cpus, allotment.gpus, needs_bfloat16, sweep.scales_without_gpu)
         elif sweep.resources.gpus == "auto" and not has_gpu():
             raise CannotStartError(
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "

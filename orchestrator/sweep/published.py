@@ -62,7 +62,7 @@ class Measure(Row):
 
 @dataclass(frozen=True)
 class Published:
-    """What the papers print for a variant; None if they print nothing. `others` are what further tables print of it."""
+    """What is printed of a variant; None if nothing is. `others`: those of later references that differ."""
 
     valid: Number | None = None
     test: Number | None = None
@@ -86,13 +86,14 @@ def published_numbers(
             numbers = [row for row in table if isinstance(row, Number) and row.cell in (None, cells[variant])]
             asked = (dataset, variant, split)
             same = [number for number in numbers if (number.dataset, number.variant, number.split) == asked]
-            by_table += same if len(same) == 1 else []
+            if len(same) == 1:
+                by_table.append(same[0])
         return by_table
 
     def of(variant: str) -> Published:
         valid, test = printed(variant, "valid"), printed(variant, "test")
         others = (n for numbers in (valid, test) for n in numbers if n.perplexity != numbers[0].perplexity)
-        return Published(next(iter(valid), None), next(iter(test), None), tuple(others))
+        return Published(valid[0] if valid else None, test[0] if test else None, tuple(others))
 
     published = {variant: of(variant) for variant in cells}
     return {variant: numbers for variant, numbers in published.items() if numbers != Published()}

@@ -105,7 +105,7 @@ def _also_printed(variant: str, number: Number) -> Markdown:
     about = f"{variant} ({'validation' if number.split == 'valid' else number.split})"
     table = f"table {number.table}" if number.table[:1].isdigit() else number.table
     note = "" if number.note is None else f"; {_short(number.note)}"
-    return Markdown(f"{escape(about)}: elsewhere {printed(number)} ({escape(table)}{note})")
+    return Markdown(f"{escape(about)}: elsewhere {printed(number)} ({escape(number.paper)}, {escape(table)}{note})")
 
 
 def _short(note: str) -> str:

@@ -171,7 +171,7 @@ def _edges(search: SearchState) -> str:
 
 
 def _is_at_edge(dimension: Dimension, value: Any) -> bool:
-    if isinstance(dimension, OneOf):  # of two numbers each is at an edge
+    if isinstance(dimension, OneOf):  # of two numbers each would be at an edge, which says nothing
         numbers = [v for v in dimension.options.values() if isinstance(v, int | float) and not isinstance(v, bool)]
         ordered = len(numbers) == len(dimension.options) > 2
         return ordered and dimension.options[value] in (min(numbers), max(numbers))

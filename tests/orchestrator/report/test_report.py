@@ -449,7 +449,8 @@ def test_notes_on_published_numbers_are_listed_once_where_they_can_be_compared(t
         "c": Published(None, number(77.0), (again.model_copy(update={"split": "test", "table": "4"}), unlike)),
     }
     text = write(tmp_path, trials, published=papers, published_scale=True)
-    assert "\n- c (test): elsewhere 76.5 (table 4; run again)\n- c (validation): elsewhere 80.0† (a report)\n" in text
+    assert "\n- c (test): elsewhere 76.5 (a paper, table 4; run again)\n" in text
+    assert "\n- c (validation): elsewhere 80.0† (a paper, a report)\n" in text
     assert "† from memory, not checked against the paper." in text
     assert "- full (validation) and full (test): a \\| misprint\n- b (test): long long" in text
     assert "long …\n" in text
