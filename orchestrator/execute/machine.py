@@ -135,13 +135,9 @@ def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
     if not CPU_FLAGS.exists():
         return None
     flags = set(CPU_FLAGS.read_text(encoding="utf-8").split())
-    return (
-        "fast"
-        if {"avx512_bf16", "amx_bf16", "bf16"} & flags
-        else "slow"
-        if {"avx512bw", "avx_ne_convert"} & flags
-        else "none"
-    )
+    if {"avx512_bf16", "amx_bf16", "bf16"} & flags:
+        return "fast"
+    return "slow" if {"avx512bw", "avx_ne_convert"} & flags else "none"
 
 
 def memory_bytes() -> int | None:
