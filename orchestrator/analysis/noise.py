@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from statistics import fmean, stdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +167,13 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> float:
 def t_beyond(error: float, degrees: float | Array) -> Array:
     """The value that Student's t exceeds with probability `error`, by `scipy.special`: `scipy.stats` takes a second."""
     return np.asarray(-special.stdtrit(degrees, error))
+
+
+def mean_interval(values: Sequence[float], error: float) -> tuple[float, tuple[float, float]]:
+    """The mean of two values or more, and its interval by Student's t, which misses with probability `error`."""
+    mean = fmean(values)
+    half = float(t_beyond(error / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return mean, (mean - half, mean + half)
 
 
 @dataclass(frozen=True)

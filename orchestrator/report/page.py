@@ -24,7 +24,7 @@ from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections
 from orchestrator.report.sections.differences import picture_section
-from orchestrator.report.sections.doses import dose_sections
+from orchestrator.report.sections.doses import dose_clauses, dose_sections
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import InteractionRow, Interactions, interaction_section
 from orchestrator.report.sections.method_notes import method_notes
@@ -171,8 +171,8 @@ def _answer(
     tuning = trials_of_tuning(searches, list(report.outcomes)), hardly_chosen(searches)
     paper = rows[0].published_test if sweep.published_scale else None
     published = None if paper is None else paper.perplexity
-    front = front_clause(searches)
-    return answer.answer(rows, comparison, sweep.named_scale, *tuning, interactions, best, published, front)
+    measured = [*filter(None, [front_clause(searches)]), *dose_clauses(report.outcomes, sweep.doses)]
+    return answer.answer(rows, comparison, sweep.named_scale, *tuning, interactions, best, published, measured)
 
 
 def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationRow]) -> Summary:

@@ -24,6 +24,7 @@ from orchestrator.analysis.noise import (
     deviations,
     half_width,
     interaction_variance,
+    mean_interval,
     text_variance,
 )
 from orchestrator.analysis.power import further_seeds
@@ -34,6 +35,13 @@ from tests.support.factories import seeded
 
 def groups(**losses: list[float]) -> dict[str, Losses]:
     return {name: seeded(values) for name, values in losses.items()}
+
+
+@pytest.mark.parametrize(("count", "t"), [(1, 4.302653), (2, 6.164414)])
+def test_a_mean_has_the_interval_of_students_t(count: int, t: float) -> None:
+    """Of 1, 2 and 4, one of so many intervals that hold at once; their deviation is the root of 7/3."""
+    mean, (low, high) = mean_interval([1.0, 2.0, 4.0], Errors.of(0.95, count).each)
+    assert (mean, high - mean, mean - low) == pytest.approx((7 / 3, *2 * [t * math.sqrt(7 / 9)]))
 
 
 def test_a_deviation_is_averaged_with_the_others_which_count_as_one_more_seed() -> None:

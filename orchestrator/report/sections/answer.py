@@ -55,19 +55,19 @@ def answer(
     interactions: Sequence[InteractionRow] = (),
     best: Sequence[str] = (),
     published: float | None = None,
-    front: str = "",
+    measured: Sequence[str] = (),
 ) -> Markdown:
     """The answer; `scale` is empty if the file has none.
 
     `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `best`: the
-    variants that may have the lowest test perplexity; `published`: the baseline's at this scale; `front`:
-    what is on a search's front.
+    variants that may have the lowest test perplexity; `published`: the baseline's at this scale;
+    `measured`: what is said of other measures than test perplexity, before all verdicts.
     """
     designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
     of_contrasts, undecided_contrasts = _contrasts(interactions)
-    sentences = [front, *_best(rows, best), *of_contrasts, *undecided_contrasts]
+    sentences = [*measured, *_best(rows, best), *of_contrasts, *undecided_contrasts]
     sentences += _answer(rows, shown, comparison, published)
     tuned = ""
     if tuning and comparison is not None:
@@ -78,7 +78,7 @@ def answer(
             alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
             sentences.append(f"only one tuning trial of {alone} came to its end")
     where = f"at {escape(scale)} scale, " if scale else ""
-    first, *rest = filter(None, sentences)
+    first, *rest = sentences
     text = ". ".join(said[0].upper() + said[1:] for said in (where + tuned + first, *rest))
     return Markdown(f"{text}.{_frame(rows, interactions, comparison)}")
 

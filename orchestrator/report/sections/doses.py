@@ -10,14 +10,17 @@ from statistics import fmean, stdev
 
 from lm.record import opened
 from lm.spec import TrainSpec
+from orchestrator.analysis.looks import LEVEL_OF_ERROR
+from orchestrator.analysis.noise import Errors, mean_interval
 from orchestrator.analysis.outcomes import Group, Outcomes
 from orchestrator.report.markdown import Rows, names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
+from orchestrator.report.sections.verdicts import level_in_words
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
-from orchestrator.words import Markdown, escape, published, significant, spread
+from orchestrator.words import Markdown, difference, escape, published, significant, spread
 
 _WIDE = 50
 """A number that spans more than this factor is drawn on a log scale."""
@@ -49,6 +52,35 @@ def dose_sections(
             printed = {measure.variant: measure.value for measure in measures if measure.metric == dose.measure}
             sections.append(_section(outcomes, dose, wide, printed, pictures, f"dose-{place}.svg"))
     return sections
+
+
+def dose_clauses(outcomes: Outcomes, doses: Sequence[Dose]) -> list[Markdown]:
+    """What the answer says of each number whose effect on something but perplexity, which has verdicts, is measured."""
+    measured = [dose for dose in doses if dose.measure != "test_perplexity"]
+    error = Errors.of(1 - LEVEL_OF_ERROR, len(measured)).each  # all intervals hold at once
+    return list(filter(None, (_clause(outcomes, dose, error) for dose in measured)))
+
+
+def _clause(outcomes: Outcomes, dose: Dose, error: float) -> Markdown | None:
+    """The change from the lowest to the highest number, with its interval; None if fewer than two seeds have both.
+
+    A seed is compared with itself: what it changes in both, such as the stretch of text to train on, cancels.
+    """
+    numbers = max(_groups(outcomes, dose.of), key=len, default={})
+    if len(numbers) < 2:
+        return None
+    (lowest, low), *_, (highest, high) = numbers.items()
+    before, after = _by_seed(outcomes[lowest], dose.measure), _by_seed(outcomes[highest], dose.measure)
+    seeds = before.keys() & after.keys()
+    if len(seeds) < 2:
+        return None
+    change, interval = mean_interval([after[seed] - before[seed] for seed in sorted(seeds)], error)
+    verb = "is not shown to change" if interval[0] <= 0 <= interval[1] else "rises" if change > 0 else "falls"
+    start, end = (significant(fmean(values[seed] for seed in seeds), 2) for values in (before, after))
+    return Markdown(
+        f"{dose.measure.replace('_', ' ')} {verb} from {escape(dose.of)} {low:g} to {high:g}: {start} and {end}, "
+        f"a difference of {difference(change, interval)} ({level_in_words(None)} interval, {len(seeds)} seeds)"
+    )
 
 
 def _groups(outcomes: Outcomes, path: str) -> list[dict[str, float]]:
@@ -83,7 +115,7 @@ def _section(
     rows, lines = Rows(), list[Line]()
     label, of_subspace = dose.measure.replace("_", " "), dose.measure == "subspace_distance"
     for numbers in groups:
-        seeds = {name: _effects(outcomes[name], dose.measure) for name in numbers}
+        seeds = {name: [*_by_seed(outcomes[name], dose.measure).values()] for name in numbers}
         first, *_, last = seeds
         every = seeds.values()
         name, places = f"{first} to {last}", [*numbers.values()]
@@ -115,11 +147,11 @@ def _section(
     return DoseSection(f"{label.capitalize()} by {dose.of}", file, alt, Markdown(caption), rows)
 
 
-def _effects(group: Group, measure: str) -> list[float]:
+def _by_seed(group: Group, measure: str) -> dict[int, float]:
     """What is measured of each complete seed."""
     if measure == "test_perplexity":
-        return [opened(outcome.final.test).perplexity for outcome in group if outcome.final]
-    return [float(dict(outcome.curve["terms"][-1].as_py())[measure]) for outcome in group if outcome.final]
+        return {o.trial.spec.seed: opened(o.final.test).perplexity for o in group if o.final}
+    return {o.trial.spec.seed: float(dict(o.curve["terms"][-1].as_py())[measure]) for o in group if o.final}
 
 
 def _random_level(outcomes: Outcomes) -> list[tuple[float, str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -39,15 +41,18 @@ def blended(share: float, temperature: float) -> SoftmaxHead:
     return SoftmaxHead(kind="softmax", bias=False, augmented=augmented)
 
 
-def trials(runs: Path, seeds: int = 3) -> list[Trial]:
-    """Three shares at one temperature, and the highest at three; a distance falls over the epochs, and with both."""
+def trials(runs: Path, seeds: int = 3, wobble: float = 0.0) -> list[Trial]:
+    """Three shares at one temperature, and the highest at three; a distance falls over the epochs, and with both.
+
+    What the share does differs by `wobble` between seeds, up or down.
+    """
     planned = []
     for share, temperature in ((1.0, 10.0), (0.0, 10.0), (0.5, 10.0), (1.0, 2.0), (1.0, 20.0)):
         for seed in range(1, seeds + 1):
             head = blended(share, temperature)
             planned.append(make_trial(f"beta {share:g} tau {temperature:g}", seed, head=head, finetune=None))
             points = make_curve(planned[-1].spec, 100.0, noise=seed)
-            last = 0.9 - 0.6 * share - temperature / 100 + seed / 1000
+            last = 0.9 - 0.6 * share - temperature / 100 + seed / 1000 + wobble * share * (-1) ** seed
             terms = [{"augmented": 2.0, "subspace_distance": last + 1 / point.epoch - 1 / 12} for point in points]
             curve = [dataclasses.replace(p, terms=t) for p, t in zip(points, terms, strict=True)]
             write_curve(runs / planned[-1].key, curve)
@@ -125,3 +130,40 @@ def test_a_dose_that_cannot_be_shown_is_refused_with_its_line(tmp_path: Path, wr
     with pytest.raises(SweepError) as refused:
         load_sweep(file, "paper")
     assert any(line in message for message in refused.value.lines), refused.value.lines
+
+
+def answer(tmp: Path, *doses: Dose, wobble: float = 0.0) -> str:
+    shown = write(tmp, trials(tmp / "runs", wobble=wobble), baseline="beta 1 tau 10", doses=doses)
+    return next(line for line in shown.splitlines() if line.startswith("**At laptop scale, "))
+
+
+def test_the_answer_begins_with_the_difference_from_end_to_end(tmp_path: Path) -> None:
+    """Differences -0.62, -0.58 and -0.62 of the three seeds: Student's t of two degrees of freedom is 4.3027."""
+    half = 4.3027 * statistics.stdev([-0.62, -0.58, -0.62]) / math.sqrt(3)
+    assert answer(tmp_path, SHARE, wobble=0.02).startswith(
+        "**At laptop scale, subspace distance falls from head.augmented.share 0 to 1: 0.80 and 0.20, a difference of "
+        f"−0.61 [−{0.6067 + half:.2f}, −{0.6067 - half:.2f}] (95% interval, 3 seeds). "
+    )
+
+
+def test_a_difference_whose_interval_has_zero_is_not_shown(tmp_path: Path) -> None:
+    assert "subspace distance is not shown to change from head.augmented.share 0 to 1" in answer(
+        tmp_path, SHARE, wobble=0.9
+    )
+
+
+def test_the_intervals_of_all_numbers_hold_at_once(tmp_path: Path) -> None:
+    alone, both = (answer(tmp_path / str(len(doses)), *doses, wobble=0.02) for doses in ([SHARE], [SHARE, TEMPERATURE]))
+    widths = [re.search(r"\[−([\d.]+), −([\d.]+)\]", text).groups() for text in (alone, both)]  # type: ignore[union-attr]
+    narrow, wide = (float(low) - float(high) for low, high in widths)
+    assert narrow < wide
+    assert "Subspace distance falls from head.augmented.temperature 2 to 20: 0.28 and 0.10" in both
+
+
+def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:
+    assert "head.augmented.share" not in answer(tmp_path, Dose(of="head.augmented.share"))
+
+
+def test_one_seed_gives_no_clause(tmp_path: Path) -> None:
+    shown = write(tmp_path, trials(tmp_path / "runs", 1), baseline="beta 1 tau 10", doses=[SHARE])
+    assert "subspace distance falls" not in shown
