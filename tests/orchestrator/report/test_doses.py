@@ -157,7 +157,7 @@ def test_the_intervals_of_all_numbers_hold_at_once(tmp_path: Path) -> None:
     widths = [re.search(r"\[−([\d.]+), −([\d.]+)\]", text).groups() for text in (alone, both)]  # type: ignore[union-attr]
     narrow, wide = (float(low) - float(high) for low, high in widths)
     assert narrow < wide
-    assert "Subspace distance falls from head.augmented.temperature 2 to 20: 0.28 and 0.10" in both
+    assert "Subspace distance falls from head.augmented.temperature 2 to 20: 0.28 and 0.095, a difference" in both
 
 
 def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:
