@@ -17,7 +17,7 @@ from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.override import ABSENT, effective, value_at
 from orchestrator.sweep.published import published_table
-from orchestrator.sweep.scaled import TRAIN_START, ScaledSweep, Variant
+from orchestrator.sweep.scaled import SUBSPACE_MEASURES, TRAIN_START, ScaledSweep, Variant
 from orchestrator.sweep.search_problems import search_problems, searched_paths
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
@@ -201,11 +201,16 @@ def _setting_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec])
         if None not in reasons:
             yield Problem((*place, i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
     for i, dose in enumerate(sweep.doses):
-        values = {value for spec in specs if isinstance(value := value_at(spec, dose.of), int | float)}
+        having = [spec for spec in specs if isinstance(value_at(spec, dose.of), int | float)]
+        values = {value_at(spec, dose.of) for spec in having}
         if len(values) < 2:
             text = "neither the base nor a variant has this number" if not values else "all variants have the same"
             yield Problem(("doses", i, "of"), f"{text}, got {dose.of!r}")
-        elif dose.measure != "test_perplexity" and not all("subspace" in spec.epoch_measures for spec in specs):
+        elif dose.measure == "gate_variation" and any(spec.head.kind != "mixture" for spec in having):
+            yield Problem(
+                ("doses", i, "measure"), f"{dose.measure} needs head.kind: mixture in all that have {dose.of}"
+            )
+        elif dose.measure in SUBSPACE_MEASURES and not all("subspace" in spec.epoch_measures for spec in having):
             yield Problem(("doses", i, "measure"), f"{dose.measure} needs base.epoch_measures: [subspace]")
 
 

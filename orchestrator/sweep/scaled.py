@@ -53,13 +53,19 @@ class Resources(Part):
         return max(1, int(self.cpus))
 
 
+SUBSPACE_MEASURES = ("subspace_distance", "mean_cosine")
+"""Measured after every epoch, if `epoch_measures` ask for it."""
+
+
 class Dose(Part):
     """A picture of a number's effect: of variants that differ in this value alone."""
 
     of: str = Field(min_length=1, description="The number, by dotted path into the base.")
-    measure: Literal["test_perplexity", "subspace_distance", "mean_cosine"] = Field(
+    measure: Literal["test_perplexity", "subspace_distance", "mean_cosine", "gate_variation"] = Field(
         default="test_perplexity",
-        description="The effect; subspace_distance and mean_cosine are of the last epoch, by base.epoch_measures.",
+        description="The effect; subspace_distance and mean_cosine are of the last epoch, by base.epoch_measures; "
+        "gate_variation is the coefficient of variation of the weights that a mixture gives its experts, over the test "
+        "text: 0 if all are used alike.",
     )
 
 

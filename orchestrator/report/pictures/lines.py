@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
@@ -37,7 +38,7 @@ class Line:
 class LinePanel:
     """Lines over a number; `levels` are horizontal lines with their labels, `low` is the lower end of y if fixed.
 
-    `ticks`, if there are any, name the places 0, 1, ... of x.
+    `ticks`, if there are any, name the places 0, 1, ... of x. With `log_x`, no number is below zero.
     """
 
     title: str
@@ -93,7 +94,7 @@ def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
             axes.annotate(label, (1.0, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
         axes.set_title(panel.title, loc="left", fontsize=9)
-        axes.set_xscale("log" if panel.log_x else "linear")
+        _scale_x(axes, panel)
         axes.set_yscale("log" if panel.log_y else "linear")
         for axis in ([axes.xaxis] if panel.log_x else []) + ([axes.yaxis] if panel.log_y else []):
             axis.set_major_formatter("{x:g}")
@@ -106,3 +107,12 @@ def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
     if len(keys) > 1:
         figure.legend(handles=list(keys.values()), loc="outside upper center", ncols=3)
     return figure
+
+
+def _scale_x(axes: Axes, panel: LinePanel) -> None:
+    """A log scale has no zero; where zero is among the numbers, the scale is linear up to the smallest other one."""
+    places = sorted({x for line in panel.lines for x in line.x})
+    if panel.log_x and places[0] == 0:
+        axes.set_xscale("symlog", linthresh=places[1])
+    elif panel.log_x:
+        axes.set_xscale("log")

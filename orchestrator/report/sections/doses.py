@@ -19,7 +19,7 @@ from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.report.sections.verdicts import level_in_words
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
-from orchestrator.sweep.scaled import Dose
+from orchestrator.sweep.scaled import SUBSPACE_MEASURES, Dose
 from orchestrator.words import Markdown, difference, escape, published, significant, spread
 
 _WIDE = 50
@@ -46,41 +46,43 @@ def dose_sections(
     """A section for each number of the sweep file that complete variants differ in; draws their pictures."""
     sections = []
     for place, dose in enumerate(doses, 1):
-        if groups := [numbers for numbers in _groups(outcomes, dose.of) if len(numbers) > 1]:
-            most = max(map(len, groups))
-            wide = [numbers for numbers in groups if len(numbers) == most or len(numbers) > 2]
+        if lines := _lines(outcomes, dose):
             printed = {measure.variant: measure.value for measure in measures if measure.metric == dose.measure}
-            sections.append(_section(outcomes, dose, wide, printed, pictures, f"dose-{place}.svg"))
+            sections.append(_section(outcomes, dose, lines, printed, pictures, f"dose-{place}.svg"))
     return sections
 
 
 def dose_clauses(outcomes: Outcomes, doses: Sequence[Dose]) -> list[Markdown]:
-    """What the answer says of each number whose effect on something but perplexity, which has verdicts, is measured."""
-    measured = [dose for dose in doses if dose.measure != "test_perplexity"]
-    error = Errors.of(1 - LEVEL_OF_ERROR, len(measured)).each  # all intervals hold at once
-    return list(filter(None, (_clause(outcomes, dose, error) for dose in measured)))
+    """What the answer says of each line of a picture that shows another effect than perplexity, which has verdicts.
 
-
-def _clause(outcomes: Outcomes, dose: Dose, error: float) -> Markdown | None:
-    """The change from the lowest to the highest number, with its interval; None if fewer than two seeds have both.
-
-    A seed is compared with itself: what it changes in both, such as the stretch of text to train on, cancels.
+    All intervals hold at once. A line has none if fewer than two seeds have both of its ends.
     """
-    numbers = max(_groups(outcomes, dose.of), key=len, default={})
-    if len(numbers) < 2:
-        return None
-    (lowest, low), *_, (highest, high) = numbers.items()
-    before, after = _by_seed(outcomes[lowest], dose.measure), _by_seed(outcomes[highest], dose.measure)
-    seeds = before.keys() & after.keys()
+    measured = [dose for dose in doses if dose.measure != "test_perplexity"]
+    ends = [(dose.measure, [*numbers]) for dose in measured for numbers in _lines(outcomes, dose)]
+    error = Errors.of(1 - LEVEL_OF_ERROR, len(ends)).each
+    return list(filter(None, (_clause(outcomes, what, names[0], names[-1], error) for what, names in ends)))
+
+
+def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: float) -> Markdown | None:
+    """The change from one variant to another, a seed with itself: what it draws for both cancels, such as its text."""
+    before, after = _by_seed(outcomes[first], measure), _by_seed(outcomes[last], measure)
+    seeds = sorted(before.keys() & after.keys())
     if len(seeds) < 2:
         return None
-    change, interval = mean_interval([after[seed] - before[seed] for seed in sorted(seeds)], error)
+    change, interval = mean_interval([after[seed] - before[seed] for seed in seeds], error)
     verb = "is not shown to change" if interval[0] <= 0 <= interval[1] else "rises" if change > 0 else "falls"
     start, end = (significant(fmean(values[seed] for seed in seeds), 2) for values in (before, after))
     return Markdown(
-        f"{dose.measure.replace('_', ' ')} {verb} from {escape(dose.of)} {low:g} to {high:g}: {start} and {end}, "
-        f"a difference of {difference(change, interval)} ({level_in_words(None)} interval, {len(seeds)} seeds)"
+        f"{measure.replace('_', ' ')} {verb} from {start} (“{escape(first)}”) to {end} (“{escape(last)}”): "
+        f"{difference(change, interval)}, {level_in_words(None)} interval, {len(seeds)} seeds"
     )
+
+
+def _lines(outcomes: Outcomes, dose: Dose) -> list[dict[str, float]]:
+    """The longest groups of variants that differ in this number alone; of shorter ones, those with three or more."""
+    groups = [numbers for numbers in _groups(outcomes, dose.of) if len(numbers) > 1]
+    most = max(map(len, groups), default=0)
+    return [numbers for numbers in groups if len(numbers) == most or len(numbers) > 2]
 
 
 def _groups(outcomes: Outcomes, path: str) -> list[dict[str, float]]:
@@ -131,17 +133,17 @@ def _section(
                 "Seeds": len(values),
             }
             rows.append(row)
-    doses = [row[dose.of] for row in rows]
+    doses = sorted({row[dose.of] for row in rows})
     panel = LinePanel(
         title="",
         x_label=dose.of,
         y_label=label,
         lines=lines,
-        log_x=min(doses) > 0 and max(doses) > _WIDE * min(doses),
-        low=0.0 if of_subspace else None,
+        log_x=doses[0] >= 0 and doses[-1] > _WIDE * next(filter(None, doses)),
+        low=0.0 if dose.measure in ("subspace_distance", "gate_variation") else None,
         levels=_random_level(outcomes) if of_subspace else (),
     )
-    caption = _CAPTION.format(escape(dose.of)) + (_LAST_EPOCH if dose.measure != "test_perplexity" else "")
+    caption = _CAPTION.format(escape(dose.of)) + (_LAST_EPOCH if dose.measure in SUBSPACE_MEASURES else "")
     pictures.draw(file, lines_figure, [panel], "")
     alt = Markdown(f"{label} against {escape(dose.of)} of {names(row['Variant'] for row in rows)}")
     return DoseSection(f"{label.capitalize()} by {dose.of}", file, alt, Markdown(caption), rows)
@@ -151,6 +153,8 @@ def _by_seed(group: Group, measure: str) -> dict[int, float]:
     """What is measured of each complete seed."""
     if measure == "test_perplexity":
         return {o.trial.spec.seed: opened(o.final.test).perplexity for o in group if o.final}
+    if measure == "gate_variation":
+        return {o.trial.spec.seed: o.final.measures["test"]["gate_variation_paper"] for o in group if o.final}
     return {o.trial.spec.seed: float(dict(o.curve["terms"][-1].as_py())[measure]) for o in group if o.final}
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lm.record import write_curve, write_record
-from lm.spec import BlendedAugmentedLoss, SoftmaxHead
+from lm.spec import BlendedAugmentedLoss, MixtureHead, SoftmaxHead
 from orchestrator.api import load_sweep
-from orchestrator.report.pictures.lines import lines_figure
+from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep import SweepError
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
@@ -115,12 +115,22 @@ def test_the_lines_are_drawn_with_bars_and_levels(tmp_path: Path) -> None:
     assert list(axes.lines[0].get_xdata()) == [2.0, 10.0, 20.0] and len(axes.collections) == 1
 
 
+@pytest.mark.parametrize(("places", "scale"), [([0.0, 0.01, 1.0], "symlog"), ([0.01, 0.1, 1.0], "log")])
+def test_numbers_far_apart_are_drawn_on_a_log_scale_also_with_zero(places: list[float], scale: str) -> None:
+    line = Line("a", places, [1.0] * 3, [1.0] * 3, [1.0] * 3)
+    (axes,) = lines_figure([LinePanel("", "share", "distance", [line], log_x=True)], "").axes
+    assert axes.get_xscale() == scale
+    ends = [axes.transData.transform((place, 1.0))[0] for place in places]
+    assert 0.2 < (ends[1] - ends[0]) / (ends[2] - ends[0]) < 0.8
+
+
 @pytest.mark.parametrize(
     ("written", "line"),
     [
         ("{of: optimizer.momentum}", "doses.0.of: neither the base nor a variant has this number"),
         ("{of: batch_size}", "doses.0.of: all variants have the same, got 'batch_size'"),
         ("{of: dropout.weight, measure: subspace_distance}", "doses.0.measure: subspace_distance needs base.epoch_m"),
+        ("{of: dropout.weight, measure: gate_variation}", "doses.0.measure: gate_variation needs head.kind: mixture"),
         ("{of: dropout.weight, measure: distance}", "doses.0.measure: should be 'test_perplexity'"),
     ],
 )
@@ -141,15 +151,13 @@ def test_the_answer_begins_with_the_difference_from_end_to_end(tmp_path: Path) -
     """Differences -0.62, -0.58 and -0.62 of the three seeds: Student's t of two degrees of freedom is 4.3027."""
     half = 4.3027 * statistics.stdev([-0.62, -0.58, -0.62]) / math.sqrt(3)
     assert answer(tmp_path, SHARE, wobble=0.02).startswith(
-        "**At laptop scale, subspace distance falls from head.augmented.share 0 to 1: 0.80 and 0.20, a difference of "
-        f"−0.61 [−{0.6067 + half:.2f}, −{0.6067 - half:.2f}] (95% interval, 3 seeds). "
+        "**At laptop scale, subspace distance falls from 0.80 (“beta 0 tau 10”) to 0.20 (“beta 1 tau 10”): "
+        f"−0.61 [−{0.6067 + half:.2f}, −{0.6067 - half:.2f}], 95% interval, 3 seeds. "
     )
 
 
 def test_a_difference_whose_interval_has_zero_is_not_shown(tmp_path: Path) -> None:
-    assert "subspace distance is not shown to change from head.augmented.share 0 to 1" in answer(
-        tmp_path, SHARE, wobble=0.9
-    )
+    assert "subspace distance is not shown to change from 0.80 (“beta 0" in answer(tmp_path, SHARE, wobble=0.9)
 
 
 def test_the_intervals_of_all_numbers_hold_at_once(tmp_path: Path) -> None:
@@ -157,7 +165,31 @@ def test_the_intervals_of_all_numbers_hold_at_once(tmp_path: Path) -> None:
     widths = [re.search(r"\[−([\d.]+), −([\d.]+)\]", text).groups() for text in (alone, both)]  # type: ignore[union-attr]
     narrow, wide = (float(low) - float(high) for low, high in widths)
     assert narrow < wide
-    assert "Subspace distance falls from head.augmented.temperature 2 to 20: 0.28 and 0.095, a difference" in both
+    assert "Subspace distance falls from 0.28 (“beta 1 tau 2”) to 0.095 (“beta 1 tau 20”): " in both
+
+
+def test_what_a_gate_does_is_measured_on_test_in_each_line(tmp_path: Path) -> None:
+    """Two forms of a penalty, each with two strengths: of one it moves the gate, of the other it does not."""
+    planned = []
+    for form, after in (("code", 0.2), ("paper", 0.601)):
+        for strength, variation in ((0.001, 0.6), (0.01, after)):
+            for seed in (1, 2, 3):
+                head = MixtureHead(
+                    kind="mixture",
+                    experts=(0, 0, 2),
+                    prior_penalty=strength,
+                    prior_penalty_form=form,  # type: ignore[arg-type]
+                )
+                planned.append(make_trial(f"{form} {strength:g}", seed, head=head, finetune=None))
+                wobble = 0.004 * (seed - 2) * (1 if strength == 0.01 else -1)
+                measures = {"gate_variation_paper": variation + wobble, "gate_variation_code": 9.0}
+                write_curve(tmp_path / "runs" / planned[-1].key, make_curve(planned[-1].spec, 100.0, noise=seed))
+                write_record(tmp_path / "runs" / planned[-1].key, make_record(planned[-1], 90.0, measures=measures))
+    dose = Dose(of="head.prior_penalty", measure="gate_variation")
+    text = write(tmp_path, planned, baseline="code 0.001", doses=[dose])
+    assert "gate variation falls from 0.60 (“code 0.001”) to 0.20 (“code 0.01”): −0.4" in text
+    assert "Gate variation is not shown to change from 0.60 (“paper 0.001”) to 0.60 (“paper 0.01”): " in text
+    assert "Measured at the end of the last epoch" not in text
 
 
 def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:
