@@ -19,7 +19,7 @@ from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.report.sections.verdicts import level_in_words
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
-from orchestrator.sweep.scaled import SUBSPACE_MEASURES, Dose
+from orchestrator.sweep.scaled import Dose
 from orchestrator.words import Markdown, difference, escape, published, significant, spread
 
 _WIDE = 50
@@ -27,6 +27,12 @@ _WIDE = 50
 _CAPTION = """A point is a variant's mean over its complete seeds, the bar reaches from the lowest to the highest. \
 Variants of one line differ in {} alone."""
 _LAST_EPOCH = " Measured at the end of the last epoch, whatever validation chose."
+_MEANING = {
+    "subspace_distance": _LAST_EPOCH,
+    "mean_cosine": _LAST_EPOCH,
+    "gate_variation": " Gate variation is the coefficient of variation of the experts' mean weights on the test text: "
+    "0 if all are used alike.",
+}
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ def _section(
         low=0.0 if dose.measure in ("subspace_distance", "gate_variation") else None,
         levels=_random_level(outcomes) if of_subspace else (),
     )
-    caption = _CAPTION.format(escape(dose.of)) + (_LAST_EPOCH if dose.measure in SUBSPACE_MEASURES else "")
+    caption = _CAPTION.format(escape(dose.of)) + _MEANING.get(dose.measure, "")
     pictures.draw(file, lines_figure, [panel], "")
     alt = Markdown(f"{label} against {escape(dose.of)} of {names(row['Variant'] for row in rows)}")
     return DoseSection(f"{label.capitalize()} by {dose.of}", file, alt, Markdown(caption), rows)

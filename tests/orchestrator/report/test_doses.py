@@ -189,7 +189,7 @@ def test_what_a_gate_does_is_measured_on_test_in_each_line(tmp_path: Path) -> No
     text = write(tmp_path, planned, baseline="code 0.001", doses=[dose])
     assert "gate variation falls from 0.60 (“code 0.001”) to 0.20 (“code 0.01”): −0.4" in text
     assert "Gate variation is not shown to change from 0.60 (“paper 0.001”) to 0.60 (“paper 0.01”): " in text
-    assert "Measured at the end of the last epoch" not in text
+    assert "Measured at the end of the last epoch" not in text and "0 if all are used alike" in text
 
 
 def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:
