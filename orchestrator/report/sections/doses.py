@@ -61,7 +61,7 @@ def dose_sections(
 def dose_clauses(outcomes: Outcomes, doses: Sequence[Dose]) -> list[Markdown]:
     """What the answer says of each line of a picture that shows another effect than perplexity, which has verdicts.
 
-    All intervals hold at once. A line has none if fewer than two seeds have both of its ends.
+    All intervals hold at once. A line has none if a seed of one of its ends is not complete, or if they share only one.
     """
     measured = [dose for dose in doses if dose.measure != "test_perplexity"]
     ends = [(dose.measure, [*numbers]) for dose in measured for numbers in _lines(outcomes, dose)]
@@ -72,10 +72,10 @@ def dose_clauses(outcomes: Outcomes, doses: Sequence[Dose]) -> list[Markdown]:
 def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: float) -> Markdown | None:
     """The change from one variant to another, a seed with itself: what it draws for both cancels, such as its text."""
     before, after = _by_seed(outcomes[first], measure), _by_seed(outcomes[last], measure)
-    seeds = sorted(before.keys() & after.keys())
-    if len(seeds) < 2:
+    seeds = {o.trial.seed for o in outcomes[first]} & {o.trial.seed for o in outcomes[last]}
+    if len(seeds) < 2 or not seeds <= before.keys() & after.keys():
         return None
-    change, interval = mean_interval([after[seed] - before[seed] for seed in seeds], error)
+    change, interval = mean_interval([after[seed] - before[seed] for seed in sorted(seeds)], error)
     verb = "is not shown to change" if interval[0] <= 0 <= interval[1] else "rises" if change > 0 else "falls"
     start, end = (significant(fmean(values[seed] for seed in seeds), 2) for values in (before, after))
     return Markdown(
@@ -158,10 +158,10 @@ def _section(
 def _by_seed(group: Group, measure: str) -> dict[int, float]:
     """What is measured of each complete seed."""
     if measure == "test_perplexity":
-        return {o.trial.spec.seed: opened(o.final.test).perplexity for o in group if o.final}
+        return {o.trial.seed: opened(o.final.test).perplexity for o in group if o.final}
     if measure == "gate_variation":
-        return {o.trial.spec.seed: o.final.measures["test"]["gate_variation_paper"] for o in group if o.final}
-    return {o.trial.spec.seed: float(dict(o.curve["terms"][-1].as_py())[measure]) for o in group if o.final}
+        return {o.trial.seed: o.final.measures["test"]["gate_variation_paper"] for o in group if o.final}
+    return {o.trial.seed: float(dict(o.curve["terms"][-1].as_py())[measure]) for o in group if o.final}
 
 
 def _random_level(outcomes: Outcomes) -> list[tuple[float, str]]:

@@ -196,6 +196,12 @@ def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:
     assert "head.augmented.share" not in answer(tmp_path, Dose(of="head.augmented.share"))
 
 
-def test_one_seed_gives_no_clause(tmp_path: Path) -> None:
-    shown = write(tmp_path, trials(tmp_path / "runs", 1), baseline="beta 1 tau 10", doses=[SHARE])
+def test_one_seed_gives_no_clause_and_neither_do_those_that_are_left(tmp_path: Path) -> None:
+    """If the third seed of an end diverged, the other two are a choice of those that did not."""
+    shown = write(tmp_path / "one", trials(tmp_path / "one" / "runs", 1), baseline="beta 1 tau 10", doses=[SHARE])
     assert "subspace distance falls" not in shown
+    three = trials(tmp_path / "runs")
+    last = next(trial for trial in three if trial.variant == "beta 0 tau 10" and trial.seed == 3)
+    write_record(tmp_path / "runs" / last.key, make_record(last, 100.0, status="diverged"))
+    shown = write(tmp_path, three, baseline="beta 1 tau 10", doses=[SHARE, TEMPERATURE])
+    assert "subspace distance falls from 0.28" in shown and shown.count("subspace distance falls") == 1
