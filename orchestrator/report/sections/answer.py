@@ -199,8 +199,10 @@ def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
         return [f"{_quoted(best[0])} has the lowest test perplexity of the {len(compared)} that are compared"]
     if set(best) == not_told_apart:
         return []
-    names = f"{', '.join(map(_quoted, best[:-1]))} or {_quoted(best[-1])}"
-    return [f"the lowest test perplexity of the {len(compared)} that are compared is that of {names}"]
+    tests = {row.variant: row.test.mean for row in compared if row.test is not None}
+    lowest, *others = sorted(best, key=tests.__getitem__)
+    has = f"{_quoted(lowest)} has the lowest mean test perplexity of the {len(compared)} that are compared"
+    return [f"{has}; that of {listed([*map(_quoted, others)])} is not shown to be higher"]
 
 
 def _is_fair(effect: Effect) -> bool:

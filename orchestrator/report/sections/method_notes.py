@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lm.record import opened
+from lm.record import Record, opened
 from orchestrator.analysis.comparison import equal_variants
 from orchestrator.analysis.effects import Comparison
 from orchestrator.analysis.guessing import untrained
@@ -20,6 +20,8 @@ from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
 _NAMED = 3
+_SEVERAL = 0.1
+"""If validation was lowest at the last epoch in more than this share of the trials, the page says so."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,21 @@ def _cautions(
     averaged = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
     if averaged and not any(began for began, _ in averaged):
         yield Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
+    complete = [outcome.record for outcome in outcomes.all if outcome.final and outcome.record]
+    if (learning := sum(map(_best_at_the_end, complete))) > _SEVERAL * len(complete):
+        yield Markdown(
+            f"**In {learning} of {counted(len(complete), 'trial')} validation was lowest at the last epoch**: with "
+            "more epochs the verdicts may be others."
+        )
     for variants in equal_variants(outcomes):
         names = listed([escape(name) for name in variants])
         yield Markdown(f"Equal in every seed, so that what tells them apart is not tested: {names}.")
+
+
+def _best_at_the_end(record: Record) -> bool:
+    """Whether the last epoch that was trained is the best one on validation; the cache trains nothing."""
+    trained = [stage for stage in record.stages if stage.name != "cache"]
+    return trained[-1].best_epoch == sum(stage.epochs for stage in trained)
 
 
 def smallest_found(comparison: Comparison) -> float | None:

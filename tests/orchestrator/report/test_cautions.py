@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lm.record import read_record, write_record
 from orchestrator.agenda.expand import expand, looks_path
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.noise import text_variance
@@ -175,3 +176,20 @@ def test_no_table_and_no_picture_is_more_than_60_words_below_its_heading(design:
         shown = re.search(r"^(\||!\[)", section, re.MULTILINE)
         if shown is not None:
             assert len(section[: shown.start()].split()) <= 60, title
+
+
+@pytest.mark.parametrize(("learning", "is_said"), [(0, False), (1, False), (2, True), (11, True)])
+def test_trials_whose_validation_still_fell_are_counted(tmp_path: Path, learning: int, is_said: bool) -> None:
+    """Of eleven trials; one of them may be chance. The epochs of fine-tuning count, the cache trains none."""
+    trials = [make_trial("full", seed) for seed in range(1, 12)]
+    for number_, trial in enumerate(trials):
+        settle(tmp_path / "runs", trial, 60.0 + number_)
+        record = read_record(tmp_path / "runs" / trial.key)
+        assert record is not None and len(record.stages) == 2
+        total = sum(stage.epochs for stage in record.stages)
+        best = total - (number_ >= learning)
+        stages = (record.stages[0], record.stages[1].model_copy(update={"best_epoch": best}))
+        write_record(tmp_path / "runs" / trial.key, record.model_copy(update={"stages": stages}))
+    outcomes = read_outcomes(trials, Records(tmp_path / "runs"), "full")
+    said = f"**In {learning} of 11 trials validation was lowest at the last epoch**"
+    assert (said in " ".join(method_notes(outcomes, None).cautions)) == is_said
