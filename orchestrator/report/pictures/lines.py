@@ -114,5 +114,6 @@ def _scale_x(axes: Axes, panel: LinePanel) -> None:
     places = sorted({x for line in panel.lines for x in line.x})
     if panel.log_x and places[0] == 0:
         axes.set_xscale("symlog", linthresh=places[1])
+        axes.set_xlim(left=-places[1] / 4)  # by itself matplotlib would show numbers below zero
     elif panel.log_x:
         axes.set_xscale("log")
