@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,7 +11,8 @@ from pydantic import Field, JsonValue, ValidationError
 
 from lm.files import write_text
 from lm.spec import Part
-from orchestrator.words import NOTHING, escape
+from orchestrator.report.sections.answer import FRAME
+from orchestrator.words import escape
 
 _log = logging.getLogger(__name__)
 
@@ -19,8 +21,7 @@ _MARK = "with every report; edits are lost. -->"
 _HEAD = f"""<!-- Written again {_MARK}
 # Reports
 
-| Question | Answer | Scale | Date | Report |
-| :-- | :-- | :-- | :-- | :-- |
+What each page answers. Ranges are intervals of the change in test perplexity against its baseline, which hold at once.
 """
 
 
@@ -66,26 +67,32 @@ def read_summary(folder: Path) -> Summary | None:
 
 
 def write_index(reports: Path) -> None:
-    """Write the index of `reports/<sweep>/<scale>/`, a row each; another `README.md` stays, with a warning."""
+    """Write the index of `reports/<sweep>/<scale>/`, a line each; another `README.md` stays, with a warning."""
     path = reports / "README.md"
     if path.exists() and _MARK not in path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]:
         _log.warning("%s: not an index of reports; it is left as it is, and no index is written", path)
         return
     write_text(reports / "how-to-read.md", (Path(__file__).parents[1] / "how_to_read.md").read_text(encoding="utf-8"))
-    rows = (_cells(page.parent) for page in sorted(reports.glob("*/*/report.md")))
-    write_text(path, _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+    text = _HEAD
+    for sweep, pages in groupby(sorted(reports.glob("*/*/report.md")), lambda page: page.parents[1].name):
+        questions, lines = zip(*(_entry(page.parent) for page in pages), strict=True)
+        asked = "".join(f"\n{question}\n" for question in dict.fromkeys(filter(None, questions)))
+        text += f"\n## {escape(sweep)}\n{asked}\n{''.join(lines)}"
+    write_text(path, text)
 
 
-def _cells(folder: Path) -> list[str]:
+def _entry(folder: Path) -> tuple[str, str]:
+    """A report's question, empty if it is unknown, and its line: scale, date, answer."""
     sweep, scale = folder.parent.name, folder.name
-    link = f"[{escape(sweep)}/{escape(scale)}]({quote(f'{sweep}/{scale}/report.md')})"
+    link = f"- [{escape(scale)}]({quote(f'{sweep}/{scale}/report.md')})"
     try:
         summary = read_summary(folder)
     except (ValueError, OSError) as error:
         why = str(error).replace(f"{folder.parents[1]}/", "")
-        return [NOTHING, f"cannot be read: {escape(why)}", escape(scale), NOTHING, link]
+        return "", f"{link} cannot be read: {escape(why)}\n"
     if summary is None:
-        return [NOTHING, NOTHING, escape(scale), NOTHING, link]
-    partial = "" if summary.complete == summary.planned else f" ({summary.complete} of {summary.planned} complete)"
-    date = NOTHING if summary.finished_at is None else escape(summary.finished_at[:10])
-    return [escape(summary.question), escape(summary.answer) + partial, escape(summary.scale) or NOTHING, date, link]
+        return "", f"{link}\n"
+    date = "" if summary.finished_at is None else f", {escape(summary.finished_at[:10])}"
+    partial = "" if summary.complete == summary.planned else f", {summary.complete} of {summary.planned} complete"
+    said = summary.answer.partition(FRAME)[0].removeprefix(f"At {summary.scale} scale, ")
+    return escape(summary.question), f"{link}{date}{partial}: {escape(said[:1].upper() + said[1:])}\n"

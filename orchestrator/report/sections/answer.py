@@ -25,6 +25,8 @@ from orchestrator.report.sections.verdicts import (
 )
 from orchestrator.words import Markdown, counted, escape, listed, number, significant
 
+FRAME = " (Ranges: "
+"""Begins what the answer ends with: what its intervals are."""
 _NAMED = 3
 """The most variants that a clause names if nothing is decided about them; more are counted."""
 _SAME_SIZE = 0.1
@@ -93,7 +95,7 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     kind = "interval" if len(of_rows) + len(interactions) == 1 else "simultaneous intervals"
     level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
-    return f" (Ranges: {level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
+    return f"{FRAME}{level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
 
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:

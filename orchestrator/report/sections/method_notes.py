@@ -69,7 +69,7 @@ def _cautions(
 ) -> Iterator[Markdown]:
     """What to know before quoting a verdict, a sentence each."""
     if comparison is not None and (smallest := smallest_found(comparison)) is not None:
-        sentence = f"An effect of {_percent(smallest)} is found with a chance of 80% here."
+        sentence = f"In the median comparison a true change of {_percent(smallest)} is found with a chance of 80%."
         papers = {row.variant: row.published_difference for row in rows if row.published_difference is not None}
         if smaller := [name for name, paper in papers.items() if abs(paper.nats) < smallest]:
             named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])

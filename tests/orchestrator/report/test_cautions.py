@@ -56,7 +56,7 @@ def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_s
     for share, smaller in ((0.9, True), (1.1, False), (-0.9, True)):
         papers = {"full": base, "b": Published(None, number(round(50.0 * math.exp(share * nats), 4)))}
         text = write(tmp_path, trials, published=papers)
-        assert re.search(rf"- An effect of {said} is found with a chance of 80% here\.", text)
+        assert re.search(rf"- In the median comparison a true change of {said} is found with a chance of 80%\.", text)
         assert ("**Published differences of b are smaller.**" in text) == smaller
     one_seed = write(tmp_path, [trial for trial in trials if trial.seed == 1])
     assert "with a chance of 80%" not in one_seed

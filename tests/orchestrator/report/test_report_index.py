@@ -78,14 +78,15 @@ def test_every_report_has_a_row_whatever_state_it_is_in(tmp_path: Path) -> None:
             (folder / "summary.json").write_text(text)
     (reports / "d" / "begun").mkdir(parents=True)
     found = rows(reports)
-    assert found[0] == "| – | – | mini | – | [a b/mini](a%20b/mini/report.md) |"
-    assert found[1].startswith("| Which parts carry the perplexity? | At mini scale, “b” raises test perplexity by ")
-    assert found[1].endswith(" | mini | 2020-01-01 | [b/mini](b/mini/report.md) |")
-    assert found[2].startswith(
-        "| – | cannot be read: c/mini/summary.json: name: Input should be a valid string | mini |"
-    )
-    assert found[3].startswith("| – | cannot be read: c/paper/summary.json: Invalid JSON") and len(found) == 4
-    assert rows(reports) == found
+    assert found[:4] == ["## a b", "", "- [mini](a%20b/mini/report.md)", ""]
+    assert found[4:8] == ["## b", "", "Which parts carry the perplexity?", ""]
+    assert re.fullmatch(
+        r"- \[mini\]\(b/mini/report.md\), 2020-01-01: “b” raises test perplexity by 16\.\d% \(.*%\)\.", found[8]
+    ), "without what the intervals are, which the head of the index says"
+    assert found[9:12] == ["", "## c", ""]
+    assert found[12].startswith("- [mini](c/mini/report.md) cannot be read: c/mini/summary.json: name: Input should be")
+    assert found[13].startswith("- [paper](c/paper/report.md) cannot be read: c/paper/summary.json: Invalid JSON")
+    assert len(found) == 14 and rows(reports) == found
 
 
 def test_names_cannot_break_the_index_and_an_interim_report_says_so(tmp_path: Path) -> None:
@@ -93,9 +94,8 @@ def test_names_cannot_break_the_index_and_an_interim_report_says_so(tmp_path: Pa
     begin(tmp_path / "runs", trial, 60.0, epochs=2)
     write(tmp_path, [trial], folder=tmp_path / "reports/s/x", question=HOSTILE, name=HOSTILE, scale=HOSTILE)
     found = rows(tmp_path / "reports")
-    assert "(0 of 1 complete)" in found[0]
-    page = render("\n".join(["| a | b | c | d | e |", "| - | - | - | - | - |", *found]) + "\n")
-    assert page.tables == [[5, 5]] and page.links == ["s/x/report.md"]
+    assert len(found) == 5 and ", 0 of 1 complete: " in found[4]
+    assert render("\n".join(found) + "\n").links == ["s/x/report.md"]
 
 
 def test_a_readme_of_ones_own_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
