@@ -24,7 +24,7 @@ def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Ob
     - *adaptive*: a neural cache sees the text that it is scored on;
     - *not complete*: a seed diverged, failed or is unfinished, and the seeds that survive are not a fair sample;
     - *another test text*, or the same in another number of columns;
-    - *did not train*: a seed is worse than guessing by the words' frequencies, so its difference tells of a failure;
+    - *worse than guessing* by the words' frequencies is one of its seeds, so its difference tells of a failure;
     - *another budget*: nobody can tell what is the change's and what the budget's.
 
     One seed is no obstacle here: `statistics.contrasts` finds no noise in it and gives no interval.
@@ -38,7 +38,7 @@ def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Ob
             name for name, group in groups.items() if not group or not all(trial.final for trial in group)
         ],
         "another test text": [*groups] if len(texts) > 1 else [],
-        "did not train": [name for name, group in groups.items() if untrained(group)],
+        "worse than guessing": [name for name, group in groups.items() if untrained(group)],
         "another budget": [*groups] if len(budgets) > 1 else [],
     }
     return [Obstacle(reason, tuple(names)) for reason, names in found.items() if names]

@@ -16,7 +16,7 @@ Reason = Literal[
     "adaptive",
     "not complete",
     "another test text",
-    "did not train",
+    "worse than guessing",
     "another budget",
     "one seed",
     "seeds do not differ",

@@ -38,11 +38,11 @@ def guesses(corpus: CorpusFacts, split: Split) -> list[Guess]:
 
 
 def untrained(outcomes: Iterable[Outcome]) -> list[Untrained]:
-    """The complete trials that did not train: their loss is above that of guessing by the words' frequencies.
+    """The complete trials that are worse than guessing by the words' frequencies.
 
     Without the unigram model's loss the uniform model's decides, which is higher: fewer trials are caught, and none
     that is better than guessing. Test decides where it has been opened, else validation. A loss that is not a
-    number did not train either.
+    number is worse too.
     """
     worse = []
     for outcome in outcomes:

@@ -94,6 +94,11 @@ def is_adaptive(group: Sequence[Outcome]) -> bool:
     return group[0].trial.spec.cache is not None
 
 
+def last_trained(record: Record) -> StageResult:
+    """The last stage that trains, whose weights the results are of; the cache trains nothing."""
+    return [stage for stage in record.stages if stage.name != "cache"][-1]
+
+
 def incomplete_seeds(group: Sequence[Outcome]) -> str:
     """How many seeds of a variant are not complete, and why: `1 of 3 seeds diverged`; empty if all are."""
     statuses = Counter(outcome.status for outcome in group if outcome.final is None)

@@ -75,7 +75,7 @@ def write_report(
     short = _summary(report, plain(judged.answer), judged.rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     contrasts, title = judged.interactions.rows, _title(report.sweep)
-    caption = f"{title}, differences with {level_in_words(judged.comparison)} intervals"
+    caption = f"{title}, changes of test perplexity with {level_in_words(judged.comparison)} intervals (all at once)"
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
         text = _text(report, judged, pictures)

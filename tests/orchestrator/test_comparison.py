@@ -79,7 +79,7 @@ def shorter(runs: Path) -> list[Trial]:
 Settle = Callable[[Path], list[Trial]]
 BARRED: dict[Settle, tuple[str, str]] = {
     diverged: ("not complete", "1 of 3 seeds diverged"),
-    untrained: ("did not train", "did not train"),
+    untrained: ("worse than guessing", "worse than guessing"),
     elsewhere: ("another test text", "scored on another text"),
 }
 """What makes a variant one without an interval: the kind of obstacle, and how its row says so."""
@@ -149,7 +149,7 @@ def test_the_gravest_reason_comes_first(tmp_path: Path) -> None:
         "adaptive",
         "not complete",
         "another test text",
-        "did not train",
+        "worse than guessing",
         "another budget",
     ]
 
@@ -229,7 +229,7 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     _, why = BARRED[make]
     assert f"| no verdict ({why}) |" in text
     assert f"o verdict on removing A{f' ({why})' if 'of' in why else ''}" in answer(text)
-    interaction = {diverged: "no A not complete", untrained: "no A did not train", elsewhere: why}[make]
+    interaction = {diverged: "no A not complete", untrained: "no A is worse than guessing", elsewhere: why}[make]
     assert f"| A × B | interaction | – | no verdict ({interaction}) |" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)
     rows, *_ = artist.asked["forest.svg"]
@@ -250,14 +250,16 @@ def test_the_answer_counts_no_contrast_without_a_verdict(tmp_path: Path) -> None
 
 def test_trials_that_did_not_train_are_named_with_what_guessing_reaches(tmp_path: Path) -> None:
     text = write(tmp_path, untrained(tmp_path / "runs"))
-    assert "12 of 12 planned trials complete. Of those complete, 1 did not train." in text
-    assert "| no A | 2 | test | 800.00 | unigram model | 700.00 |" in text
-    assert "o verdict on “no A”: did not train, worse than guessing" in answer(text)
+    assert "12 of 12 planned trials complete. Of those complete, 1 is worse than guessing." in text
+    assert "| no A | 2 | 11 | test | 800.00 | unigram model | 700.00 |" in text
+    assert "o verdict on “no A”: worse than guessing" in answer(text)
     assert "nothing has a verdict" not in text and "by chance" not in text
     old = write(tmp_path / "old", settled(tmp_path / "old/runs", "no A", corpus=CORPUS, test=6_400.0))
-    assert "| no A | 2 | test | 6400.00 | uniform model | 6000.00 |" in old
+    assert "| no A | 2 | 11 | test | 6400.00 | uniform model | 6000.00 |" in old
     assert "or, of records that lack its loss, by chance (the uniform model)." in old
-    assert "did not train" not in write(tmp_path / "well", settled(tmp_path / "well/runs", "")).split("marked as")[0]
+    assert (
+        "worse than guessing" not in write(tmp_path / "well", settled(tmp_path / "well/runs", "")).split("marked as")[0]
+    )
 
 
 def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> None:
@@ -268,11 +270,10 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
     trials += [replace(t, variant=name) for name, like in more.items() for t in trials if t.variant == like]
     text = write(tmp_path, trials, ablation=ablation, artist=artist)
     assert answer(text) == (
-        "At laptop scale, nothing is compared, because “full” did not train, worse than guessing by the words' "
-        "frequencies."
+        "At laptop scale, nothing is compared, because “full” is worse than guessing by the words' frequencies."
     )
-    assert "| baseline (did not train) |" in text
-    assert text.count("no verdict (full did not train) |") == len(MEANS) - 1 + 3, (
+    assert "| baseline (worse than guessing) |" in text
+    assert text.count("no verdict (full is worse than guessing) |") == len(MEANS) - 1 + 3, (
         "rows that are equal once, and contrasts"
     )
     assert "No interval is given; the column of verdicts says why." in text
@@ -280,7 +281,7 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
     assert "forest.svg" not in artist.asked
     with (tmp_path / "report/table.csv").open() as file:
         reasons = [line["reason"] for line in csv.DictReader(file) if line["reference"] == "False"]
-    assert reasons == ["did not train", *["full did not train"] * (len(MEANS) - 1 + len(more))]
+    assert reasons == ["worse than guessing", *["full is worse than guessing"] * (len(MEANS) - 1 + len(more))]
     told = read_summary(tmp_path / "report")
     assert told is not None and set(told.verdicts.values()) == {"no verdict"}
 

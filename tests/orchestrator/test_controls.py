@@ -35,7 +35,7 @@ def test_a_component_wired_to_nothing_a_narrow_one_and_a_ruinous_one(tmp_path: P
     summary = json.loads((tmp_path / "reports/tiny/paper/summary.json").read_text())
     assert summary["verdicts"]["narrow"] == "raises"
     assert summary["verdicts"]["ruinous"] == "no verdict"
-    assert "o verdict on “ruinous”: did not train" in summary["answer"]
+    assert "o verdict on “ruinous”: worse than guessing" in summary["answer"]
     assert summary["verdicts"]["wired to nothing"] in ("no effect larger than 0.5%", "not decided")
     page = (tmp_path / "reports/tiny/paper/report.md").read_text()
     assert "the noise of seeds and of the test text" in page, "the noise of the text is in the intervals"

@@ -19,7 +19,7 @@ from orchestrator.analysis.statistics import perplexity_ratio
 from orchestrator.report.markdown import environment, plain
 from orchestrator.report.sections.ablation import RECALLED, REFERENCE, AblationRow, ReferenceRow
 from orchestrator.report.sections.interactions import InteractionRow
-from orchestrator.report.sections.published import RECALLED_MARK, printed, printed_difference
+from orchestrator.report.sections.published import RECALLED_MARK, printed, published_percent
 from orchestrator.search.ledger import SearchState
 from orchestrator.words import MINUS, NOTHING, listed, number
 
@@ -241,7 +241,8 @@ def _table_tex(rows: Sequence[AblationRow], references: Sequence[ReferenceRow], 
         recalled=any(paper.certainty == RECALLED for paper in papers),
         plain=plain,
         printed=printed,
-        printed_difference=printed_difference,
+        published_percent=published_percent,
+        nothing=NOTHING,
     )
 
 

@@ -13,6 +13,8 @@ from matplotlib.ticker import NullFormatter
 from orchestrator.report.pictures import style
 from orchestrator.report.pictures.style import GREY, line_styles
 
+_CHARACTERS, _KEY = 14, 8
+"""Of a legend: characters to an inch, and as many as a line's sample is wide."""
 _MOST_MARKED = 25
 """Places of a line that are each marked."""
 
@@ -66,7 +68,10 @@ def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
     """The panels side by side, a colour for each name, one legend above."""
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
     styles = line_styles(names, baseline if baseline in names else None)
-    figure = Figure(figsize=(8.6 if len(panels) > 1 else 6.4, 4.0 + 0.16 * (len(names) // 3)))
+    width = 8.6 if len(panels) > 1 else 6.4
+    shown = {name: style.one_line(name, 40) for name in names}
+    columns = max(1, min(3, int(_CHARACTERS * width) // (_KEY + max(map(len, shown.values()), default=0))))
+    figure = Figure(figsize=(width, 4.0 + 0.16 * (len(names) // columns)))
     keys: dict[str, Artist] = {}
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), 1 + place)
@@ -82,7 +87,7 @@ def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
                 linestyle="none" if panel.ticks else dash,
                 marker=mark,
                 markersize=3.5,
-                label=style.one_line(line.name, 40),
+                label=shown[line.name],
             )
             keys.setdefault(line.name, key)
             if mark:
@@ -105,7 +110,7 @@ def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
             axes.set_xticks(range(len(panel.ticks)), panel.ticks)
         axes.grid(**style.GRID)
     if len(keys) > 1:
-        figure.legend(handles=list(keys.values()), loc="outside upper center", ncols=3)
+        figure.legend(handles=list(keys.values()), loc="outside upper center", ncols=columns)
     return figure
 
 

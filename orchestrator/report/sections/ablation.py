@@ -15,7 +15,7 @@ from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.outcomes import Group, Outcomes, averaged_seeds, incomplete_seeds, is_adaptive
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.verdicts import (
-    DID_NOT_TRAIN,
+    WORSE_THAN_GUESSING,
     at_most,
     in_percent,
     verdict_in_words,
@@ -262,14 +262,17 @@ def _reason(outcomes: Outcomes, variant: str, effect: Effect | None) -> str | No
     group, baseline = outcomes[variant], outcomes.baseline
     of_baseline = next(iter(obstacles(outcomes, [baseline])), None)
     if variant == baseline:
-        return DID_NOT_TRAIN if of_baseline and of_baseline.reason == "did not train" else None
+        return WORSE_THAN_GUESSING if of_baseline and of_baseline.reason == WORSE_THAN_GUESSING else None
     if is_adaptive(group):
         return None
     if effect is None and not any(outcome.final for outcome in group):
         return "no seed is complete"
     obstacle, in_row = of_baseline, {"not complete": f"{baseline} is not complete"}
     if effect is not None:  # the row names its variant already
-        obstacle, in_row = effect.obstacle, {"not complete": incomplete_seeds(group), "did not train": DID_NOT_TRAIN}
+        obstacle, in_row = (
+            effect.obstacle,
+            {"not complete": incomplete_seeds(group), WORSE_THAN_GUESSING: WORSE_THAN_GUESSING},
+        )
     return None if obstacle is None else in_row.get(obstacle.reason, why_no_verdict(obstacle))
 
 

@@ -14,9 +14,10 @@ from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.verdicts import (
-    DID_NOT_TRAIN,
     NO_NOISE,
     NOT_DECIDED,
+    TWOFOLD,
+    WORSE_THAN_GUESSING,
     by_percent,
     in_percent,
     level_in_words,
@@ -43,7 +44,7 @@ _TOGETHER: dict[Verdict, str] = {
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
-    "did not train": f"{DID_NOT_TRAIN}, worse than guessing by the words' frequencies",
+    "worse than guessing": "worse than guessing by the words' frequencies",
     "adaptive": "adapts to the text of the test",
 }
 
@@ -113,8 +114,8 @@ def _answer(
         return ["nothing is complete yet, so there is no answer"]
     if comparison is None and base.adaptive:
         return [f"nothing is compared, because {name} adapts to the text it is scored on"]
-    if comparison is None and base.reason == DID_NOT_TRAIN:
-        return [f"nothing is compared, because {name} {_WHY['did not train']}"]
+    if comparison is None and base.reason == WORSE_THAN_GUESSING:
+        return [f"nothing is compared, because {name} is {_WHY[WORSE_THAN_GUESSING]}"]
     if comparison is None:
         return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"]
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
@@ -279,7 +280,8 @@ def _undecided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
     if nowhere:
         what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
         if len(nowhere) > _NAMED:
-            what = f"{len(nowhere)} {other}changes ({signed_ends([effect for _, effect in nowhere])})"
+            ends = signed_ends([effect for _, effect in nowhere])
+            what = f"{len(nowhere)} {other}changes ({'' if ends == TWOFOLD else 'all within '}{ends})"
         sentences.append(f"{NOT_DECIDED}: {what}")
     incomplete = [row for row in rows if row.incomplete]
     for reason in get_args(Reason):

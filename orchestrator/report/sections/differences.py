@@ -24,7 +24,7 @@ from orchestrator.sweep.published import Number
 
 PIECES = 16
 """The text is shown in as many pieces, each of `BLOCKS / PIECES` blocks: all blocks would be a thicket to look at."""
-_SHORT: tuple[Reason, ...] = ("another budget", "another test text", "did not train")
+_SHORT: tuple[Reason, ...] = ("another budget", "another test text", "worse than guessing")
 """Why there is no verdict: what is short enough for a picture."""
 
 

@@ -130,7 +130,7 @@ def _section(
         lines.append(Line(name, places, [*map(fmean, every)], [*map(min, every)], [*map(max, every)]))
         for variant, values in seeds.items():
             row = {
-                dose.of: numbers[variant],
+                dose.of: f"{numbers[variant]:g}",
                 "Variant": variant,
                 label.capitalize(): spread(fmean(values), stdev(values) if len(values) > 1 else None),
                 "Lowest": significant(min(values)),
@@ -139,7 +139,7 @@ def _section(
                 "Seeds": len(values),
             }
             rows.append(row)
-    doses = sorted({row[dose.of] for row in rows})
+    doses = sorted({number for numbers in groups for number in numbers.values()})
     panel = LinePanel(
         title="",
         x_label=dose.of,

@@ -116,8 +116,8 @@ def estimands(ablation: Ablation) -> list[Estimand]:
 def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = LEVEL_OF_ERROR) -> Interactions:
     """A row for every contrast of the design; one that weighs variants that may not be compared has no verdict.
 
-    It has no numbers either, unless they differ in their budget alone. If the baseline did not train, there is no
-    verdict at all. `error` is how often any verdict of the table may be wrong, as in `compare_variants`.
+    It has no numbers either, unless they differ in their budget alone. If the baseline is worse than guessing, there is
+    no verdict at all. `error` is how often any verdict of the table may be wrong, as in `compare_variants`.
     """
     asked = {f"{estimand.kind} {estimand.name}": estimand for estimand in estimands(ablation)}
     weights = {
@@ -154,7 +154,7 @@ def _trigger(outcomes: Outcomes, variants: Iterable[str]) -> str:
 
 def _obstacle(outcomes: Outcomes, weighed: Sequence[str]) -> Obstacle | None:
     """The gravest reason why a contrast has no verdict."""
-    failed = [each for each in obstacles(outcomes, [outcomes.baseline]) if each.reason == "did not train"]
+    failed = [each for each in obstacles(outcomes, [outcomes.baseline]) if each.reason == "worse than guessing"]
     every = [*obstacles(outcomes, weighed), *failed]
     return min(every, key=lambda obstacle: not obstacle.bars_interval, default=None)
 

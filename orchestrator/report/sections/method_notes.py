@@ -13,7 +13,7 @@ from orchestrator.analysis.comparison import equal_variants
 from orchestrator.analysis.effects import Comparison
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import LONG_TOPICS
-from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive
+from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive, last_trained
 from orchestrator.analysis.power import WANTED_DEVIATIONS
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
@@ -106,8 +106,7 @@ def _cautions(
 
 def _best_at_the_end(record: Record) -> bool:
     """Whether the last epoch that was trained is the best one on validation; the cache trains nothing."""
-    trained = [stage for stage in record.stages if stage.name != "cache"]
-    return trained[-1].best_epoch == sum(stage.epochs for stage in trained)
+    return last_trained(record).best_epoch == sum(stage.epochs for stage in record.stages)
 
 
 def smallest_found(comparison: Comparison) -> float | None:
@@ -127,9 +126,11 @@ def _trials(outcomes: Outcomes) -> Markdown:
     kinds: tuple[Status, ...] = ("diverged", "failed", "unfinished", "missing")
     others = "".join(f", {counts[kind]} {kind}" for kind in kinds if counts[kind])
     failed = len(untrained(trials))
-    trained = f" Of those complete, {failed} did not train." if failed else ""
+    guessing = f" Of those complete, {failed} {'is' if failed == 1 else 'are'} worse than guessing." if failed else ""
     note = " An interim page: it changes as trials end." if counts["unfinished"] + counts["missing"] else ""
-    return Markdown(f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{trained}{note}")
+    return Markdown(
+        f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{guessing}{note}"
+    )
 
 
 def _percent(nats: float) -> str:

@@ -12,6 +12,7 @@ from lm.spec import decoder_parameters
 from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
 from orchestrator.report.markdown import Rows
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
+from orchestrator.report.sections.verdicts import in_percent
 from orchestrator.sweep.published import Measure, Number, Published
 from orchestrator.words import NOTHING, Markdown, escape, listed, published, published_difference, signed, significant
 
@@ -86,6 +87,12 @@ def printed_difference(row: AblationRow) -> str:
     """A published difference, marked if one of its numbers is from memory."""
     paper = row.published_difference
     return NOTHING if paper is None else published_difference(paper.perplexity) + RECALLED_MARK * paper.recalled
+
+
+def published_percent(row: AblationRow) -> str:
+    """A published difference as a change of perplexity in per cent, marked if one of its numbers is from memory."""
+    paper = row.published_difference
+    return NOTHING if paper is None else in_percent(paper.nats, None) + RECALLED_MARK * paper.recalled
 
 
 def published_notes(rows: Sequence[AblationRow], numbers: Mapping[str, Published]) -> list[Markdown]:

@@ -54,7 +54,7 @@ class SearchSection:
     rows: Rows
     options: Rows
     hardly_tried: Markdown
-    edges: Markdown
+    edges: list[Markdown]
     hardly_chosen: Sequence[str]
     untuned: Sequence[str]
     found: str
@@ -86,7 +86,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         rows=search_table(searches),
         options=options,
         hardly_tried=Markdown(listed(hardly_tried)),
-        edges=Markdown(listed([words for search in searches if (words := _edges(search))])),
+        edges=[words for search in searches if (words := _edges(search))],
         hardly_chosen=hardly_chosen(searches),
         untuned=[search.task.title for search in waiting if search.ended and search.best is None],
         found=first.task.title,
@@ -162,12 +162,12 @@ def _values(search: SearchState, trial: SearchTrial) -> str:
     return "; ".join(words)
 
 
-def _edges(search: SearchState) -> str:
+def _edges(search: SearchState) -> Markdown:
     """The search, and the searched paths whose best value lies at an end of its range; empty if none does."""
     values = search.best.values if search.best else {}
     drawn = search.task.walked(values).drawn if values else {}
     edges = [key for key, dimension in drawn.items() if _is_at_edge(dimension, values[key])]
-    return f"{escape(search.task.title)} (`{'`, `'.join(edges)}`)" if edges else ""
+    return Markdown(f"{escape(search.task.title)} (`{'`, `'.join(edges)}`)" if edges else "")
 
 
 def _is_at_edge(dimension: Dimension, value: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from lm.by_token.ensemble import ensemble
 from lm.by_token.losses import read_losses
 from lm.record import Record, opened
-from orchestrator.analysis.outcomes import Outcomes, budget, is_adaptive, planned_epochs
+from orchestrator.analysis.outcomes import Outcomes, budget, is_adaptive, last_trained, planned_epochs
 from orchestrator.report.markdown import Rows
 from orchestrator.report.sections.ablation import Spread
 from orchestrator.trials.records import Records
@@ -66,14 +66,21 @@ def cache_table(outcomes: Outcomes) -> Rows:
 
 
 def ensemble_table(outcomes: Outcomes, records: Records) -> Rows:
-    """A row for every variant with two seeds or more that are complete and have their losses by token."""
+    """A row for every variant with two seeds or more that are complete and have their losses by token.
+
+    All have as many members, where no seed is missing: the first of each, because an ensemble gains with every member.
+    """
+    members = {
+        variant: [outcome.trial for outcome in group if outcome.losses is not None]
+        for variant, group in outcomes.items()
+        if all(outcome.losses is not None for outcome in group if outcome.final)
+    }
+    members = {variant: trials for variant, trials in members.items() if len(trials) > 1}
+    equally_many = min((len(outcomes[variant]) for variant in members), default=0)
     rows = []
-    for variant, group in outcomes.items():
-        readable = [outcome.trial for outcome in group if outcome.losses is not None]
-        complete = sum(outcome.final is not None for outcome in group)
-        if complete < 2 or len(readable) < complete:
-            continue
-        losses = [read_losses(records.test_losses(trial)) for trial in readable]
+    for variant, trials in members.items():
+        group = outcomes[variant]
+        losses = [read_losses(records.test_losses(trial)) for trial in trials[:equally_many]]
         if all(each.is_of_the_text_of(losses[0]) for each in losses):
             mixed = ensemble([each.nats for each in losses])
             row = {
@@ -99,6 +106,7 @@ def cost_table(outcomes: Outcomes) -> Rows:
             "Variant": variant,
             "Epochs": f"{epochs:.3g} of {planned_epochs(outcomes[variant])}"
             + " (another budget)" * (variant in other_budgets(outcomes)),
+            "Best epoch": _of_seeds([last_trained(record).best_epoch for record in records]),
             "Training": duration(mean(map(train_seconds, records))),
             "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),
             "Training tokens/s": f"{tokens_per_second(records):,.0f}{ends}",

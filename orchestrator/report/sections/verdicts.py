@@ -10,7 +10,7 @@ from orchestrator.analysis.power import MOST_FURTHER, Further
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.words import counted, decimals_for, listed, rounded_by_interval, signed, significant
 
-DID_NOT_TRAIN = "did not train"
+WORSE_THAN_GUESSING: Reason = "worse than guessing"
 TWOFOLD = "a twofold change cannot be excluded"
 NOT_DECIDED = "not decided"
 NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
@@ -23,7 +23,7 @@ def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
     why: dict[Reason, str] = {
         "adaptive": f"{names} {adapts} to the text of the test",
         "not complete": f"{names} not complete",
-        "did not train": f"{names} {DID_NOT_TRAIN}",
+        "worse than guessing": f"{names} {'is' if len(obstacle.variants) == 1 else 'are'} {WORSE_THAN_GUESSING}",
         "another test text": "scored on another text",
         "another budget": "another budget",
         "one seed": "one seed: the seed noise is unknown",
@@ -39,25 +39,32 @@ def verdict_in_words(effect: Effect, margin: float) -> str:
 
 
 def in_percent(nats: float, interval: Interval | None) -> str:
-    """A difference of losses as a change of perplexity: `+3.2% [+0.5%, +6.0%]`."""
+    """A difference of losses as a change of perplexity: `+3.2% [+0.5%, +6.0%]`.
+
+    A later step of the verdicts may end an interval at zero itself, which it leaves out: `+3.2% [above 0%, +6.0%]`.
+    """
     if interval is None:
         return f"{signed(100 * perplexity_change(0.0, nats), 1)}%"
+    change, low, high = _in_percent(nats, interval)
+    return f"{change} [{low}, {high}]"
+
+
+def _in_percent(nats: float, interval: Interval) -> list[str]:
     shares = (100 * perplexity_change(0.0, value) for value in (nats, *interval))
     change, low, high = rounded_by_interval(*shares)
-    return f"{change}% [{low}%, {high}%]"
+    if 0.0 in interval and nats:
+        low, high = ("above 0", high) if nats > 0 else (low, "below 0")
+    return [f"{end}%" for end in (change, low, high)]
 
 
 def by_percent(effect: Effect) -> str:
     """The size of a decided effect, without a sign, and its interval: `3.2% (−6.0% to −0.5%)`.
 
-    A later step of the verdicts may end an interval at zero itself, which it leaves out: `3.2% (above 0% to +6.0%)`.
+    As with `in_percent`, one that ends at zero leaves it out: `3.2% (above 0% to +6.0%)`.
     """
     assert effect.interval is not None and effect.nats is not None
-    shares = (100 * perplexity_change(0.0, value) for value in (effect.nats, *effect.interval))
-    change, low, high = rounded_by_interval(*shares)
-    if 0.0 in effect.interval:
-        low, high = ("above 0", high) if effect.nats > 0 else (low, "below 0")
-    return f"{change.lstrip('+−')}% ({low}% to {high}%)"
+    change, low, high = _in_percent(effect.nats, effect.interval)
+    return f"{change.lstrip('+−')} ({low} to {high})"
 
 
 def at_most(effects: Sequence[Effect]) -> str:
@@ -89,9 +96,9 @@ def what_would_decide(further: Further | None) -> str:
     if further is None:
         return ""
     if further.text == "short":
-        return "a longer test text"
+        return "no number of seeds: the test text is too short"
     if further.text == "perhaps short":
-        return "perhaps a longer test text"
+        return "perhaps no number of seeds: the test text may be too short"
     return (
         f"more than {MOST_FURTHER} more seeds"
         if further.seeds is None

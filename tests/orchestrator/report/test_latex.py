@@ -34,7 +34,8 @@ def test_every_row_has_every_column(tmp_path: Path) -> None:
     assert rows[-1].startswith("uniform model & ") and "$6000.00$ & $6000.00$" in rows[-1]
     assert (
         text.splitlines()[0]
-        == "% ablation of parts, scale laptop, differences with 95% intervals, corpus pydoc, seeds 1, 2"
+        == "% ablation of parts, scale laptop, changes of test perplexity with 95% intervals (all at once), "
+        "corpus pydoc, seeds 1, 2"
     )
 
 
@@ -52,7 +53,7 @@ def test_numbers_are_those_of_the_page(tmp_path: Path) -> None:
         in text
     )
     assert r"$61.2 \pm 0.2$ / $58.8$\textdagger{} \\" in text and "from memory" in text
-    assert re.search(r"& \$\+[\d.]+ \[\+[\d.]+, \+[\d.]+\]\$ & raises & ", text)
+    assert re.search(r"& \+[\d.]+\\% \{\[\}\+[\d.]+\\%, \+[\d.]+\\%\{\]\} & raises & ", text)
     assert "adaptive, not compared" in text
 
 
@@ -65,7 +66,12 @@ def test_a_published_difference_has_a_column_where_there_is_one(tmp_path: Path) 
     lines = (tmp_path / "report" / "table.tex").read_text(encoding="utf-8").splitlines()
     assert r"\begin{tabular}{llrrrrlrr}" in lines
     assert [line.rpartition(" & ")[2] for line in lines if " & " in line] == [
-        *(r"Published difference \\", r"\textendash{} \\", r"$-1.5$\textdagger{} \\", *[r"\textendash{} \\"] * 2)
+        *(
+            r"Published change \\",
+            r"\textendash{} \\",
+            r"\ensuremath{-}2.6\%\textdagger{} \\",
+            *[r"\textendash{} \\"] * 2,
+        )
     ]
 
 

@@ -123,8 +123,8 @@ def test_decided_and_undecided_changes(tmp_path: Path, sweep: Sweep) -> None:
 def test_nothing_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [60.0 + k / 10, 62.0 - k / 10] for k, name in enumerate("bcdefg")}
     assert answer(write(tmp_path, sweep(full=[60.45, 61.45], **close))) == (
-        "At laptop scale, not decided: 6 changes (−21% to +26%). (Ranges: 95% simultaneous intervals of the change "
-        "in test perplexity against “full”, 2 seeds.)"
+        "At laptop scale, not decided: 6 changes (all within −21% to +26%). (Ranges: 95% simultaneous intervals of the "
+        "change in test perplexity against “full”, 2 seeds.)"
     )
 
 
@@ -132,7 +132,8 @@ def test_three_undecided_are_named_and_four_counted(tmp_path: Path, sweep: Sweep
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdef")}
     three = dict(list(close.items())[:3])
     most = r"\(−[\d.]+% to \+[\d.]+%\)"
-    for variants, said in ((three, f"“c” {most}, “d” {most} and “e” {most}"), (close, f"4 other changes {most}")):
+    named, of_four = f"“c” {most}, “d” {most} and “e” {most}", rf"4 other changes \(all within {most[2:]}"
+    for variants, said in ((three, named), (close, of_four)):
         found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **variants)))
         assert re.search(rf"\. Not decided: {said}\. \(Ranges: ", found)
 
@@ -157,7 +158,7 @@ def test_one_trial_that_was_stopped_makes_an_interim_page(tmp_path: Path, sweep:
 def test_many_undecided_are_counted_beside_those_decided(tmp_path: Path, sweep: Sweep) -> None:
     close = {name: [59.0 + k / 10, 61.2 - k / 10] for k, name in enumerate("cdefg")}
     found = answer(write(tmp_path, sweep(full=[60.05, 60.15], b=[90.0, 90.2], **close)))
-    assert re.search(r"\. Not decided: 5 other changes \(−[\d.]+% to \+[\d.]+%\)\. \(Ranges: ", found)
+    assert re.search(r"\. Not decided: 5 other changes \(all within −[\d.]+% to \+[\d.]+%\)\. \(Ranges: ", found)
 
 
 def test_many_decided_are_counted_with_the_range_of_their_differences(tmp_path: Path, sweep: Sweep) -> None:
@@ -320,9 +321,9 @@ def test_an_interval_that_a_later_step_decides_ends_at_zero_and_the_page_says_wh
     none = compare(seeded(4.0 + noise), {**groups, "d": seeded(4.0 + noise[::-1])}).effects["d"].interval
     assert none is not None
     stepped, row = page(0.95 * none.high)
-    assert "[0.0%, " in row and "**raises**" in row
-    assert "one that ends at zero was decided after others were" in stepped
-    assert "one that ends at zero" not in page(0.2)[0]
+    assert "[above 0%, " in row and "**raises**" in row
+    assert "one that ends above or below 0% was decided after others were" in stepped
+    assert "one that ends above or below 0%" not in page(0.2)[0]
 
 
 def test_the_table_of_published_numbers_has_the_variants_that_have_one(tmp_path: Path, sweep: Sweep) -> None:
