@@ -89,7 +89,8 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     from orchestrator.agenda.expand import what_is_left
     from orchestrator.agenda.standing import search_standing, seeds_advice
     from orchestrator.execute.machine import bfloat16_products
-    from orchestrator.trials.plan import millions, state_in_words, state_of
+    from orchestrator.sweep.space import dimensions_of, range_in_words
+    from orchestrator.trials.plan import Facts, changes_of, millions, state_in_words, state_of
 
     trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
     if state.searching and sweep.searching is not None:
@@ -104,6 +105,12 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         ]
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
         print_table(headings, rows, right=("seed", "parameters"))
+    planned = {trial.variant for trial in trials}
+    if waiting := [each for each in changes_of(sweep, Facts()).items() if each[0] not in planned]:
+        print_table(("waits for a search", "changes"), waiting)
+    if state.searching and sweep.searching is not None:
+        for path, dimension in sweep.searching.space.items():
+            typer.echo(f"searched: {path} ({' or '.join(map(range_in_words, dimensions_of(dimension)))})")
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:

@@ -118,6 +118,8 @@ def _key(
     from orchestrator.trials.records import find_key
 
     if variant is None and seed is None and Path(trial_or_file).suffix not in (".yaml", ".yml"):
+        if given := [name for name, value in (("--scale", scale), ("--set", set_), ("--seeds", seeds)) if value]:
+            shared.wrong(f"{given[0]}: goes with a sweep FILE, got a trial's key ({trial_or_file})")
         return find_key(runs, trial_or_file)
     sweep, state, _ = shared.opened_state(Path(trial_or_file), scale, runs, set_, seeds, silent=True)
     trials: dict[str, dict[int, str]] = {}

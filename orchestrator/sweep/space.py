@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
 from lm.validation import NAME
+from orchestrator.words import value_in_words
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -133,6 +134,22 @@ Space = Annotated[dict[str, Dimensions], Field(min_length=1)]
 def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:
     """What may be searched at one place of a space: a single dimension, or each of its ranges."""
     return place if isinstance(place, Sequence) else (place,)
+
+
+def is_log(dimension: Range) -> bool:
+    """Whether a range is searched on a log scale."""
+    return isinstance(dimension, LogUniform) or (isinstance(dimension, Integer) and dimension.log)
+
+
+def range_in_words(dimension: Dimension) -> str:
+    """What is searched: `0.1 to 0.6`, `whole, 1 to 4`, the options of a choice; and where it is."""
+    if isinstance(dimension, OneOf):
+        words = ", ".join(dimension.options)
+    else:
+        whole = "whole, " if isinstance(dimension, Integer) else ""
+        words = f"{whole}{dimension.low:g} to {dimension.high:g}" + ", on a log scale" * is_log(dimension)
+    where = ", ".join(f"{path} is {value_in_words(value)}" for path, value in dimension.when.items())
+    return words + (f"; where {where}" if where else "")
 
 
 def fits(dimension: Dimension, value: object) -> bool:

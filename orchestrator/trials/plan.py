@@ -44,8 +44,7 @@ def plan(sweep: ScaledSweep, counts: Mapping[str, int] | None = None) -> list[Tr
     trial with which it shares the most stages, the first of several. CorpusError if a text cannot be read.
     """
     facts, trials = Facts(), list[Trial]()
-    base, *others = sweep.variants
-    changes = {base.name: "the base itself"} | {v.name: _change(base.spec, v.spec, facts) for v in others}
+    changes = changes_of(sweep, facts)
     for seed in sweep.seeds:
         trained: dict[str, set[str]] = {}  # key -> keys of all stages, each of which depends on those before it
         for variant in sweep.variants:
@@ -123,6 +122,12 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
 def millions(parameters: int) -> str:
     """A parameter count as it is read: 24.2M, 841K."""
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"
+
+
+def changes_of(sweep: ScaledSweep, facts: Facts) -> dict[str, str]:
+    """What each variant changes of the base, in words. CorpusError if a text cannot be read."""
+    base, *others = sweep.variants
+    return {base.name: "the base itself"} | {v.name: _change(base.spec, v.spec, facts) for v in others}
 
 
 def _change(base: TrainSpec, spec: TrainSpec, facts: Facts) -> str:

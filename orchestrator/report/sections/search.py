@@ -17,15 +17,14 @@ from orchestrator.report.sections.search_pictures import (
     SearchShown,
     draw_front,
     front_in_order,
-    is_log,
     show_searches,
 )
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.sweep.searches import Searching, Tune
-from orchestrator.sweep.space import Dimension, Integer, OneOf, dimensions_of
-from orchestrator.words import Markdown, counted, duration, escape, listed, number, value_in_words
+from orchestrator.sweep.space import Dimension, OneOf, dimensions_of, is_log, range_in_words
+from orchestrator.words import Markdown, counted, duration, escape, listed, number
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
@@ -196,21 +195,11 @@ def _space(searching: Searching) -> Rows:
     of_variants = searching.variants if isinstance(searching, Tune) else {}
     spaces = [("", searching.space), *((f", of {escape(name)}", space) for name, space in of_variants.items())]
     return [
-        {"Searched": Markdown(f"`{key}`{whose}"), "Range": _range(dimension)}
+        {"Searched": Markdown(f"`{key}`{whose}"), "Range": range_in_words(dimension)}
         for whose, space in spaces
         for key, place in space.items()
         for dimension in dimensions_of(place)
     ]
-
-
-def _range(dimension: Dimension) -> str:
-    if isinstance(dimension, OneOf):
-        words = ", ".join(dimension.options)
-    else:
-        whole = "whole, " if isinstance(dimension, Integer) else ""
-        words = f"{whole}{dimension.low:g} to {dimension.high:g}" + ", on a log scale" * is_log(dimension)
-    where = ", ".join(f"{path} is {value_in_words(value)}" for path, value in dimension.when.items())
-    return words + (f"; where {where}" if where else "")
 
 
 def _options(searches: Sequence[SearchState]) -> tuple[Rows, list[str]]:

@@ -15,7 +15,7 @@ from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best, front
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
-from orchestrator.sweep.space import Choice, Integer, LogUniform, OneOf, Range, dimensions_of
+from orchestrator.sweep.space import Choice, OneOf, dimensions_of, is_log
 from orchestrator.words import NOTHING, Markdown, counted, escape, listed, number
 
 OBJECTIVES: dict[Objective, tuple[str, Callable[[float], str]]] = {
@@ -79,11 +79,6 @@ def rung_table(searches: Sequence[SearchState]) -> Rows:
         }
         rows.append(row)
     return rows
-
-
-def is_log(dimension: Range) -> bool:
-    """Whether a range is searched on a log scale."""
-    return isinstance(dimension, LogUniform) or (isinstance(dimension, Integer) and dimension.log)
 
 
 def _points(searches: Sequence[SearchState]) -> tuple[list[SearchPoint], bool]:

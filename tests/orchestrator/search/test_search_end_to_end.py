@@ -215,7 +215,14 @@ def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path)
     assert before.stdout.splitlines()[2].startswith(
         "no trial is stopped early (scheduler null); in the base gradients are"
     )
-    assert before.stdout.splitlines()[3:] == ["search for full: 0 of 2 trials", "search for no clip: 0 of 2 trials"]
+    *table, rate, dropout, full, no_clip = before.stdout.splitlines()[3:]
+    assert [line.split() for line in table][1:] == [
+        ["full", "the", "base", "itself"],
+        ["no", "clip", "optimizer.clip", "0.25", "->", "none"],
+    ]
+    assert rate == "searched: optimizer.learning_rate (0.01 to 10, on a log scale)"
+    assert dropout == "searched: dropout.input (0 to 0.5)"
+    assert (full, no_clip) == ("search for full: 0 of 2 trials", "search for no clip: 0 of 2 trials")
     data = json.loads(CliRunner().invoke(app, ["plan", *arguments, "--json"]).output)
     assert (data["trials"], data["counts"]) == ([], {})
     assert data["left"] == {"search_trials": 4, "table_trials_fewest": 6, "table_trials_most": 6}
