@@ -111,7 +111,9 @@ def published_table(reference: str, folder: Path) -> list[Row]:
     if not dot:
         raise ValueError(f"a published table is written file.tableN, got {reference!r}")
     if not folder.is_dir():
-        raise ValueError(f"no file {file!r}: there is no folder {folder.resolve()}")
+        raise ValueError(
+            f"no file {file!r}: there is no folder {folder.resolve()} (`sweeps copy` brings a shipped sweep's)"
+        )
     files = sorted(path.stem for path in folder.glob("*.yaml"))
     if file not in files:
         raise ValueError(f"no file {file!r} in {folder.name}/{nearest(file, files)}")

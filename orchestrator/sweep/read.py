@@ -144,6 +144,8 @@ def _published_problems(sweep: Sweep, folder: Path) -> Iterator[Problem]:
                 published_table(reference, folder)
             except ValueError as error:
                 yield Problem(place if references == (reference,) else (*place, i), str(error))
+                if not folder.is_dir():  # one cause, told once
+                    return
 
 
 def _group_problems(sweep: Sweep) -> Iterator[Problem]:

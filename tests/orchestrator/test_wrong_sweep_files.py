@@ -196,8 +196,9 @@ def test_a_file_like_no_other_is_told_without_a_guess(tmp_path: Path) -> None:
 
 
 def test_a_published_table_without_its_folder_is_told_with_the_whole_path(tmp_path: Path) -> None:
-    (line,) = errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [1, 2]\npublished: [x.y]"))
-    assert line == f"16: published: no file 'x': there is no folder {tmp_path / 'published'}"
+    (line,) = errors_of(tmp_path, edited("seeds: [1, 2]", "seeds: [1, 2]\npublished: [x.y, z.t]"))
+    hint = "(`sweeps copy` brings a shipped sweep's)"
+    assert line == f"16: published.0: no file 'x': there is no folder {tmp_path / 'published'} {hint}"
 
 
 SHAPE = {
