@@ -121,7 +121,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
             seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
         variants = counted(len({trial.variant for trial in trials}), "variant")
         typer.echo(counts_in_words(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
-    if bfloat16_products() == "slow" and any(trial.spec.precision == "bfloat16" for trial in trials):
+    if any(trial.spec.precision == "bfloat16" for trial in trials) and bfloat16_products() == "slow":
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     if not state.searching:
         typer.echo(left)

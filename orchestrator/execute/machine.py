@@ -137,7 +137,11 @@ def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
     flags = set(CPU_FLAGS.read_text(encoding="utf-8").split())
     if {"avx512_bf16", "amx_bf16", "bf16"} & flags:
         return "fast"
-    return "slow" if {"avx512bw", "avx_ne_convert"} & flags else "none"
+    if not {"avx512bw", "avx_ne_convert"} & flags:
+        return "none"
+    from lm.precision import can_round  # loads torch; not every such CPU rounds, so it is tried
+
+    return "slow" if can_round() else "none"
 
 
 def memory_bytes() -> int | None:

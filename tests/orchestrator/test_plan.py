@@ -339,6 +339,7 @@ def test_bfloat16_that_this_cpu_is_slower_with_is_said(
     if flags is not None:
         cpuinfo.write_text(f"processor: 0\nflags: {flags}\n", encoding="utf-8")
     monkeypatch.setattr(machine, "CPU_FLAGS", cpuinfo)
+    monkeypatch.setattr("lm.precision.can_round", lambda: True)
     sweep = read_text(tmp_path, edited("\nbase:\n", f"\nbase:\n  precision: {precision}\n")).at("paper")
     records = Records(tmp_path / "runs")
     print_plan(sweep, expand(sweep, records), records)

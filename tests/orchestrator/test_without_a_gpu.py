@@ -163,12 +163,16 @@ def test_the_published_scale_of_every_sweep_takes_the_gpu_there_is_or_half_of_on
     assert load_sweep(path, "paper").resources.gpus == expected
 
 
-@pytest.mark.parametrize(("flags", "refused"), [("fpu avx2", True), ("fpu avx2 avx512bw", False)])
+@pytest.mark.parametrize(
+    ("flags", "rounds", "refused"),
+    [("fpu avx2", True, True), ("fpu avx2 avx512bw", True, False), ("fpu avx2 avx512bw", False, True)],
+)
 def test_bfloat16_is_refused_before_anything_starts_on_a_cpu_without_it(
-    flags: str, refused: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+    flags: str, rounds: bool, refused: bool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "cpuinfo").write_text(f"flags: {flags}\n")
     monkeypatch.setattr(machine, "CPU_FLAGS", place / "cpuinfo")
+    monkeypatch.setattr("lm.precision.can_round", lambda: rounds)
     (place / "toy.yaml").write_text(SWEEP.replace("\nbase:\n", "\nbase:\n  precision: bfloat16\n"))
     sweep = load_sweep("toy.yaml")
     with pytest.raises(CannotStartError, match="precision: bfloat16 takes a CPU with") if refused else nullcontext():
