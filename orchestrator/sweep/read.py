@@ -144,7 +144,7 @@ def _published_problems(sweep: Sweep, folder: Path) -> Iterator[Problem]:
                 published_table(reference, folder)
             except ValueError as error:
                 yield Problem(place if references == (reference,) else (*place, i), str(error))
-                if not folder.is_dir():  # one cause, told once
+                if not folder.is_dir():  # each would say the same
                     return
 
 
