@@ -90,7 +90,8 @@ def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str
     """A difference and the ends of its interval, each with its sign, to two digits of the half width.
 
     In a lopsided interval some of the three can be far smaller than that. If one would read as zero, it is rounded by
-    itself: an end by its size, the difference by the distance of the nearer end.
+    itself: an end by its size, the difference by the distance of the nearer end. An end at zero itself is left out of
+    the interval, as the later steps of the verdicts do it: `above 0`, `below 0`.
     """
     nearer = min(abs(value - low), abs(high - value))
     half = (high - low) / 2
@@ -101,7 +102,8 @@ def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str
             return signed(end, decimals_for(uncertainty) if end else decimals)
         return f"{'+' * (end > 0)}{number(end, decimals)}"
 
-    return rounded(value, nearer), rounded(low, abs(low)), rounded(high, abs(high))
+    of_low = "above 0" if low == 0 < value else rounded(low, abs(low))
+    return rounded(value, nearer), of_low, "below 0" if high == 0 > value else rounded(high, abs(high))
 
 
 def published(value: float | None) -> str:

@@ -134,7 +134,8 @@ def difference_in_words(row: ForestRow) -> str:
     if row.low is None or row.high is None:
         return f"{style.change_in_words(row.nats)}\n{verdict}"
     value, low, high = rounded_by_interval(*map(style.per_cent, (row.nats, row.low, row.high)))
-    return f"{value}% [{low}, {high}]\n{verdict}"
+    ends = f"[{low}, {high}]".replace("above ", ">").replace("below ", "<")
+    return f"{value}% {ends}\n{verdict}"
 
 
 def verdict_kind(verdict: str) -> str:

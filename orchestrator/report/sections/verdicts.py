@@ -39,32 +39,20 @@ def verdict_in_words(effect: Effect, margin: float) -> str:
 
 
 def in_percent(nats: float, interval: Interval | None) -> str:
-    """A difference of losses as a change of perplexity: `+3.2% [+0.5%, +6.0%]`.
-
-    A later step of the verdicts may end an interval at zero itself, which it leaves out: `+3.2% [above 0%, +6.0%]`.
-    """
+    """A difference of losses as a change of perplexity: `+3.2% [+0.5%, +6.0%]`."""
     if interval is None:
         return f"{signed(100 * perplexity_change(0.0, nats), 1)}%"
-    change, low, high = _in_percent(nats, interval)
-    return f"{change} [{low}, {high}]"
-
-
-def _in_percent(nats: float, interval: Interval) -> list[str]:
     shares = (100 * perplexity_change(0.0, value) for value in (nats, *interval))
     change, low, high = rounded_by_interval(*shares)
-    if 0.0 in interval and nats:
-        low, high = ("above 0", high) if nats > 0 else (low, "below 0")
-    return [f"{end}%" for end in (change, low, high)]
+    return f"{change}% [{low}%, {high}%]"
 
 
 def by_percent(effect: Effect) -> str:
-    """The size of a decided effect, without a sign, and its interval: `3.2% (−6.0% to −0.5%)`.
-
-    As with `in_percent`, one that ends at zero leaves it out: `3.2% (above 0% to +6.0%)`.
-    """
+    """The size of a decided effect, without a sign, and its interval: `3.2% (−6.0% to −0.5%)`."""
     assert effect.interval is not None and effect.nats is not None
-    change, low, high = _in_percent(effect.nats, effect.interval)
-    return f"{change.lstrip('+−')} ({low} to {high})"
+    shares = (100 * perplexity_change(0.0, value) for value in (effect.nats, *effect.interval))
+    change, low, high = rounded_by_interval(*shares)
+    return f"{change.lstrip('+−')}% ({low}% to {high}%)"
 
 
 def at_most(effects: Sequence[Effect]) -> str:
