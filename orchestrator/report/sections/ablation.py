@@ -269,10 +269,8 @@ def _reason(outcomes: Outcomes, variant: str, effect: Effect | None) -> str | No
         return "no seed is complete"
     obstacle, in_row = of_baseline, {"not complete": f"{baseline} is not complete"}
     if effect is not None:  # the row names its variant already
-        obstacle, in_row = (
-            effect.obstacle,
-            {"not complete": incomplete_seeds(group), WORSE_THAN_GUESSING: WORSE_THAN_GUESSING},
-        )
+        obstacle = effect.obstacle
+        in_row = {"not complete": incomplete_seeds(group), WORSE_THAN_GUESSING: WORSE_THAN_GUESSING}
     return None if obstacle is None else in_row.get(obstacle.reason, why_no_verdict(obstacle))
 
 
