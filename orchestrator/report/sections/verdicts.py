@@ -84,9 +84,9 @@ def what_would_decide(further: Further | None) -> str:
     if further is None:
         return ""
     if further.text == "short":
-        return "no number of seeds: the test text is too short"
+        return "no number of seeds (short test text)"
     if further.text == "perhaps short":
-        return "perhaps no number of seeds: the test text may be too short"
+        return "perhaps no number of seeds (short test text)"
     return (
         f"more than {MOST_FURTHER} more seeds"
         if further.seeds is None
