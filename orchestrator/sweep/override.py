@@ -77,6 +77,9 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
         if not isinstance(part, Part):
             return f"{above!r} is a value, not a part: it has no {name!r}"
         if name not in (fields := type(part).model_fields):
+            of_parts = [f"{field}.{name}" for field in fields] if part is spec else []
+            if meant := [repr(place) for place in of_parts if value_at(spec, place) is not ABSENT]:
+                return f"unknown key {name!r} (did you mean {' or '.join(meant)}?)"
             valid = [field for field in fields if part is not spec or field != "seed"]
             return f"unknown key {name!r}{nearest(name, valid)}"
     if last == "kind":
