@@ -67,6 +67,7 @@ def test_a_best_value_at_the_edge_of_its_range_is_named(
 ) -> None:
     text = page(tmp_path, SearchState(task, tmp_path / "none", (found(0, 110.0, rate),)))
     assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
+    assert ("In the search the best value lies at the edge of what was searched" in text) == is_edge
 
 
 @pytest.mark.parametrize(("among", "best", "is_edge"), [
