@@ -40,7 +40,7 @@ TIMED = {"trials.csv", "curves.parquet", "overview.svg", "overview.png", "report
 """Files that hold seconds all over."""
 
 
-def furnish(place: Path, sweep: str = SWEEP, train_lines: int = 1500) -> None:
+def furnish(place: Path, sweep: str = SWEEP, train_lines: int = 700) -> None:
     """Put a corpus and a sweep file into a working directory."""
     rng = random.Random(7)
     words = [f"w{i}" for i in range(60)]
