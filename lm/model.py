@@ -11,8 +11,10 @@ from torch.nn import functional as F
 
 from lm.dropout import embed, keep_mask, locked_dropout
 from lm.heads import Outputs, Words, build_head
+from lm.highway import HighwayLayer
 from lm.recurrent import RecurrentLayer, State
-from lm.spec import Dropout, Head, Model
+from lm.spec import Dropout, Head, Model, RecurrentHighway
+from lm.spec.training import Cell
 
 
 class LanguageModel(nn.Module):
@@ -27,7 +29,7 @@ class LanguageModel(nn.Module):
         self.embedding_VE = nn.Parameter(embedding_VE)
         sizes = (model.embedding_size, *model.hidden_sizes)
         self.layers = nn.ModuleList(
-            RecurrentLayer(model.cell, input_size, size, dropout.weight, init) for input_size, size in pairwise(sizes)
+            build_layer(model.cell, input_size, size, dropout.weight, init) for input_size, size in pairwise(sizes)
         )
         self.head = build_head(
             head,
@@ -41,6 +43,9 @@ class LanguageModel(nn.Module):
             with torch.no_grad():
                 for parameter in self.parameters():
                     parameter.uniform_(-model.init_range, model.init_range, generator=init)
+            for layer in self.layers:
+                if isinstance(layer, HighwayLayer):
+                    layer.set_transform_bias()
         self.normalise_embedding()
 
     def set_dropout(self, dropout: Dropout) -> None:
@@ -73,12 +78,14 @@ class LanguageModel(nn.Module):
         carried: list[State] = []
         for layer, layer_state in zip(self._layers(), state, strict=True):
             probability = drop.output if len(raw) == len(self.layers) else drop.between
-            if drop.shared_mask and noise is not None and probability > 0.0:
-                mask_BH = keep_mask((embedded_TBE.shape[1], layer.size), probability, hidden, noise)
-                output_TBH, last = layer(hidden, layer_state, noise, mask_BH)
+            masked = probability if drop.shared_mask else drop.state
+            mask_BH = None
+            if noise is not None and masked > 0.0:
+                mask_BH = keep_mask((embedded_TBE.shape[1], layer.size), masked, hidden, noise)
+            output_TBH, last = layer(hidden, layer_state, noise, mask_BH)
+            if drop.shared_mask and mask_BH is not None:
                 hidden = output_TBH * mask_BH
             else:
-                output_TBH, last = layer(hidden, layer_state, noise)
                 hidden = locked_dropout(output_TBH, probability, noise)
             raw.append(output_TBH)
             dropped.append(hidden)
@@ -112,5 +119,14 @@ class LanguageModel(nn.Module):
                 raise ValueError(f"{name}: shape {tuple(weights[name].shape)}, this model has {tuple(value.shape)}")
             value.copy_(weights[name])
 
-    def _layers(self) -> list[RecurrentLayer]:
-        return [layer for layer in self.layers if isinstance(layer, RecurrentLayer)]
+    def _layers(self) -> list[RecurrentLayer | HighwayLayer]:
+        return [layer for layer in self.layers if isinstance(layer, RecurrentLayer | HighwayLayer)]
+
+
+def build_layer(
+    cell: Cell, input_size: int, size: int, weight_drop: float, init: torch.Generator
+) -> RecurrentLayer | HighwayLayer:
+    """The layer that a cell names."""
+    if isinstance(cell, RecurrentHighway):
+        return HighwayLayer(input_size, size, cell.depth, cell.transform_bias, weight_drop, init)
+    return RecurrentLayer(cell, input_size, size, weight_drop, init)

@@ -18,15 +18,20 @@ from lm.spec.heads import (
     SoftmaxHead,
     words_of,
 )
-from lm.spec.training import Model
+from lm.spec.training import Cell, Model, RecurrentHighway
 
 
 def parameter_count(model: Model, head: Head, vocabulary_size: int) -> int:
     """Trainable numbers of the model, a tied matrix counted once; equal to the built model's by test."""
-    gates = {"lstm": 4, "gru": 3}[model.cell]
-    inputs = (model.embedding_size, *model.hidden_sizes[:-1])
-    recurrent = sum(gates * size * (fan_in + size + 2) for fan_in, size in zip(inputs, model.hidden_sizes, strict=True))
+    sizes = pairwise((model.embedding_size, *model.hidden_sizes))
+    recurrent = sum(_layer_parameters(model.cell, fan_in, size) for fan_in, size in sizes)
     return vocabulary_size * model.embedding_size + recurrent + decoder_parameters(model, head, vocabulary_size)
+
+
+def _layer_parameters(cell: Cell, fan_in: int, size: int) -> int:
+    if isinstance(cell, RecurrentHighway):
+        return 2 * size * (fan_in + cell.depth * (size + 1))
+    return {"lstm": 4, "gru": 3}[cell] * size * (fan_in + size + 2)
 
 
 def decoder_parameters(model: Model, head: Head, vocabulary_size: int) -> int:

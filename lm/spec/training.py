@@ -38,10 +38,32 @@ class Corpus(Part):
     )
 
 
+class RecurrentHighway(Part):
+    """Several highway layers within a step, their carry gates coupled to the transform gates (Zilly et al. 2017)."""
+
+    kind: Literal["rhn"]
+    depth: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(
+        default=1, description="Highway layers within a step."
+    )
+    transform_bias: Annotated[float, Field(ge=-100.0, le=100.0)] = Field(
+        default=-2.0,
+        description="Where the transform gates' biases begin: the lower, the more of the state each layer carries on.",
+    )
+
+
+Cell = Annotated[
+    Annotated[Literal["lstm", "gru"], Tag("name")] | Annotated[RecurrentHighway, Tag("rhn")],
+    Discriminator(lambda value: "rhn" if isinstance(value, RecurrentHighway | dict) or value == "rhn" else "name"),
+]
+
+
 class Model(Part):
     """A stack of recurrent layers. Its embedding is the first matrix, and the output layer's too if they are tied."""
 
-    cell: Literal["lstm", "gru"] = Field(default="lstm", description="The recurrent unit.")
+    cell: Cell = Field(
+        default="lstm",
+        description="The recurrent unit: lstm, gru, or a recurrent highway such as {kind: rhn, depth: 10}.",
+    )
     layers: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(
         default=3, description="The number of recurrent layers, L."
     )
@@ -73,6 +95,11 @@ class Model(Part):
         last = self.embedding_size if self.tied else self.hidden_size
         return (self.hidden_size,) * (self.layers - 1) + (last,)
 
+    @property
+    def cell_name(self) -> str:
+        """The kind of the recurrent unit."""
+        return self.cell if isinstance(self.cell, str) else self.cell.kind
+
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
         if len(self.hidden_sizes) != self.layers:
@@ -91,11 +118,24 @@ class Dropout(Part):
     between: Probability = Field(default=0.0, description="Of the units between recurrent layers, locked, p_h.")
     output: Probability = Field(default=0.0, description="Of the last layer's output units, locked, p_o.")
     weight: Probability = Field(default=0.0, description="Of single recurrent weights (DropConnect), p_w.")
+    state: Probability = Field(
+        default=0.0,
+        description="Of a layer's units on their way back to itself, locked, by a mask of their own; of a recurrent "
+        "highway the same before each of its layers (Gal & Ghahramani 2016; Zilly et al. 2017).",
+    )
     shared_mask: bool = Field(
         default=False,
         description="Whether the mask on a layer's way up, `between` or `output`, is also on its way back to itself "
         "(VD-LSTM; Inan et al. 2016, section 5).",
     )
+
+    @model_validator(mode="after")
+    def _one_mask_of_the_state(self) -> Self:
+        if self.shared_mask and self.state:
+            raise ValueError(
+                f"state = {self.state:g} and shared_mask would both mask a layer's state: give one of them"
+            )
+        return self
 
 
 class Penalties(Part):

@@ -113,7 +113,7 @@ def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
         return row.sweep == scaled.name
     if row.metric == CACHE_METRIC:
         return any(variant.spec.cache is not None for variant in scaled.variants)
-    cells = {variant.name: variant.spec.model.cell for variant in scaled.variants}
+    cells = {variant.name: variant.spec.model.cell_name for variant in scaled.variants}
     return row.variant in cells and row.cell in (None, cells[row.variant])
 
 

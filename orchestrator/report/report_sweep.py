@@ -56,7 +56,7 @@ def sweep_command(sweep: ScaledSweep, file: Path) -> str:
 
 def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], list[Measure], str]:
     """The papers' numbers on this scale's corpus, or if this is not their scale on the base's; and their source."""
-    cells = {variant.name: variant.spec.model.cell for variant in sweep.variants}
+    cells = {variant.name: variant.spec.model.cell_name for variant in sweep.variants}
     corpus = sweep.baseline.spec.corpus.name
     for dataset in (corpus,) if sweep.published_scale else (corpus, sweep.published_corpus):
         numbers = published_numbers(sweep.published, dataset, cells, folder)

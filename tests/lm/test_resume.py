@@ -136,6 +136,10 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
             "model": {"cell": "gru", "layers": 2, "embedding_size": 6, "hidden_size": [9, 6]},
             "bptt": {"kind": "fixed", "length": 12},
         },
+        {
+            "model": {"cell": {"kind": "rhn", "depth": 3}, "layers": 1, "embedding_size": 6},
+            "dropout": {"input": 0.2, "state": 0.2, "weight": 0.2, "output": 0.2},
+        },
         {"model": {"layers": 1, "embedding_size": 6, "hidden_size": 9, "tied": False}, "early_stop": 1},
         {
             "model": {"layers": 2, "embedding_size": 6, "hidden_size": 6, "init_range": 0.1, "embedding_norm": "word"},
@@ -155,7 +159,17 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
         },
     ],
     ids=[
-        *("adam", "sgd_halving", "gru", "untied", "augmented, in two sessions", "sgd_plateau", "sampled", "mixture"),
+        *(
+            "adam",
+            "sgd_halving",
+            "gru",
+            "rhn",
+            "untied",
+            "augmented, in two sessions",
+            "sgd_plateau",
+            "sampled",
+            "mixture",
+        ),
         "in parts, the iterate scored",
     ],
 )

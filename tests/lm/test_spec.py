@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lm.model import LanguageModel
-from lm.spec import Cache, Dropout, Model, SoftmaxHead, TrainSpec, parameter_count, stage_keys, trial_key
+from lm.spec import (
+    Cache,
+    Dropout,
+    Model,
+    RecurrentHighway,
+    SoftmaxHead,
+    TrainSpec,
+    parameter_count,
+    stage_keys,
+    trial_key,
+)
 from tests.support.tiny import even
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +67,7 @@ def models(draw: st.DrawFn) -> Model:
     if tied:
         listed[-1] = embedding
     size = draw(st.sampled_from([listed[0], tuple(listed)]))
-    cell = draw(st.sampled_from(["lstm", "gru"]))
+    cell = draw(st.sampled_from(["lstm", "gru", RecurrentHighway(kind="rhn", depth=draw(st.integers(1, 3)))]))
     return Model(cell=cell, layers=layers, embedding_size=embedding, hidden_size=size, tied=tied)
 
 
@@ -190,7 +200,10 @@ FULL = SMALL | {
         {"early_stop": 4},
         {"head": {"kind": "softmax", "bias": False}},
         {"model": {"cell": "gru"}},
+        {"model": {"cell": {"kind": "rhn"}}},
+        {"model": {"cell": {"kind": "rhn", "depth": 2}}},
         {"dropout": {"weight": 0.5}},
+        {"dropout": {"state": 0.5}},
         {"bptt": {"kind": "variable"}},
         {"optimizer": SGD | {"clip": 0.25}},
         {"optimizer": {"kind": "nt_asgd", "learning_rate": 30.0}},

@@ -44,7 +44,7 @@ def writer(example: Example, dtype: torch.dtype = torch.float64) -> LanguageMode
     return _sharp(LanguageModel(model, example.spec, Dropout(), words(codebook=example.codebook), _init()), dtype)
 
 
-def small_writer(count: int, cell: str = "lstm") -> LanguageModel:
+def small_writer(count: int, cell: str | dict[str, object] = "lstm") -> LanguageModel:
     """Of few words, with a softmax."""
     model = Model.model_validate({"cell": cell, "layers": 2, "embedding_size": 4, "hidden_size": 5, "tied": False})
     head = SoftmaxHead(kind="softmax")

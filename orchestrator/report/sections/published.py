@@ -124,7 +124,7 @@ def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Rows:
     rows = []
     for measure in measures:
         group = outcomes.get(measure.variant or "", ())
-        cell = group[0].trial.spec.model.cell if group else None
+        cell = group[0].trial.spec.model.cell_name if group else None
         if cell is None or measure.cell not in (None, cell) or is_adaptive(group):
             continue
         for name, values in _values(group, measure):
