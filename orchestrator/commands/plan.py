@@ -30,6 +30,7 @@ def plan(
     scale: shared.ScaleName = None,
     set_: shared.Set = None,
     seeds: shared.Seeds = None,
+    only: shared.Only = None,
     runs: shared.RunsFolder = Path("runs"),
     write_specs: Annotated[Path | None, typer.Option(metavar="DIR", help=_SPECS)] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
@@ -45,7 +46,7 @@ def plan(
     from orchestrator.execute.machine import granted
     from orchestrator.sweep import Changes
 
-    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)
+    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         if not as_json:

@@ -68,6 +68,8 @@ _SET = "a value of the base, search or tuning, such as base.epochs=5; may be rep
 _SEEDS = "in place of the file's: 1-5, or 1,4,7"
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help=_SET)]
 Seeds = Annotated[str | None, typer.Option("--seeds", help=_SEEDS)]
+_ONLY = "only this variant and the baseline; may be repeated"
+Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help=_ONLY, autocompletion=variants_of)]
 ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of the reports")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
 WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_existing)]
@@ -106,14 +108,20 @@ def opened_state(
     set_: list[str] | None = None,
     seeds: str | None = None,
     *,
+    only: list[str] | None = None,
     silent: bool = False,
 ) -> tuple[ScaledSweep, SweepState, Records]:
-    """The sweep as of `opened`, what it consists of so far, and the records; exit code 2 if one cannot be read."""
+    """The sweep as of `opened`, what it consists of so far, and the records; exit code 2 if one cannot be read.
+
+    If `only` names variants, the sweep has these and the baseline alone.
+    """
     from orchestrator.agenda.expand import expand
+    from orchestrator.api import select
     from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale, set_, seeds, silent=silent), Records(runs.resolve())
     with refused(ValueError, OSError):
+        sweep = select(sweep, only or ())
         return sweep, expand(sweep, records), records
 
 

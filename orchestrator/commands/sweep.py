@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from orchestrator.report.files.place import IfFuller
     from orchestrator.sweep import ScaledSweep
 
-_ONLY = typer.Option(
-    metavar="VARIANT", help="train this variant and the baseline; may be repeated", autocompletion=shared.variants_of
-)
 _FRESH = "train again what has a record; the old trials move to RUNS/.old/"
 _STORAGE = "s3://, gs:// or file:// where workers keep trials [default: --runs]"
 _EXECUTOR = "inline: in this process, one after the other, with no stall limit"
@@ -36,7 +33,7 @@ def sweep(
     seeds: shared.Seeds = None,
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
-    only: Annotated[list[str] | None, _ONLY] = None,
+    only: shared.Only = None,
     fresh: Annotated[bool, typer.Option("--fresh", help=_FRESH)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be trained; write nothing")] = False,
     cpus: shared.Cpus = None,

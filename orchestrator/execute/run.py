@@ -278,7 +278,7 @@ def _before_training(prepared: Prepared) -> Iterator[str]:
     measuring = Measuring.granted(sweep.resources)
     left = at_most(sweep, prepared.state, prepared.records, measuring, prepared.options.jobs)
     if left.seconds is None or left.core_hours is None:
-        plan = f"they take:\n  {line('plan', ('runs', 'cpus', 'gpus'))} --estimate"
+        plan = f"they take:\n  {line('plan', ('only', 'runs', 'cpus', 'gpus'))} --estimate"
         time_left, cores = f"; to see how long {plan}", f"; to see how many core-hours {plan}"
     else:
         time_left, cores = f", at most {in_words(left.seconds)}", f" and take at most {left.core_hours:,.1f} core-hours"

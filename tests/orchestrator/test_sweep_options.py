@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -138,6 +139,16 @@ def test_an_unknown_variant_is_told_before_anything_starts(place: Path, options:
     assert code == 2
     assert err == "--only: unknown variant 'no finetuning' (did you mean 'no fine-tuning'?)\n"
     assert not (place / "runs").exists()
+
+
+def test_a_plan_of_a_part_has_the_trials_of_a_sweep_of_that_part(place: Path) -> None:
+    part = ("toy.yaml", "--scale", "paper", "--only", "neural cache")
+    code, out, _ = command("plan", *part, "--json")
+    assert code == 0
+    trained = [line.split()[0] for line in command("sweep", *part, "--dry-run")[1].splitlines()[1:-1]]
+    assert [trial["key"] for trial in json.loads(out)["trials"]] == trained and len(trained) == 2
+    code, _, err = command("plan", "toy.yaml", "--scale", "paper", "--only", "neural cash")
+    assert (code, err) == (2, "--only: unknown variant 'neural cash' (did you mean 'neural cache'?)\n")
 
 
 def test_the_baseline_is_always_there(place: Path) -> None:
