@@ -1,4 +1,4 @@
-"""A recurrent highway layer. T time, B batch, I input size, H output size, L depth, G = 2 L gates."""
+"""A recurrent highway layer. T time, B batch, I input size, H output size, K = 2 H, L depth, G = 2 L gates."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from lm.lstm import lstm_steps
 from lm.precision import in_bfloat16
 
 State = tuple[Tensor, ...]
-"""What a layer carries to the next window: (h, c) of an LSTM, (h,) of a GRU, each (1, B, H)."""
+"""What a layer carries to the next window: (h, c) of an LSTM, (h,) of a GRU, (s,) of a highway, each (1, B, H)."""
 
 _LARGE = 256
 """The size from which an LSTM is faster step by step in bfloat16 than fused in float32; at 200 neither was."""

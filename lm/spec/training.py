@@ -79,7 +79,7 @@ class Model(Part):
     init_range: Positive | None = Field(
         default=None,
         description="Every weight and bias is drawn uniformly between minus and plus this; null: the embedding within "
-        "0.1, a layer within 1 / sqrt(H).",
+        "0.1, a layer within 1 / sqrt(H). A highway's transform biases have a value of their own.",
     )
     embedding_norm: Literal["free", "word", "dimension"] = Field(
         default="free",

@@ -58,7 +58,7 @@ def plan(
         cost = None
         if estimate:
             from orchestrator.execute.estimate import estimate as reckon
-            from orchestrator.execute.machine import Measuring
+            from orchestrator.execute.measuring import Measuring
 
             measuring = Measuring.granted(sweep.resources, steps, again=again)
             cost = reckon(sweep, state, records, measuring, jobs, lambda line: typer.echo(line, err=True))

@@ -15,7 +15,8 @@ from lm.record import CorpusFacts
 from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
 from orchestrator.analysis.detectable import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.machine import Measuring, cpu_count, gpus_of, list_gpus, measured_spec, memory_bytes
+from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_bytes
+from orchestrator.execute.measuring import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import TrialStatus, plan, state_of
 from orchestrator.trials.records import Records

@@ -22,7 +22,8 @@ from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.machine import SMALL_SCALE, Measuring, check_machine, gpus_of, granted, has_gpu
+from orchestrator.execute.machine import SMALL_SCALE, check_machine, gpus_of, granted, has_gpu
+from orchestrator.execute.measuring import Measuring
 from orchestrator.execute.pages import Interim, LastMade
 from orchestrator.execute.questions import ask, questions
 from orchestrator.execute.run_trial import Allotment, run_inline

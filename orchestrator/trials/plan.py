@@ -142,7 +142,7 @@ def in_short(spec: TrainSpec) -> str:
     model, corpus = spec.model, spec.corpus
     parts = [
         corpus.name if corpus.train_tokens is None else f"{corpus.name} ({corpus.train_tokens:,} tokens)",
-        f"{model.cell_name} {model.layers}x{model.hidden_size}",
+        f"{value_in_words(model.cell)} {model.layers}x{model.hidden_size}",
         spec.head.kind,
         spec.optimizer.kind,
         counted(sum((spec.epochs, *(leg.epochs for leg in spec.legs))), "epoch"),

@@ -180,13 +180,21 @@ def test_windows_with_carried_state_are_one_long_window(device: torch.device) ->
     torch.testing.assert_close((torch.cat((first.raw[-1], second.raw[-1])), last), (whole.raw[-1], end), **tight)
 
 
-@pytest.mark.parametrize(("tied", "published"), [(False, 32), (True, 23)])
-def test_parameters_of_the_published_network(tied: bool, published: int) -> None:
-    """Zilly et al. 2017, table 1: depth 10, 830 units; Inan et al. 2016, table 3, round the second to 24M."""
-    cell = RecurrentHighway(kind="rhn", depth=10)
-    shape = Model(cell=cell, layers=1, embedding_size=830, hidden_size=830, tied=tied)
-    total = parameter_count(shape, HEAD, 10_000)
-    assert abs(total / 1e6 - published) < 0.5
+@pytest.mark.parametrize(
+    ("depth", "size", "tied", "total"),
+    [
+        pytest.param(8, 890, False, 32_082_040, id="71.2/68.5, 32M"),
+        pytest.param(9, 860, True, 23_417_480, id="68.1/66.0"),
+        pytest.param(10, 830, True, 23_482_400, id="67.9/65.4, 23M"),
+        pytest.param(1, 1275, False, 32_015_050, id="depth 1, 32M"),
+    ],
+)
+def test_parameters_of_the_published_networks(depth: int, size: int, tied: bool, total: int) -> None:
+    """V H of embedding and untied decoder, V biases, and two gates: H (H + 1) numbers a layer, H^2 for the input."""
+    assert total == 10_000 * (size * (2 - tied) + 1) + 2 * (size * size + depth * size * (size + 1))
+    cell = RecurrentHighway(kind="rhn", depth=depth)
+    shape = Model(cell=cell, layers=1, embedding_size=size, hidden_size=size, tied=tied)
+    assert parameter_count(shape, HEAD, 10_000) == total
     built = LanguageModel(shape, HEAD, Dropout(), even(10_000), seeded(0))
     assert sum(weight.numel() for weight in built.parameters()) == total
 

@@ -14,7 +14,18 @@ from lm.data import load
 from lm.feedback import probability
 from lm.measured import Measured
 from lm.record import write_curve
-from lm.spec import Adam, BlendedAugmentedLoss, Dlms, Dropout, Finetune, MixtureHead, Scoring, SoftmaxHead, TrainSpec
+from lm.spec import (
+    Adam,
+    BlendedAugmentedLoss,
+    Dlms,
+    Dropout,
+    Finetune,
+    MixtureHead,
+    RecurrentHighway,
+    Scoring,
+    SoftmaxHead,
+    TrainSpec,
+)
 from orchestrator.agenda.expand import SweepState, expand
 from orchestrator.analysis.detectable import detectable, smallest_detectable
 from orchestrator.analysis.looks import Looks
@@ -22,7 +33,7 @@ from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.commands.plan import print_estimate
 from orchestrator.execute.estimate import Job, at_most, estimate, makespan, most_trials, packing_of
-from orchestrator.execute.machine import Measuring, measured_spec
+from orchestrator.execute.measuring import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -78,14 +89,20 @@ def mixture(dropout: float, prior_penalty: float) -> TrainSpec:
     return changed(head=head)
 
 
+def highway(depth: int, transform_bias: float = -2.0) -> TrainSpec:
+    cell = RecurrentHighway(kind="rhn", depth=depth, transform_bias=transform_bias)
+    return changed(model=FULL.model.model_copy(update={"cell": cell}))
+
+
 @pytest.mark.parametrize(
     ("one", "another"),
     [
         (augmented(0.1), augmented(0.9, temperature=2.0)),
         (mixture(0.1, 0.01), mixture(0.6, 0.1)),
         (mixed(schedule={"kind": "linear"}), mixed(most=0.5, last_temperature=10.0)),
+        (highway(3), highway(3, transform_bias=-4.0)),
     ],
-    ids=["augmented loss", "mixture", "feedback"],
+    ids=["augmented loss", "mixture", "feedback", "transform bias"],
 )
 def test_coefficients_are_measured_once(one: TrainSpec, another: TrainSpec) -> None:
     assert measured_spec(one) == measured_spec(another)
@@ -99,8 +116,9 @@ def test_coefficients_are_measured_once(one: TrainSpec, another: TrainSpec) -> N
         (mixture(0.1, 0.0), mixture(0.1, 0.1)),
         (FULL, mixed()),
         (mixed(passes=2), mixed()),
+        (highway(3), highway(4)),
     ],
-    ids=["augmented loss", "dropout", "penalty", "feedback", "passes"],
+    ids=["augmented loss", "dropout", "penalty", "feedback", "passes", "depth"],
 )
 def test_whether_there_is_a_term_is_measured(one: TrainSpec, another: TrainSpec) -> None:
     assert measured_spec(one) != measured_spec(another)

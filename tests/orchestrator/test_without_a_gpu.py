@@ -111,6 +111,12 @@ def test_without_a_gpu_a_sweep_says_its_core_hours_and_the_line_of_a_part_and_tr
     told = "  python -m orchestrator plan toy.yaml --scale paper --cpus 1.0 --estimate"
     assert f"no GPU: trials train on CPUs; to see how many core-hours they take:\n{told}\n{part}" in before
 
+    _, _, of_part = command(*line, "--budget", "0.0000001s", "--only", "no weight-dropping")
+    assert (
+        "  python -m orchestrator plan toy.yaml --scale paper --only 'no weight-dropping' --cpus 1.0 --estimate"
+        in of_part
+    )
+
     code, estimated, err = command(*told.split()[3:])
     assert code == 0, err
     hours = re.search(r"at once, ([\d.,]+) core-hours; ", estimated)
