@@ -39,7 +39,10 @@ _log = logging.getLogger(__name__)
 
 
 class Interim:
-    """Writes the page when the first comparison stands, then as variants are complete; rests `rest` times as long."""
+    """Writes the page when the first comparison stands, then as variants are complete; rests `rest` times as long.
+
+    None is written in the first `quiet_seconds`: a sweep of seconds soon has its page at the end.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,12 @@ class Interim:
         records: Records,
         say: Callable[[str], None],
         rest: float = 60.0,
+        quiet_seconds: float = 20.0,
     ) -> None:
         self._state, self._write, self._records, self._say, self._rest = state, write, records, say, rest
         self._complete: set[str] = set()
         self._has_announced = False
-        self._not_before = 0.0
+        self._not_before = time.monotonic() + quiet_seconds
 
     def started(self, *_: object) -> None:
         """Nothing to compare yet."""

@@ -73,7 +73,9 @@ class Page:
     def __init__(self, runs: Path, trials: list[Trial], changes: dict[str, str]) -> None:
         self.runs, self.trials, self.changes = runs, trials, changes
         self.written, self.said = 0, list[str]()
-        self.interim = Interim(lambda: SweepState((), trials), self.write, Records(runs), self.said.append, rest=0.0)
+        self.interim = Interim(
+            lambda: SweepState((), trials), self.write, Records(runs), self.said.append, rest=0.0, quiet_seconds=0.0
+        )
 
     def write(self, now: SweepState) -> Report:
         assert now.trials == self.trials
@@ -118,7 +120,9 @@ def test_a_page_that_cannot_be_written_is_reported_once_and_stops_nothing(
     def fails(state: SweepState) -> Report:
         raise OSError("the disk is full")
 
-    interim = Interim(lambda: SweepState((), page.trials), fails, Records(page.runs), page.said.append, rest=0.0)
+    interim = Interim(
+        lambda: SweepState((), page.trials), fails, Records(page.runs), page.said.append, rest=0.0, quiet_seconds=0.0
+    )
     listeners = Listeners(interim)
     for trial in page.trials[:5]:
         settle(page.runs, trial, 80.0)
@@ -126,11 +130,19 @@ def test_a_page_that_cannot_be_written_is_reported_once_and_stops_nothing(
     assert [entry.getMessage() for entry in caplog.records] == ["Interim: OSError: the disk is full"]
 
 
+def test_a_sweep_of_seconds_has_its_page_at_the_end_alone(page: Page) -> None:
+    state = SweepState((), page.trials)
+    page.interim = Interim(lambda: state, page.write, Records(page.runs), page.said.append, rest=0.0, quiet_seconds=1e6)
+    assert [page.settled(page.trials[n]) for n in (0, 3, 1, 4)] == [False] * 4
+
+
 @pytest.mark.parametrize("rest", [0.0, 1e6])
 def test_after_a_page_comes_a_rest(page: Page, rest: float) -> None:
     trials = [*page.trials, make_trial("more epochs", 1, epochs=20)]
     page.trials = trials
-    page.interim = Interim(lambda: SweepState((), trials), page.write, Records(page.runs), page.said.append, rest=rest)
+    page.interim = Interim(
+        lambda: SweepState((), trials), page.write, Records(page.runs), page.said.append, rest=rest, quiet_seconds=0.0
+    )
     for trial in (trials[0], trials[3], trials[1]):
         settle(page.runs, trial, 80.0)
     assert page.settled(trials[4])
