@@ -31,7 +31,8 @@ def parameter_count(model: Model, head: Head, vocabulary_size: int) -> int:
 def _layer_parameters(cell: Cell, fan_in: int, size: int) -> int:
     if isinstance(cell, RecurrentHighway):
         return 2 * size * (fan_in + cell.depth * (size + 1))
-    return {"lstm": 4, "gru": 3}[cell] * size * (fan_in + size + 2)
+    gates = {"lstm": 4, "gru": 3, "peephole_lstm": 4}[cell]
+    return gates * size * (fan_in + size + 2) + 3 * size * (cell == "peephole_lstm")
 
 
 def decoder_parameters(model: Model, head: Head, vocabulary_size: int) -> int:

@@ -51,8 +51,9 @@ class RecurrentHighway(Part):
     )
 
 
+CellName = Literal["lstm", "gru", "peephole_lstm"]
 Cell = Annotated[
-    Annotated[Literal["lstm", "gru"], Tag("name")] | Annotated[RecurrentHighway, Tag("rhn")],
+    Annotated[CellName, Tag("name")] | Annotated[RecurrentHighway, Tag("rhn")],
     Discriminator(lambda value: "rhn" if isinstance(value, RecurrentHighway | dict) or value == "rhn" else "name"),
 ]
 
@@ -62,7 +63,8 @@ class Model(Part):
 
     cell: Cell = Field(
         default="lstm",
-        description="The recurrent unit: lstm, gru, or a recurrent highway such as {kind: rhn, depth: 10}.",
+        description="The recurrent unit: lstm, gru, an lstm whose gates see its memory (peephole_lstm; Gers & "
+        "Schmidhuber 2000), or a recurrent highway such as {kind: rhn, depth: 10}.",
     )
     layers: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(
         default=3, description="The number of recurrent layers, L."

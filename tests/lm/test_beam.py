@@ -18,7 +18,7 @@ def totals(passages: list[Passage]) -> list[float]:
     return [sum(passage.log_probabilities) for passage in passages]
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", {"kind": "rhn", "depth": 2}], ids=["lstm", "gru", "rhn"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "peephole_lstm", {"kind": "rhn", "depth": 2}], ids=str)
 @pytest.mark.parametrize("ban", [(), ("<unk>",)])
 def test_a_beam_as_wide_as_all_texts_finds_all_in_order(cell: str | dict[str, object], ban: tuple[str, ...]) -> None:
     model, words = small_writer(COUNT, cell), vocabulary(COUNT)

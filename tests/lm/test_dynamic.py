@@ -55,7 +55,7 @@ def test_every_head_learns_and_the_model_is_left_as_it_was(example: Example) -> 
     assert all(torch.equal(weight, before[name]) for name, weight in model.weights().items())
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", {"kind": "rhn", "depth": 2}], ids=["lstm", "gru", "rhn"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "peephole_lstm", {"kind": "rhn", "depth": 2}], ids=str)
 @pytest.mark.parametrize("decay", [0.02, 50.0], ids=["some of the way back", "all of it"])
 def test_it_follows_the_formula(cell: str | dict[str, object], decay: float) -> None:
     """Written out weight by weight, with other functions of torch; the last segment is shorter."""

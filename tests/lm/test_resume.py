@@ -136,6 +136,7 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
             "model": {"cell": "gru", "layers": 2, "embedding_size": 6, "hidden_size": [9, 6]},
             "bptt": {"kind": "fixed", "length": 12},
         },
+        {"model": {"cell": "peephole_lstm", "layers": 2, "embedding_size": 6, "hidden_size": [9, 6]}},
         {
             "model": {"cell": {"kind": "rhn", "depth": 3}, "layers": 1, "embedding_size": 6},
             "dropout": {"input": 0.2, "state": 0.2, "weight": 0.2, "output": 0.2},
@@ -163,6 +164,7 @@ def test_killed_again_and_again(spec: TrainSpec, undisturbed: Path, tmp_path: Pa
             "adam",
             "sgd_halving",
             "gru",
+            "peepholes",
             "rhn",
             "untied",
             "augmented, in two sessions",

@@ -67,7 +67,9 @@ def models(draw: st.DrawFn) -> Model:
     if tied:
         listed[-1] = embedding
     size = draw(st.sampled_from([listed[0], tuple(listed)]))
-    cell = draw(st.sampled_from(["lstm", "gru", RecurrentHighway(kind="rhn", depth=draw(st.integers(1, 3)))]))
+    cell = draw(
+        st.sampled_from(["lstm", "gru", "peephole_lstm", RecurrentHighway(kind="rhn", depth=draw(st.integers(1, 3)))])
+    )
     return Model(cell=cell, layers=layers, embedding_size=embedding, hidden_size=size, tied=tied)
 
 

@@ -34,7 +34,7 @@ WRONG = {
     "kind": ("kind: nt_asgd", "kind: ntasgd", "7: base.optimizer.kind: unknown kind 'ntasgd' (did you mean 'nt_asgd'?)"),
     "no kind": ("{kind: nt_asgd, ", "{", "7: base.optimizer: missing key 'kind' (one of sgd, sgd_halving, sgd_decay, sgd_plateau, nt_asgd, adam)"),
     "key of another kind": ("clip: 0.25", "momentum: 0.9", "7: base.optimizer.momentum: unknown key 'momentum' (valid here: learning_rate, weight_decay, clip, kind, nonmonotone_interval, trigger)"),
-    "enumerated value": ("{layers: 2,", "{cell: lsmt, layers: 2,", "5: base.model.cell: should be 'lstm' or 'gru', got 'lsmt' (did you mean 'lstm'?)"),
+    "enumerated value": ("{layers: 2,", "{cell: lsmt, layers: 2,", "5: base.model.cell: should be 'lstm', 'gru' or 'peephole_lstm', got 'lsmt' (did you mean 'lstm'?)"),
     "a cell without its values": ("{layers: 2,", "{cell: rhn, layers: 2,", "5: base.model.cell: should be a mapping with kind, got 'rhn'"),
     "key of a cell": ("{layers: 2,", "{cell: {kind: rhn, dept: 3}, layers: 2,", "5: base.model.cell.dept: unknown key 'dept' (did you mean 'depth'?)"),
     "two masks of one state": ("{weight: 0.5,", "{shared_mask: true, state: 0.2, weight: 0.5,", "6: base.dropout.state: state = 0.2 and shared_mask would both mask a layer's state: give one of them"),
