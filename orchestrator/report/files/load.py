@@ -14,7 +14,7 @@ from orchestrator.report.files.summary import Summary, read_summary
 
 @dataclass(frozen=True)
 class LoadedReport:
-    """What lies in a report's folder; `docs/files.md` names the columns. A table that the report lacks has no rows."""
+    """What lies in a report's folder. A table that the report lacks has no rows."""
 
     folder: Path
     summary: Summary
