@@ -25,16 +25,19 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: torch.device) -> str:
-    """The GPU's name, or the processor's."""
+    """The GPU's name; of a processor its name and the instructions that torch takes, on which the last bits depend."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    return f"cpu ({_processor()}, {torch.backends.cpu.get_cpu_capability()})"
+
+
+def _processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return f"cpu ({line.split(':', 1)[1].strip()})"
-    except OSError:
-        pass  # not Linux: the platform's own word below
-    return f"cpu ({platform.processor() or platform.machine()})"
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        lines = []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -77,7 +77,9 @@ def test_a_record_and_what_lies_beside_it(corpus_folder: Path, tmp_path: Path) -
     assert record.parameters == sum(
         p.numel() for p in build_model(spec, even(len(corpus.vocabulary)), CPU).parameters()
     )
-    assert record.threads == 1 and record.device.startswith("cpu") and record.versions["torch"] == torch.__version__
+    assert record.threads == 1 and record.versions["torch"] == torch.__version__
+    instructions = torch.backends.cpu.get_cpu_capability()
+    assert record.device.startswith("cpu (") and record.device.endswith(f", {instructions})")
     assert record.versions["lm-ablation"] == lm.__version__
     assert record.peak_memory_bytes > 10**7
     keys = stage_keys(spec, corpus.fingerprint)
