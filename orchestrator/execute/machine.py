@@ -123,13 +123,14 @@ def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
     if not CPU_FLAGS.exists():
         return None
     flags = set(CPU_FLAGS.read_text(encoding="utf-8").split())
-    if {"avx512_bf16", "amx_bf16", "bf16"} & flags:
-        return "fast"
-    if not {"avx512bw", "avx_ne_convert"} & flags:
+    has_instructions = bool({"avx512_bf16", "amx_bf16", "bf16"} & flags)
+    if not (has_instructions or {"avx512bw", "avx_ne_convert"} & flags):
         return "none"
     from lm.precision import can_round  # loads torch; not every such CPU rounds, so it is tried
 
-    return "slow" if can_round() else "none"
+    if not can_round():
+        return "none"
+    return "fast" if has_instructions else "slow"
 
 
 def memory_bytes() -> int | None:
@@ -145,8 +146,8 @@ def check_machine(cpus: float, gpus_each: float, needs_bfloat16: bool, scales_wi
     """CannotStartError if this machine cannot train one trial: too few CPUs or GPUs, or no products in bfloat16."""
     if needs_bfloat16 and bfloat16_products() == "none":
         raise CannotStartError(
-            "precision: bfloat16 takes a CPU with AVX-512 or ARM's bf16, which this machine lacks; "
-            "float32 runs everywhere"
+            "precision: bfloat16 takes a CPU with AVX-512 or ARM's bf16 on which PyTorch rounds products, and on this "
+            "one it does not; float32 runs everywhere"
         )
     if cpus > cpu_count():
         asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"

@@ -42,10 +42,10 @@ def relative(value: Tensor, exact: Tensor) -> float:
 
 CPU_FLAGS = Path("/proc/cpuinfo")
 FLAGS = set(CPU_FLAGS.read_text(encoding="utf-8").split()) if CPU_FLAGS.exists() else set()
-ROUNDS = True if {"avx512_bf16", "amx_bf16"} & FLAGS else None
+ROUNDS = True if "amx_bf16" in FLAGS else None
 if "sse2" in FLAGS and not {"avx512_bf16", "amx_bf16", "avx512bw", "avx_ne_convert"} & FLAGS:
     ROUNDS = False
-"""Whether this CPU has products of bfloat16; None where only its products tell: with AVX-512 alone, or on ARM."""
+"""Whether this CPU has products of bfloat16; None where only its products tell: with AVX-512, or on ARM."""
 
 
 def test_only_products_are_rounded_and_only_within() -> None:
@@ -136,7 +136,8 @@ def test_a_trial_in_bfloat16_is_scored_in_float32(
         valid = validation_nats(model, columns(text.valid, spec.scoring.valid_columns, CPU), spec.scoring.window)
         assert record.stages[-1].valid.nats_per_token == pytest.approx(valid, rel=1e-6)
         curves[precision] = [point.train_nats_per_token for point in read_curve(out)]
-    assert (curves["float32"] != curves["bfloat16"]) == can_round()
+    apart = max(abs(one / other - 1) for one, other in zip(curves["float32"], curves["bfloat16"], strict=True))
+    assert (apart > 1e-6) == can_round()  # another kernel's sums alone differ by less
     assert curves["float32"] == pytest.approx(curves["bfloat16"], rel=0.02)
 
 

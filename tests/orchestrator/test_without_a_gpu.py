@@ -171,7 +171,13 @@ def test_the_published_scale_of_every_sweep_takes_the_gpu_there_is_or_half_of_on
 
 @pytest.mark.parametrize(
     ("flags", "rounds", "refused"),
-    [("fpu avx2", True, True), ("fpu avx2 avx512bw", True, False), ("fpu avx2 avx512bw", False, True)],
+    [
+        ("fpu avx2", True, True),
+        ("fpu avx2 avx512bw", True, False),
+        ("fpu avx2 avx512bw", False, True),
+        ("fpu avx2 avx512bw avx512_bf16", True, False),
+        ("fpu avx2 avx512bw avx512_bf16", False, True),
+    ],
 )
 def test_bfloat16_is_refused_before_anything_starts_on_a_cpu_without_it(
     flags: str, rounds: bool, refused: bool, place: Path, monkeypatch: pytest.MonkeyPatch
