@@ -62,7 +62,7 @@ def test_both_commands_install_the_tested_set() -> None:
 
 
 def test_the_readme_quotes_the_committed_report() -> None:
-    report = (ROOT / "reports/awd_ablation/mini/report.md").read_text(encoding="utf-8")
+    report = (ROOT / "reports/awd_ablation/laptop/report.md").read_text(encoding="utf-8")
     answered = README.partition("## What it has answered")[2]
     quoted = [line for line in answered.splitlines() if line.startswith(("| full ", "| no ", "| neural "))]
     assert quoted
