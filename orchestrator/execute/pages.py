@@ -65,15 +65,8 @@ class Interim:
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Write the page if a variant of the table is complete that it lacks."""
-        began = time.monotonic()
-        if record is not None and trial.number is None and began >= self._not_before:
-            try:
-                self._update()
-            finally:
-                ended = time.monotonic()  # no trial has started meanwhile
-                self._not_before = ended + self._rest * (ended - began)
-
-    def _update(self) -> None:
+        if record is None or trial.number is not None or time.monotonic() < self._not_before:
+            return
         state = self._state()
         unsettled = {t.variant for t in state.table if not is_settled(t, self._records.find(t))}
         complete = {trial.variant for trial in state.table} - unsettled
@@ -81,7 +74,12 @@ class Interim:
         stands = first is not None and {state.table[0].variant, first} <= complete
         if not stands or complete <= self._complete or not unsettled:  # the page at the end follows
             return
-        report = self._write(state)
+        began = time.monotonic()
+        try:
+            report = self._write(state)
+        finally:
+            ended = time.monotonic()  # no trial has started meanwhile
+            self._not_before = ended + self._rest * (ended - began)
         self._complete = complete
         variant = first if first in report.changes else next(iter(report.changes), None)
         if variant is not None and not self._has_announced:
