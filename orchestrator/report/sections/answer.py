@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from orchestrator.agenda.expand import BEST_FOUND
-from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason, Verdict
+from orchestrator.analysis.effects import DECIDED, Comparison, Reason, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow
@@ -70,8 +70,8 @@ def answer(
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
     of_contrasts, undecided_contrasts = _contrasts(interactions)
-    sentences = [*measured, *_best(rows, best), *of_contrasts, *undecided_contrasts]
-    sentences += _answer(rows, shown, comparison, published)
+    sentences = [*measured, *_best(rows, best), *of_contrasts]
+    sentences += _answer(rows, shown, comparison, published, undecided_contrasts)
     tuned = ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)
@@ -106,7 +106,11 @@ def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
 
 
 def _answer(
-    rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None, published: float | None
+    rows: Sequence[AblationRow],
+    shown: Sequence[AblationRow],
+    comparison: Comparison | None,
+    published: float | None,
+    undecided_contrasts: Sequence[str],
 ) -> list[str]:
     base = next(row for row in rows if row.is_baseline)
     name = _quoted(base.variant)
@@ -120,16 +124,13 @@ def _answer(
         return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"]
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
     if not others and len(shown) == len(rows):
-        return [f"{name} reaches test perplexity {base.test} ({_of_seeds(base)}){_against(published, base)}"]
+        seeds = "one seed" if base.complete == 1 else f"mean ± standard deviation of {base.complete} seeds"
+        return [f"{name} reaches test perplexity {base.test} ({seeds}){_against(published, base)}"]
     sentences = _decided(others, base)
     if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
         has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
         sentences.append(f"{_named(equal, 'other ')} {has}")
-    return [*sentences, *_undecided(others, base.variant)]
-
-
-def _of_seeds(row: AblationRow) -> str:
-    return "one seed" if row.complete == 1 else f"mean ± standard deviation of {row.complete} seeds"
+    return [*sentences, *undecided_contrasts, *_undecided(others, base.variant)]
 
 
 def _against(published: float | None, base: AblationRow) -> str:
@@ -192,7 +193,9 @@ def _larger(row: AblationRow, base: AblationRow) -> str:
 
 def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
     """Which variants may have the lowest test perplexity; nothing if all or too many may, or the verdicts say it."""
-    compared = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
+    effects = [(row, row.effect) for row in rows]
+    barred = [row for row, e in effects if e is None or (e.obstacle and e.obstacle.reason != "equal in every seed")]
+    compared = [row for row in rows if row.is_baseline or row not in barred]
     not_told_apart = {
         row.variant for row in compared if row.effect is None or row.effect.verdict not in ("raises", "lowers")
     }
@@ -206,10 +209,6 @@ def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
     lowest, *others = sorted(best, key=tests.__getitem__)
     has = f"{_quoted(lowest)} has the lowest mean test perplexity of the {len(compared)} that are compared"
     return [f"{has}; that of {listed([*map(_quoted, others)])} is not shown to be higher"]
-
-
-def _is_fair(effect: Effect) -> bool:
-    return effect.obstacle is None or effect.obstacle.reason == "equal in every seed"
 
 
 def _contrasts(rows: Sequence[InteractionRow]) -> tuple[list[str], list[str]]:

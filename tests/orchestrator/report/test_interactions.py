@@ -70,6 +70,18 @@ def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp
     assert "defining relation" not in found and "Aliases" not in found
 
 
+def test_what_is_decided_stands_before_what_a_design_leaves_open(tmp_path: Path) -> None:
+    ablation, trials = Ablation("both", ("A", "B", "C")), []
+    for k, away in enumerate((Factors(), *ablation.removals)):  # whatever is away costs a tenth, and more no more
+        for seed in (1, 2, 3):
+            trials.append(make_trial(ablation.variant(away) or "full", seed, batch_size=20 + k))
+            test = (66.0 if away else 60.0) * (1 + np.random.default_rng([k, seed]).normal(0, 4e-3))
+            settle(tmp_path / "runs", trials[-1], test)
+    said = answer(write(tmp_path, trials, ablation=ablation))
+    left_open = said.index("ot decided: removing A, B and C with all other components absent")
+    assert said.index("raise") < left_open and said.index("interactions are decided") < left_open
+
+
 def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path: Path) -> None:
     for design in ("pairs", "factorial"):
         text, rows = page(tmp_path / design, design, "A", "B", "C")  # type: ignore[arg-type]
