@@ -1,0 +1,55 @@
+"""Verdicts in words, at the edges of their rules."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from orchestrator.analysis.effects import Effect, Interval, Obstacle
+from orchestrator.analysis.power import MOST_FURTHER, Further
+from orchestrator.report.sections.verdicts import TWOFOLD, at_most, signed_ends, what_would_decide, why_no_verdict
+
+
+def effect(low: float, high: float) -> Effect:
+    """An effect whose interval has these ends, as factors of perplexity."""
+    return Effect(0.0, Interval(math.log(low), math.log(high)), "not decided")
+
+
+@pytest.mark.parametrize(
+    ("reason", "variants", "of_contrast", "words"),
+    [
+        ("adaptive", ("a",), False, "a adapts to the text of the test"),
+        ("adaptive", ("a", "b"), False, "a and b adapt to the text of the test"),
+        ("worse than guessing", ("a",), False, "a is worse than guessing"),
+        ("worse than guessing", ("a", "b", "c"), True, "a, b and c are worse than guessing"),
+        ("equal in every seed", (), False, "equal to the baseline in every seed"),
+        ("equal in every seed", (), True, "the variants are equal in every seed"),
+        ("not complete", ("a",), False, "a not complete"),
+    ],
+)
+def test_why_there_is_no_verdict(reason: str, variants: tuple[str, ...], of_contrast: bool, words: str) -> None:
+    assert why_no_verdict(Obstacle(reason, variants), of_contrast=of_contrast) == words  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ends", "largest", "between"),
+    [
+        ([(0.9691, 1.0331)], "at most 3.3% either way", "−3.1% to +3.3%"),
+        ([(0.95, 1.01), (0.99, 1.02)], "at most 5.0% either way", "−5.0% to +2.0%"),
+        ([(0.5, 2.0)], "at most 100% either way", "−50% to +100%"),
+        ([(0.499, 1.0)], "at most 50% either way", TWOFOLD),
+        ([(1.0, 2.01)], TWOFOLD, TWOFOLD),
+    ],
+)
+def test_how_large_an_undecided_effect_can_be(ends: list[tuple[float, float]], largest: str, between: str) -> None:
+    effects = [effect(low, high) for low, high in ends]
+    assert (at_most(effects), signed_ends(effects)) == (largest, between)
+
+
+def test_what_would_decide() -> None:
+    assert what_would_decide(None) == ""
+    assert what_would_decide(Further(1, "long enough")) == "about 1 more seed"
+    assert what_would_decide(Further(None, "long enough")) == f"more than {MOST_FURTHER} more seeds"
+    assert what_would_decide(Further(5, "short")) == "no number of seeds (short test text)"
+    assert what_would_decide(Further(5, "perhaps short")) == "perhaps no number of seeds (short test text)"
