@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import get_args
 
 from orchestrator.agenda.expand import BEST_FOUND
-from orchestrator.analysis.effects import DECIDED, Comparison, Reason, Verdict
+from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.report.sections.ablation import AblationRow
-from orchestrator.report.sections.interactions import InteractionRow
+from orchestrator.report.sections.interactions import InteractionRow, contrast_sentences
 from orchestrator.report.sections.verdicts import (
     NO_NOISE,
     NOT_DECIDED,
@@ -36,11 +36,6 @@ _MAY_BE_BEST = 4
 """The most variants that are named as those of which one is the best."""
 _LISTED = 8
 """The most variants of one verdict that are listed; of more, their number and the range of their differences."""
-_TOGETHER: dict[Verdict, str] = {
-    "raises": "each partly replaces the other",
-    "lowers": "each needs the other",
-    "equivalent": "hardly any",
-}
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
@@ -69,9 +64,9 @@ def answer(
     designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
-    of_contrasts, undecided_contrasts = _contrasts(interactions)
-    sentences = [*measured, *_best(rows, best), *of_contrasts]
-    sentences += _answer(rows, shown, comparison, published, undecided_contrasts)
+    of_contrasts, open_contrasts = contrast_sentences(interactions, comparison.margin if comparison else 0.0)
+    decided, left_open = _answer(rows, shown, comparison, published)
+    sentences = [*measured, *_best(rows, best), *of_contrasts, *decided, *open_contrasts, *left_open]
     tuned = ""
     if tuning and comparison is not None:
         low, high = min(tuning), max(tuning)
@@ -106,31 +101,31 @@ def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
 
 
 def _answer(
-    rows: Sequence[AblationRow],
-    shown: Sequence[AblationRow],
-    comparison: Comparison | None,
-    published: float | None,
-    undecided_contrasts: Sequence[str],
-) -> list[str]:
+    rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None, published: float | None
+) -> tuple[list[str], list[str]]:
+    """What is decided of the rows, or why nothing is, and what is left open."""
     base = next(row for row in rows if row.is_baseline)
     name = _quoted(base.variant)
     if not any(row.complete for row in rows):
-        return ["nothing is complete yet, so there is no answer"]
+        return ["nothing is complete yet, so there is no answer"], []
     if comparison is None and base.adaptive:
-        return [f"nothing is compared, because {name} adapts to the text it is scored on"]
+        return [f"nothing is compared, because {name} adapts to the text it is scored on"], []
     if comparison is None and base.reason == WORSE_THAN_GUESSING:
-        return [f"nothing is compared, because {name} is {_WHY[WORSE_THAN_GUESSING]}"]
+        return [f"nothing is compared, because {name} is {_WHY[WORSE_THAN_GUESSING]}"], []
     if comparison is None:
-        return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"]
+        return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"], []
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
     if not others and len(shown) == len(rows):
-        seeds = "one seed" if base.complete == 1 else f"mean ± standard deviation of {base.complete} seeds"
-        return [f"{name} reaches test perplexity {base.test} ({seeds}){_against(published, base)}"]
+        return [f"{name} reaches test perplexity {base.test} ({_of_seeds(base)}){_against(published, base)}"], []
     sentences = _decided(others, base)
     if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
         has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
         sentences.append(f"{_named(equal, 'other ')} {has}")
-    return [*sentences, *undecided_contrasts, *_undecided(others, base.variant)]
+    return [*sentences, *_on_this_text(others)], _left_open(others, base.variant)
+
+
+def _of_seeds(row: AblationRow) -> str:
+    return "one seed" if row.complete == 1 else f"mean ± standard deviation of {row.complete} seeds"
 
 
 def _against(published: float | None, base: AblationRow) -> str:
@@ -193,9 +188,7 @@ def _larger(row: AblationRow, base: AblationRow) -> str:
 
 def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
     """Which variants may have the lowest test perplexity; nothing if all or too many may, or the verdicts say it."""
-    effects = [(row, row.effect) for row in rows]
-    barred = [row for row, e in effects if e is None or (e.obstacle and e.obstacle.reason != "equal in every seed")]
-    compared = [row for row in rows if row.is_baseline or row not in barred]
+    compared = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
     not_told_apart = {
         row.variant for row in compared if row.effect is None or row.effect.verdict not in ("raises", "lowers")
     }
@@ -211,40 +204,8 @@ def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
     return [f"{has}; that of {listed([*map(_quoted, others)])} is not shown to be higher"]
 
 
-def _contrasts(rows: Sequence[InteractionRow]) -> tuple[list[str], list[str]]:
-    """What the design's own contrasts show, a sentence a kind, main effects first; and what they leave open."""
-    decided, still_open = [], []
-    averaged = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
-    for kind, context in averaged.items():
-        judged = [row for row in rows if row.estimand.kind == kind]
-        matching = sorted(
-            (row for row in judged if row.effect.verdict in ("raises", "lowers")),
-            key=lambda row: -abs(row.effect.nats or 0.0),
-        )
-        sentences = [
-            f"removing {escape(row.estimand.factor)} {row.effect.verdict} test "
-            f"perplexity by {by_percent(row.effect)}{_also(row)}"
-            for row in matching[:_LISTED]
-        ]
-        decided += [f"{context}, {listed(sentences)}"] if sentences else []
-        if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
-            names = listed([escape(row.estimand.factor) for row in undecided])
-            what = names if len(undecided) <= _NAMED else f"any of {len(undecided)} components"
-            ends = signed_ends([row.effect for row in undecided])
-            still_open.append(f"{NOT_DECIDED}: removing {what} {context} ({ends})")
-    judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
-    matching = [row for row in judged if row.effect.verdict in DECIDED]
-    named = listed([f"{escape(r.estimand.name)} ({_TOGETHER[r.effect.verdict]}{_also(r)})" for r in matching[:_LISTED]])
-    of_all = counted(len(judged), "interaction")
-    if matching:
-        decided.append(f"{len(matching)} of {of_all} {'are' if len(matching) > 1 else 'is'} decided: {named}")
-    elif judged:
-        still_open.append(f"none of {of_all} is decided")
-    return decided, still_open
-
-
-def _also(row: InteractionRow) -> str:
-    return f"; {row.trigger}" if row.trigger else ""
+def _is_fair(effect: Effect) -> bool:
+    return effect.obstacle is None or effect.obstacle.reason == "equal in every seed"
 
 
 def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:
@@ -266,17 +227,22 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
             return f"no verdict on {_named(rows, 'other ')}: {_WHY[reason]}"
 
 
-def _undecided(rows: Sequence[AblationRow], baseline: str) -> list[str]:
+def _on_this_text(rows: Sequence[AblationRow]) -> list[str]:
+    certain = [row for row in rows if row.effect is not None and row.effect.decided_on_this_text]
+    named = [f"{_subject(row)} ({_direction(row)})" for row in certain if _is_open(row)]
+    why = "because another text of its length could turn it"
+    return [f"certain on this test text alone, {why}: {listed(named[:_LISTED])}"] if named else []
+
+
+def _is_open(row: AblationRow) -> bool:
+    return row.effect is not None and row.effect.verdict == "not decided"
+
+
+def _left_open(rows: Sequence[AblationRow], baseline: str) -> list[str]:
     sentences = []
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     other = "other " if any(effect.verdict in DECIDED for _, effect in effects) else ""
-    still_open = [(row, effect) for row, effect in effects if effect.verdict == "not decided"]
-    on_this_text = [row for row, effect in still_open if effect.decided_on_this_text]
-    nowhere = [(row, effect) for row, effect in still_open if not effect.decided_on_this_text]
-    if on_this_text:
-        names = listed([f"{_subject(row)} ({_direction(row)})" for row in on_this_text[:_LISTED]])
-        sentences.append(f"certain on this test text alone, because another text of its length could turn it: {names}")
-    if nowhere:
+    if nowhere := [(row, effect) for row, effect in effects if _is_open(row) and not effect.decided_on_this_text]:
         what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
         if len(nowhere) > _NAMED:
             ends = signed_ends([effect for _, effect in nowhere])

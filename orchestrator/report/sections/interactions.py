@@ -13,16 +13,30 @@ from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes, averaged_seeds
 from orchestrator.analysis.statistics import contrasts
 from orchestrator.report.sections.verdicts import (
+    NOT_DECIDED,
     at_most,
+    by_percent,
     in_percent,
+    no_effect,
+    signed_ends,
     verdict_in_words,
     what_would_decide,
     why_no_verdict,
 )
 from orchestrator.sweep.designs import Ablation, Factors
-from orchestrator.words import Markdown, escape
+from orchestrator.words import Markdown, counted, escape, listed
 
 _TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
+_MEANS: Mapping[Verdict, str] = {
+    "raises": "each partly replaces the other",
+    "lowers": "each needs the other",
+    "equivalent": "hardly any",
+}
+_CONTEXTS = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
+_NAMED = 3
+"""The most components that a sentence names if nothing is decided about them; more are counted."""
+_LISTED = 8
+"""The most decided interactions that a sentence names."""
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
 
 
@@ -185,3 +199,42 @@ def _orthogonal(ablation: Ablation) -> Iterator[Estimand]:
                 yield Estimand(f"no {name}", "main effect", weights, aliases, name)
             else:
                 yield Estimand(name, "interaction", weights, aliases)
+
+
+def contrast_sentences(rows: Sequence[InteractionRow], margin: float) -> tuple[list[str], list[str]]:
+    """What the design's own contrasts show, a sentence a kind, main effects first; and what they leave open."""
+    decided, left_open = list[str](), list[str]()
+    for kind, context in _CONTEXTS.items():
+        judged = [row for row in rows if row.estimand.kind == kind]
+        changed = [row for row in judged if row.effect.verdict in ("raises", "lowers")]
+        changed.sort(key=lambda row: -abs(row.effect.nats or 0.0))
+        said = [
+            f"removing {escape(row.estimand.factor)} {row.effect.verdict} test perplexity by {by_percent(row.effect)}"
+            + (f"; {row.trigger}" if row.trigger else "")
+            for row in changed
+        ]
+        if equal := [row for row in judged if row.effect.verdict == "equivalent"]:
+            said.append(f"removing {_factors(equal)} has {no_effect(margin)} of perplexity")
+        decided += [f"{context}, {listed(said)}"] if said else []
+        if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
+            what = _factors(undecided) if len(undecided) <= _NAMED else f"any of {len(undecided)} components"
+            ends = signed_ends([row.effect for row in undecided])
+            left_open.append(f"{NOT_DECIDED}: removing {what} {context} ({ends})")
+    judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
+    known = [row for row in judged if row.effect.verdict in DECIDED]
+    named = [
+        f"{escape(row.estimand.name)} ({_MEANS[row.effect.verdict]}{f'; {row.trigger}' if row.trigger else ''})"
+        for row in known
+    ]
+    of_all = counted(len(judged), "interaction")
+    if known:
+        decided.append(
+            f"{len(known)} of {of_all} {'are' if len(known) > 1 else 'is'} decided: {listed(named[:_LISTED])}"
+        )
+    elif judged:
+        left_open.append(f"none of {of_all} is decided")
+    return decided, left_open
+
+
+def _factors(rows: Sequence[InteractionRow]) -> str:
+    return listed([escape(row.estimand.factor) for row in rows])
