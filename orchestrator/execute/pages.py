@@ -39,7 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 class Interim:
-    """Writes the page when the first comparison stands, then as variants are complete; rests `rest` times as long.
+    """Writes the page when the first comparison stands, then as variants are complete.
+
+    After each page it rests, `rest` times as long as writing it took.
 
     None is written in the first `quiet_seconds`: a sweep of seconds soon has its page at the end.
     """

@@ -64,7 +64,7 @@ def answer(
     designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
-    of_contrasts, open_contrasts = contrast_sentences(interactions, comparison.margin if comparison else 0.0)
+    of_contrasts, open_contrasts = contrast_sentences(interactions)
     decided, left_open = _answer(rows, shown, comparison, published)
     sentences = [*measured, *_best(rows, best), *of_contrasts, *decided, *open_contrasts, *left_open]
     tuned = ""

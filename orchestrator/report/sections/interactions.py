@@ -17,7 +17,6 @@ from orchestrator.report.sections.verdicts import (
     at_most,
     by_percent,
     in_percent,
-    no_effect,
     signed_ends,
     verdict_in_words,
     what_would_decide,
@@ -27,11 +26,7 @@ from orchestrator.sweep.designs import Ablation, Factors
 from orchestrator.words import Markdown, counted, escape, listed
 
 _TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
-_MEANS: Mapping[Verdict, str] = {
-    "raises": "each partly replaces the other",
-    "lowers": "each needs the other",
-    "equivalent": "hardly any",
-}
+_MEANS: Mapping[Verdict, str] = {"raises": "each partly replaces the other", "lowers": "each needs the other"}
 _CONTEXTS = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
 _NAMED = 3
 """The most components that a sentence names if nothing is decided about them; more are counted."""
@@ -201,23 +196,22 @@ def _orthogonal(ablation: Ablation) -> Iterator[Estimand]:
                 yield Estimand(name, "interaction", weights, aliases)
 
 
-def contrast_sentences(rows: Sequence[InteractionRow], margin: float) -> tuple[list[str], list[str]]:
+def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[str]]:
     """What the design's own contrasts show, a sentence a kind, main effects first; and what they leave open."""
     decided, left_open = list[str](), list[str]()
     for kind, context in _CONTEXTS.items():
         judged = [row for row in rows if row.estimand.kind == kind]
-        changed = [row for row in judged if row.effect.verdict in ("raises", "lowers")]
+        changed = [row for row in judged if row.effect.verdict in DECIDED]
         changed.sort(key=lambda row: -abs(row.effect.nats or 0.0))
         said = [
             f"removing {escape(row.estimand.factor)} {row.effect.verdict} test perplexity by {by_percent(row.effect)}"
             + (f"; {row.trigger}" if row.trigger else "")
             for row in changed
         ]
-        if equal := [row for row in judged if row.effect.verdict == "equivalent"]:
-            said.append(f"removing {_factors(equal)} has {no_effect(margin)} of perplexity")
         decided += [f"{context}, {listed(said)}"] if said else []
         if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
-            what = _factors(undecided) if len(undecided) <= _NAMED else f"any of {len(undecided)} components"
+            what = listed([escape(row.estimand.factor) for row in undecided])
+            what = what if len(undecided) <= _NAMED else f"any of {len(undecided)} components"
             ends = signed_ends([row.effect for row in undecided])
             left_open.append(f"{NOT_DECIDED}: removing {what} {context} ({ends})")
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
@@ -234,7 +228,3 @@ def contrast_sentences(rows: Sequence[InteractionRow], margin: float) -> tuple[l
     elif judged:
         left_open.append(f"none of {of_all} is decided")
     return decided, left_open
-
-
-def _factors(rows: Sequence[InteractionRow]) -> str:
-    return listed([escape(row.estimand.factor) for row in rows])

@@ -82,14 +82,6 @@ def test_what_is_decided_stands_before_what_a_design_leaves_open(tmp_path: Path)
     assert said.index("raise") < left_open and said.index("interactions are decided") < left_open
 
 
-def test_effects_that_are_none_are_said_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COSTS, "A", 1.0)
-    text, rows = page(tmp_path, "add_one_in", "A", "C", seeds=4)
-    assert {row["verdict"] for row in rows.values()} == {"equivalent"}
-    none = "with all other components absent, removing A and C has no effect larger than 0.5% of perplexity."
-    assert answer(text).startswith(f"At laptop scale, {none}")
-
-
 def test_pairs_and_factorial_find_the_two_that_stand_in_for_each_other(tmp_path: Path) -> None:
     for design in ("pairs", "factorial"):
         text, rows = page(tmp_path / design, design, "A", "B", "C")  # type: ignore[arg-type]
