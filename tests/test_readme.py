@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from orchestrator.report.files.summary import write_index
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -75,3 +78,14 @@ def test_the_readme_quotes_the_committed_report() -> None:
         ]  # in perplexity, of 57.3
         papers = [f"+{100 * float(row.split('|')[-2]) / 57.3:.1f}%" for row in published]
         assert numbers[-1] in (papers or ["–"]), f"{line}: the paper has {papers}"
+
+
+def test_the_list_of_pages_says_what_the_pages_say(tmp_path: Path) -> None:
+    for path in (ROOT / "reports").rglob("*"):
+        if path.name in ("summary.json", "report.md", "README.md", "how-to-read.md"):
+            copy = tmp_path / path.relative_to(ROOT / "reports")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+    committed = (tmp_path / "README.md").read_text(encoding="utf-8")
+    write_index(tmp_path)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == committed
