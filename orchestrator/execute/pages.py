@@ -42,7 +42,6 @@ class Interim:
     """Writes the page when the first comparison stands, then as variants are complete.
 
     After each page it rests, `rest` times as long as writing it took.
-
     None is written in the first `quiet_seconds`: a sweep of seconds soon has its page at the end.
     """
 

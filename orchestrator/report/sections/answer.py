@@ -14,6 +14,8 @@ from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.interactions import InteractionRow, contrast_sentences
 from orchestrator.report.sections.verdicts import (
+    LISTED,
+    NAMED,
     NO_NOISE,
     NOT_DECIDED,
     TWOFOLD,
@@ -28,14 +30,10 @@ from orchestrator.words import Markdown, counted, escape, listed, number, signif
 
 FRAME = " (Ranges: "
 """Begins what the answer ends with: what its intervals are."""
-_NAMED = 3
-"""The most variants that a clause names if nothing is decided about them; more are counted."""
 _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
 _MAY_BE_BEST = 4
 """The most variants that are named as those of which one is the best."""
-_LISTED = 8
-"""The most variants of one verdict that are listed; of more, their number and the range of their differences."""
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
@@ -72,8 +70,8 @@ def answer(
         low, high = min(tuning), max(tuning)
         tuned = f"after {counted(high, 'trial') if low == high else f'{low} to {high} trials'} of tuning each, "
         if hardly_chosen:
-            named = listed([_quoted(name) for name in hardly_chosen[:_NAMED]])
-            alone = named if len(hardly_chosen) <= _NAMED else f"{len(hardly_chosen)} variants"
+            named = listed([_quoted(name) for name in hardly_chosen[:NAMED]])
+            alone = named if len(hardly_chosen) <= NAMED else f"{len(hardly_chosen)} variants"
             sentences.append(f"only one tuning trial of {alone} came to its end")
     where = f"at {escape(scale)} scale, " if scale else ""
     first, *rest = sentences
@@ -161,7 +159,7 @@ def _decided(rows: Sequence[AblationRow], base: AblationRow) -> list[str]:
     for verdict in ("raises", "lowers"):
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
-        if len(matching) > _LISTED:
+        if len(matching) > LISTED:
             ends = (f"{_size_of(row)} by {_subject(row)}" for row in (matching[-1], matching[0]))
             sentences.append(f"{len(matching)} changes {verdict[:-1]} test perplexity, from {' to '.join(ends)}")
         elif matching:
@@ -218,7 +216,7 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
             return f"{NOT_DECIDED}: {_named(rows)}, because with one seed the noise is unknown"
         case "seeds do not differ":
             return f"{NOT_DECIDED}: {_named(rows)}, because {NO_NOISE}"
-        case "not complete" if len(rows) > _NAMED:
+        case "not complete" if len(rows) > NAMED:
             return f"{len(rows)} changes have seeds that are not complete and no verdict"
         case "not complete":
             why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
@@ -228,23 +226,21 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
 
 
 def _on_this_text(rows: Sequence[AblationRow]) -> list[str]:
-    certain = [row for row in rows if row.effect is not None and row.effect.decided_on_this_text]
-    named = [f"{_subject(row)} ({_direction(row)})" for row in certain if _is_open(row)]
+    effects = [(row, row.effect) for row in rows if row.effect is not None]
+    certain = [row for row, effect in effects if effect.verdict == "not decided" and effect.decided_on_this_text]
+    named = listed([f"{_subject(row)} ({_direction(row)})" for row in certain[:LISTED]])
     why = "because another text of its length could turn it"
-    return [f"certain on this test text alone, {why}: {listed(named[:_LISTED])}"] if named else []
-
-
-def _is_open(row: AblationRow) -> bool:
-    return row.effect is not None and row.effect.verdict == "not decided"
+    return [f"certain on this test text alone, {why}: {named}"] if certain else []
 
 
 def _left_open(rows: Sequence[AblationRow], baseline: str) -> list[str]:
     sentences = []
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     other = "other " if any(effect.verdict in DECIDED for _, effect in effects) else ""
-    if nowhere := [(row, effect) for row, effect in effects if _is_open(row) and not effect.decided_on_this_text]:
+    still_open = [(row, effect) for row, effect in effects if effect.verdict == "not decided"]
+    if nowhere := [(row, effect) for row, effect in still_open if not effect.decided_on_this_text]:
         what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
-        if len(nowhere) > _NAMED:
+        if len(nowhere) > NAMED:
             ends = signed_ends([effect for _, effect in nowhere])
             what = f"{len(nowhere)} {other}changes ({'' if ends == TWOFOLD else 'all within '}{ends})"
         sentences.append(f"{NOT_DECIDED}: {what}")
@@ -262,4 +258,4 @@ def _direction(row: AblationRow) -> str:
 
 
 def _named(rows: Sequence[AblationRow], which: str = "") -> str:
-    return listed([_subject(row) for row in rows]) if len(rows) <= _NAMED else f"{len(rows)} {which}changes"
+    return listed([_subject(row) for row in rows]) if len(rows) <= NAMED else f"{len(rows)} {which}changes"

@@ -13,6 +13,8 @@ from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes, averaged_seeds
 from orchestrator.analysis.statistics import contrasts
 from orchestrator.report.sections.verdicts import (
+    LISTED,
+    NAMED,
     NOT_DECIDED,
     at_most,
     by_percent,
@@ -28,10 +30,6 @@ from orchestrator.words import Markdown, counted, escape, listed
 _TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
 _MEANS: Mapping[Verdict, str] = {"raises": "each partly replaces the other", "lowers": "each needs the other"}
 _CONTEXTS = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
-_NAMED = 3
-"""The most components that a sentence names if nothing is decided about them; more are counted."""
-_LISTED = 8
-"""The most decided interactions that a sentence names."""
 _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
 
 
@@ -211,7 +209,7 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
         decided += [f"{context}, {listed(said)}"] if said else []
         if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
             what = listed([escape(row.estimand.factor) for row in undecided])
-            what = what if len(undecided) <= _NAMED else f"any of {len(undecided)} components"
+            what = what if len(undecided) <= NAMED else f"any of {len(undecided)} components"
             ends = signed_ends([row.effect for row in undecided])
             left_open.append(f"{NOT_DECIDED}: removing {what} {context} ({ends})")
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
@@ -223,7 +221,7 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
     of_all = counted(len(judged), "interaction")
     if known:
         decided.append(
-            f"{len(known)} of {of_all} {'are' if len(known) > 1 else 'is'} decided: {listed(named[:_LISTED])}"
+            f"{len(known)} of {of_all} {'are' if len(known) > 1 else 'is'} decided: {listed(named[:LISTED])}"
         )
     elif judged:
         left_open.append(f"none of {of_all} is decided")

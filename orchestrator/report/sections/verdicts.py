@@ -13,6 +13,10 @@ from orchestrator.words import counted, decimals_for, listed, rounded_by_interva
 WORSE_THAN_GUESSING: Reason = "worse than guessing"
 TWOFOLD = "a twofold change cannot be excluded"
 NOT_DECIDED = "not decided"
+NAMED = 3
+"""The most that a clause names if nothing is decided about them; more are counted."""
+LISTED = 8
+"""The most of one verdict that a sentence lists."""
 NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
 
 
