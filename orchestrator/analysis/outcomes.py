@@ -115,6 +115,7 @@ class Curve:
 
     epoch: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    train_nats_per_token: NDArray[np.float64]
     valid_nats_per_token: NDArray[np.float64]
     averaging: NDArray[np.bool_]
     stage: NDArray[np.str_]
@@ -138,6 +139,7 @@ def curve_of(table: pa.Table) -> Curve:
     return Curve(
         numbers("epoch"),
         numbers("seconds"),
+        numbers("train_nats_per_token"),
         numbers("valid_nats_per_token"),
         np.array(table["averaging"].to_pylist(), dtype=bool),
         np.array(table["stage"].to_pylist(), dtype=str),

@@ -143,6 +143,7 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         texts=text_section(outcomes, records, sweep.generate),
         doses=dose_sections(outcomes, sweep.doses, measures, pictures),
         analyses=analysis_sections(outcomes, records, sweep.analyses, measures, pictures),
+        fits=tables.fit_table(outcomes),
         costs=tables.cost_table(outcomes),
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),

@@ -34,6 +34,8 @@ def published_table(rows: Sequence[AblationRow], published_scale: bool) -> Rows:
     return [
         {
             "Variant": row.variant,
+            "Change": row.percent,
+            "Published change": published_percent(row),
             "Published validation": printed(row.published_valid),
             "Published test": printed(row.published_test),
             "Published difference": printed_difference(row),

@@ -1,4 +1,4 @@
-"""Small tables of the page, a dict a row: stages, neural caches, ensembles, time and memory."""
+"""Small tables of the page, a dict a row: stages, neural caches, ensembles, fit, time and memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from lm.by_token.ensemble import ensemble
 from lm.by_token.losses import read_losses
 from lm.record import Record, opened
-from orchestrator.analysis.outcomes import Outcomes, budget, is_adaptive, last_trained, planned_epochs
+from orchestrator.analysis.outcomes import Outcomes, budget, curve_of, is_adaptive, last_trained, planned_epochs
 from orchestrator.report.markdown import Rows
 from orchestrator.report.sections.ablation import Spread
+from orchestrator.report.sections.verdicts import in_percent
 from orchestrator.trials.records import Records
 from orchestrator.words import byte_size, duration, number, signed
 
@@ -94,6 +95,29 @@ def ensemble_table(outcomes: Outcomes, records: Records) -> Rows:
     return rows
 
 
+def fit_table(outcomes: Outcomes) -> Rows:
+    """Of every variant that trains, how it fits at its last epoch: losses in nats per token, means over complete seeds.
+
+    Training far below validation, and validation above its lowest, are a text learnt by heart; if the best epoch is the
+    last, training was too short.
+    """
+    rows = []
+    for variant, records in trained(outcomes).items():
+        curves = [curve_of(outcome.curve) for outcome in outcomes[variant] if outcome.final and outcome.curve]
+        if curves:
+            rise = mean(curve.valid_nats_per_token[-1] - curve.valid_nats_per_token.min() for curve in curves)
+            row = {
+                "Variant": variant,
+                "Training loss": number(mean(curve.train_nats_per_token[-1] for curve in curves), 3),
+                "Validation loss": number(mean(curve.valid_nats_per_token[-1] for curve in curves), 3),
+                "Perplexity above its lowest": in_percent(rise, None),
+                "Best epoch": _of_seeds([last_trained(record).best_epoch for record in records]),
+                "Epochs": _of_seeds([int(curve.epoch[-1]) for curve in curves]),
+            }
+            rows.append(row)
+    return rows
+
+
 def cost_table(outcomes: Outcomes) -> Rows:
     """Means over the complete seeds of every variant that trains; in brackets the slowest and the fastest seed."""
     rows = []
@@ -106,7 +130,6 @@ def cost_table(outcomes: Outcomes) -> Rows:
             "Variant": variant,
             "Epochs": f"{epochs:.3g} of {planned_epochs(outcomes[variant])}"
             + " (another budget)" * (variant in other_budgets(outcomes)),
-            "Best epoch": _of_seeds([last_trained(record).best_epoch for record in records]),
             "Training": duration(mean(map(train_seconds, records))),
             "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),
             "Training tokens/s": f"{tokens_per_second(records):,.0f}{ends}",

@@ -65,7 +65,7 @@ def flat(perplexity: float, epochs: int = 8) -> Curve:
     epoch = np.arange(1, epochs + 1)
     nats = np.full(epochs, math.log(perplexity))
     none = np.full(epochs, np.nan)
-    return Curve(epoch, 10.0 * epoch, nats, np.zeros(epochs, dtype=bool), np.full(epochs, "train"), none)
+    return Curve(epoch, 10.0 * epoch, nats, nats, np.zeros(epochs, dtype=bool), np.full(epochs, "train"), none)
 
 
 def test_the_same_curves_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:

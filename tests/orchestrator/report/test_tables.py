@@ -6,21 +6,23 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lm.record import write_record
+from lm.record import write_curve, write_record
 from lm.spec import SgdHalving, stage_keys
 from orchestrator.analysis.comparison import compare_variants, equal_variants
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.tables import write_tables
 from orchestrator.report.sections.ablation import AblationRow, PublishedDifference, ablation_table
-from orchestrator.report.sections.tables import cache_table, stage_table
+from orchestrator.report.sections.published import published_table
+from orchestrator.report.sections.tables import cache_table, fit_table, stage_table
 from orchestrator.sweep.published import Number, Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.support.factories import CACHE, CORPUS, begin, make_record, make_trial, settle
+from tests.support.factories import CACHE, CORPUS, begin, make_curve, make_record, make_trial, settle
 
 
 def number(perplexity: float, certainty: str = "seed", std: float | None = None, note: str | None = None) -> Number:
@@ -138,6 +140,36 @@ def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) 
     unopened = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
     write_record(tmp_path / base.key, unopened)
     assert stage_table(read_outcomes([base], Records(tmp_path), "full")) == []
+
+
+def test_the_fit_of_a_variant_is_that_of_its_last_epoch_beside_its_lowest(tmp_path: Path) -> None:
+    """A seed that learns its text by heart from epoch 2, and one that still improves; a cache trains nothing."""
+    trials = [make_trial("full", seed, epochs=3, finetune=None) for seed in (1, 2)]
+    cached = make_trial("cache", 1, cache=CACHE, epochs=3, finetune=None)
+    losses = {1: [(5.0, 5.0), (3.0, 4.0), (1.0, 4.2)], 2: [(5.0, 5.0), (4.0, 4.5), (2.0, 4.0)]}
+    for trial in [*trials, cached]:
+        pairs = zip(make_curve(trial.spec, 60.0), losses[trial.seed], strict=True)
+        curve = [
+            replace(point, train_nats_per_token=train, valid_nats_per_token=valid) for point, (train, valid) in pairs
+        ]
+        write_curve(tmp_path / trial.key, curve)
+        write_record(tmp_path / trial.key, make_record(trial, 60.0))
+    (row,) = fit_table(read_outcomes([*trials, cached], Records(tmp_path), "full"))
+    assert row == {
+        "Variant": "full",
+        "Training loss": "1.500",
+        "Validation loss": "4.100",
+        "Perplexity above its lowest": f"+{100 * math.expm1(0.1):.1f}%",
+        "Best epoch": "2",
+        "Epochs": "3",
+    }
+
+
+def test_published_changes_of_another_scale_stand_beside_this_one_in_per_cent(tmp_path: Path) -> None:
+    _, rows = read(tmp_path, two_variants(tmp_path, [60.0, 60.2, 60.4], [66.0, 66.2, 66.4]))
+    table = {row["Variant"]: row for row in published_table([*rows.values()], published_scale=False)}
+    assert table["no weight drop"]["Published change"] == f"+{100 * (68.9 / 57.3 - 1):.1f}%"
+    assert table["no weight drop"]["Change"] == rows["no weight drop"].percent
 
 
 def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path) -> None:
