@@ -90,10 +90,10 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
         return write(tmp_path, trials)
 
     every = [(variant, seed) for variant in ("full", "b", "c") for seed in (1, 2)]
-    assert "to average" not in without()
+    assert "began to average" not in without()
     assert "NT-ASGD never began to average before fine-tuning" in without(*every)
     text = without(*every[3:])
-    assert "to average" not in text
+    assert "began to average" not in text
     rows = {name: next(line for line in text.splitlines() if line.startswith(f"| {name} |")) for name in "bc"}
     assert "| **raises** (averaging began in 1 of 2 seeds, of the baseline in 2 of 2) |" in rows["b"]
     assert "| **raises** (averaging began in 0 of 2 seeds, of the baseline in 2 of 2) |" in rows["c"]
@@ -246,7 +246,7 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     text = write(tmp_path, sweep(full=[60.0], b=[70.0]))
     assert answer(text) == ("At laptop scale, not decided: “b”, because with one seed the noise is unknown.")
     assert "| b | 70.00 | +16.7% | no verdict (one seed: the seed noise is unknown) | – | 0 of 1 | 1,234,567 |" in text
-    assert "| b | 71.1 | 68.9 | +11.6 |" in text
+    assert "| b | +16.7% | +20.2% | 71.1 | 68.9 | +11.6 |" in text
     assert "No interval is given; the column of verdicts says why." in text
 
 
@@ -395,7 +395,7 @@ def test_published_numbers_are_placed(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
     elsewhere = write(tmp_path, trials)
     assert "Merity et al. 2017, table 4: **another scale**, with another corpus or size" in elsewhere
-    assert "| full | 60.0† | 57.3 | – |" in elsewhere
+    assert "| full | – | – | 60.0† | 57.3 | – |" in elsewhere
     assert "† from memory" in elsewhere
     assert "another scale" not in write(tmp_path, trials, published_scale=True)
     assert "ublished" not in write(tmp_path, trials, published={})
@@ -408,11 +408,11 @@ def test_a_published_deviation_is_printed_and_a_recalled_number_marks_its_differ
     base = Published(None, number(57.3, std=0.2))
     papers = {"full": base, "b": Published(None, number(68.9, "recalled")), "c": Published(None, number(77.04))}
     text = write(tmp_path, trials, published=papers)
-    assert "| full | – | 57.3 ± 0.2 | – |" in text
-    assert "| b | – | 68.9† | +11.6† |" in text
-    assert "| c | – | 77.04 | +19.74 |" in text
+    assert "| full | – | – | – | 57.3 ± 0.2 | – |" in text
+    assert "| +20.2%† | – | 68.9† | +11.6† |" in text
+    assert "| +34.4% | – | 77.04 | +19.74 |" in text
     recalled = {"full": Published(None, number(57.3, "recalled")), "c": papers["c"]}
-    assert "| c | – | 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
+    assert "| +34.4%† | – | 77.04 | +19.74† |" in write(tmp_path, trials, published=recalled)
 
 
 def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Path, sweep: Sweep) -> None:
@@ -470,7 +470,7 @@ def test_names_and_reasons_cannot_break_the_page(tmp_path: Path, sweep: Sweep) -
     text = write(tmp_path, [*trials, *hostile], question=HOSTILE, name=HOSTILE, published_note=HOSTILE, command=HOSTILE)
     page = render(text)
     assert all(len(set(rows)) == 1 for rows in page.tables)
-    assert len(page.tables) == 8
+    assert len(page.tables) == 9
     assert page.links == ["../../how-to-read.md", "table.csv", "trials.csv", "curves.parquet", "table.tex"]
     assert page.text.count(" ".join(HOSTILE.split())) >= 4
     assert "<script>" not in html.unescape(re.sub(r"&lt;|^`{4}.*?^`{4}", "", text, flags=re.M | re.S))
