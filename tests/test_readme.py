@@ -73,10 +73,8 @@ def test_the_readme_quotes_the_committed_report() -> None:
         variant, *numbers = [cell.strip() for cell in line.strip("|").split("|")]
         rows = [row for row in report.splitlines() if row.startswith(f"| {variant} |")]
         assert all(number in rows[0] for number in numbers[:-1]), line
-        published = [
-            row for row in rows if row.count("|") == 5 and re.search(r"\| [+−][\d.]+ \|$", row)
-        ]  # in perplexity, of 57.3
-        papers = [f"+{100 * float(row.split('|')[-2]) / 57.3:.1f}%" for row in published]
+        of_papers = r"\| ([+−][\d.]+%) \| [\d.–]+ \| [\d.]+ \| [+−][\d.]+ \|$"
+        papers = [match[1] for row in rows if (match := re.search(of_papers, row))]
         assert numbers[-1] in (papers or ["–"]), f"{line}: the paper has {papers}"
 
 
