@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from lm.record import write_record
+from lm.record import curve_table, write_record
 from orchestrator.analysis.effects import Obstacle
-from orchestrator.analysis.outcomes import incomplete_seeds, read_outcomes
+from orchestrator.analysis.outcomes import curve_of, incomplete_seeds, last_trained, read_outcomes
 from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.trials.records import Records
-from tests.support.factories import make_record, make_trial, settle
+from tests.support.factories import CACHE, make_curve, make_record, make_trial, settle
 
 
 @pytest.mark.parametrize(("norm", "told"), [(1234.5, ", gradient norm 1.23e+03"), (None, "")])
@@ -41,3 +43,28 @@ def test_seeds_that_are_not_complete_are_counted_by_what_became_of_them(tmp_path
 @pytest.mark.parametrize(("variants", "verb"), [(("a",), "adapts"), (("a", "b"), "adapt")])
 def test_one_adapts_and_two_adapt(variants: tuple[str, ...], verb: str) -> None:
     assert f" {verb} " in why_no_verdict(Obstacle("adaptive", variants))
+
+
+def test_the_last_stage_that_trains_is_not_the_cache() -> None:
+    record = make_record(make_trial(cache=CACHE), 60.0)
+    assert [stage.name for stage in record.stages] == ["train", "finetune-1", "cache"]
+    assert last_trained(record).name == "finetune-1"
+
+
+def test_a_curve_has_the_raw_iterates_losses_where_there_are_some() -> None:
+    points = make_curve(make_trial(finetune=None, epochs=3).spec, 60.0)
+    assert np.isnan(curve_of(curve_table(points)).raw_valid_nats_per_token).all()
+    points[2] = replace(points[2], averaging=True, raw_valid_nats_per_token=4.5)
+    curve = curve_of(curve_table(points))
+    assert np.isnan(curve.raw_valid_nats_per_token).tolist() == [True, True, False]
+    assert curve.raw_valid_nats_per_token[2] == 4.5
+    assert [array.dtype.kind for array in vars(curve).values()] == ["i", "f", "f", "f", "b", "U", "f"]
+    assert [array.dtype.kind for array in vars(curve_of(curve_table([]))).values()] == [
+        "i",
+        "f",
+        "f",
+        "f",
+        "b",
+        "U",
+        "f",
+    ]

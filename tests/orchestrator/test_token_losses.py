@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,16 @@ def test_outcomes_have_the_losses_of_their_last_stage(path: Path) -> None:
     settle(runs, trial, 60.0)
     ((outcome,),) = read_outcomes([trial], Records(runs), trial.variant).values()
     assert outcome.losses is not None
+
+
+def test_a_report_goes_without_damaged_losses_and_says_so_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    runs, trial = path.parents[2], make_trial()
+    settle(runs, trial, 60.0)
+    record = runs / trial.key / "record.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"hashes": {}}))  # as before there were any
+    path.write_bytes(b"PAR1 no more")
+    for _ in range(2):
+        ((outcome,),) = read_outcomes([trial], Records(runs), trial.variant).values()
+        assert outcome.final is not None and outcome.losses is None
+    (line,) = caplog.messages
+    assert str(path) in line and line.endswith("; the report goes without these")

@@ -145,11 +145,19 @@ def test_the_truly_best_is_among_those_that_may_be_in_19_of_20_sweeps() -> None:
     assert narrowed >= 50, "a set of all is right, too, and says nothing"
 
 
+def test_one_seed_is_not_among_the_best_and_a_smaller_error_leaves_more() -> None:
+    tests = {"full": [60.0, 60.1, 60.2], "b": [59.7, 59.8, 59.9], "one": [50.0]}
+    assert possibly_best(outcomes_of(tests), 0.1) == ("b",)
+    assert possibly_best(outcomes_of(tests), 1e-6) == ("full", "b")
+
+
 def test_pairs_are_of_equal_seeds() -> None:
     outcomes = outcomes_of({"full": [60.0, 61.0, 62.0], "b": [60.5, 63.0, 50.0]}, {"b": 2})
     assert lower_pairs(outcomes.of_baseline, outcomes["b"]) == (1, 2), "seeds 2 and 3"
     rows = ablation_table(outcomes, compare_variants(outcomes), {})
     assert [row.pairs for row in rows] == [None, "1 of 2"]
+    tied = outcomes_of({"full": [60.0, 61.0], "b": [60.0, 60.5]})
+    assert lower_pairs(tied.of_baseline, tied["b"]) == (1, 2), "as high is not lower"
     apart = outcomes_of({"full": [60.0], "b": [50.0]}, {"b": 2})
     assert ablation_table(apart, compare_variants(apart), {})[1].pairs is None
 

@@ -64,7 +64,8 @@ def two_variants(runs: Path, full: list[float], other: list[float]) -> list[Tria
 def test_means_are_of_perplexities_and_differences_of_losses(tmp_path: Path) -> None:
     _, rows = read(tmp_path, two_variants(tmp_path, [60.0, 61.0, 62.0], [70.0, 72.0, 74.0]))
     row = rows["no weight drop"]
-    assert row.test is not None and row.effect is not None
+    assert row.test is not None and row.effect is not None and row.valid is not None
+    assert (row.valid.mean, row.valid.n) == (pytest.approx(1.05 * 72.0), 3)
     assert (row.test.mean, row.test.deviation, row.test.n) == (pytest.approx(72.0), pytest.approx(2.0), 3)
     assert row.effect.nats == pytest.approx(math.log(70 * 72 * 74 / (60 * 61 * 62)) / 3)
     assert row.effect.verdict == "raises"
@@ -72,6 +73,18 @@ def test_means_are_of_perplexities_and_differences_of_losses(tmp_path: Path) -> 
     assert row.change_in_perplexity == pytest.approx(geometric[1] - geometric[0])
     assert row.interval_in_perplexity is not None
     assert 0 < row.interval_in_perplexity.low < row.change_in_perplexity < row.interval_in_perplexity.high
+
+
+def test_seeds_that_are_complete_are_shown_beside_one_that_is_not_without_a_verdict(tmp_path: Path) -> None:
+    trials = two_variants(tmp_path, [60.0, 60.0], [66.0, 66.0])
+    settle(tmp_path, trials[3], 66.0, status="failed")
+    row = read(tmp_path, trials)[1]["no weight drop"]
+    assert row.effect is not None and row.effect.nats == pytest.approx(math.log(66 / 60))
+    assert (row.effect.interval, row.effect.verdict) == (None, "no verdict")
+    assert row.verdict(0.005) == "no verdict (1 of 2 seeds failed)"
+    settle(tmp_path, trials[0], 60.0, status="failed")
+    rows = read(tmp_path, trials)[1]
+    assert rows["no weight drop"].verdict(0.005) == "no verdict (full is not complete)"
 
 
 def test_published_numbers_stand_beside_with_their_difference(tmp_path: Path) -> None:
@@ -181,6 +194,7 @@ def test_a_cache_is_shown_beside_its_own_pass_and_never_compared(tmp_path: Path)
     comparison = compare_variants(outcomes)
     assert comparison is not None and list(comparison.effects) == ["no weight drop"]
     assert rows["cache"].adaptive and rows["cache"].effect is None
+    assert rows["cache"].verdict(0.005) == "adaptive, not compared"
     assert rows["cache"].published_test is not None and rows["cache"].published_difference is None
     (row,) = cache_table(outcomes)
     assert (row["Test without cache"].mean, row["Test"].mean) == (pytest.approx(55.0), pytest.approx(50.0))
