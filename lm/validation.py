@@ -35,6 +35,9 @@ class Problem:
     place: Place
     text: str
 
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.place))}: {self.text}"
+
     def under(self, *parents: str | int) -> Problem:
         """The same problem at a place below these parents."""
         return Problem((*parents, *self.place), self.text)

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.names import nearest
 from lm.record import Record
@@ -19,9 +23,8 @@ from orchestrator.agenda.expand import BEST_FOUND, SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
 from orchestrator.execute.notify import notify as notify_of
-from orchestrator.execute.run import Executor, Options, prepare
-from orchestrator.execute.run import run_sweep as run_prepared
-from orchestrator.report.files.load import LoadedReport, load_report
+from orchestrator.execute.run import Executor, Options, prepare, run_prepared
+from orchestrator.report.files.summary import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
@@ -160,6 +163,48 @@ def load_records(path: Path | str = "runs") -> dict[str, Record]:
         except ValueError as error:
             _log.warning("%s", damage_in_a_line(error))
     return records
+
+
+@dataclass(frozen=True)
+class LoadedReport:
+    """What lies in a report's folder. A table that the report lacks has no rows."""
+
+    folder: Path
+    summary: Summary
+
+    @property
+    def table(self) -> pa.Table:
+        """One row a variant: perplexities, difference in nats per token with its interval, verdict."""
+        return self._csv("table.csv")
+
+    @property
+    def trials(self) -> pa.Table:
+        """One row a trial: status, perplexities, epochs, seconds."""
+        return self._csv("trials.csv")
+
+    @property
+    def searches(self) -> pa.Table:
+        """One row a trial of a search: its values, and what became of it."""
+        return self._csv("searches.csv")
+
+    @property
+    def curves(self) -> pa.Table:
+        """One row an evaluation of a trial."""
+        path = self.folder / "curves.parquet"
+        return pa.parquet.read_table(path) if path.exists() else pa.table({})
+
+    def _csv(self, name: str) -> pa.Table:
+        path = self.folder / name
+        return pa.csv.read_csv(path) if path.exists() else pa.table({})
+
+
+def load_report(folder: Path | str) -> LoadedReport:
+    """The report in a folder such as `reports/awd_ablation/laptop`; ValueError if there is none."""
+    folder = Path(folder)
+    summary = read_summary(folder)
+    if summary is None:
+        raise ValueError(f"{folder}: expected a report's folder, with its summary.json")
+    return LoadedReport(folder, summary)
 
 
 def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:

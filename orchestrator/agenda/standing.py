@@ -19,7 +19,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, holders, is_held, lock_path, read_holder, trial_is_held
 from orchestrator.trials.plan import TrialStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial, stage_epochs
+from orchestrator.trials.trial import Trial
 from orchestrator.words import counted, value_in_words
 
 
@@ -154,7 +154,7 @@ def trial_lines(standing: SweepStanding, searches: Sequence[SearchState]) -> lis
     lines = []
     for search in searches:
         task, seed = search.task, search.task.searching.training_seed
-        epochs = sum(stage_epochs(task.base).values())
+        epochs = task.base.most_epochs
         for t in search.trials:
             name = f"{task.title}: {task.in_words(t.values)}"
             lines.append(TrialLine(name, t.number, seed, t.epochs, epochs, t.valid_perplexity, t.state))
@@ -190,7 +190,7 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
         state_in_words="running" if running else state_in_words(trial, planned, names),
         stage=stages[-1] if stages else None,
         epoch=epochs[-1] if epochs else 0,
-        epochs=sum(stage_epochs(trial.spec).values()),
+        epochs=trial.spec.most_epochs,
         valid_perplexity=perplexity(nats[-1]) if nats else None,
         best_valid_perplexity=perplexity(min(nats)) if nats else None,
         last_epoch_at=written,

@@ -56,8 +56,7 @@ class Effect:
     any text of this kind, `on_this_text` about the test text itself, whose noise it leaves out; `decided_on_this_text`
     is whether it would exclude zero, at a level shared in the same way. The standard errors
     are those of seeds, from averaged deviations also where a lone comparison decides the interval, and of the text,
-    None without losses by token; `single_seed_share` is the share of its variance that more seeds lessen. `further` is
-    what would decide an effect that is not decided.
+    None without losses by token. `further` is what would decide an effect that is not decided.
     """
 
     nats: float | None
@@ -68,7 +67,6 @@ class Effect:
     decided_on_this_text: bool = False
     seed_error: float | None = None
     text_error: float | None = None
-    single_seed_share: float = 0.0
     further: Further | None = None
 
 

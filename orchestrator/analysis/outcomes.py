@@ -16,7 +16,7 @@ from lm.kept import say_once
 from lm.record import Record, StageResult, opened
 from orchestrator.analysis.token_losses import TokenLosses, TokenLossReader
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial, budget_of, stage_epochs
+from orchestrator.trials.trial import Trial, budget_of
 from orchestrator.words import counted
 
 Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
@@ -155,11 +155,6 @@ def averaged_seeds(group: Sequence[Outcome]) -> tuple[int, int] | None:
     curves = [curve_of(outcome.curve) for outcome in final]
     began = [(curve.averaging & ~np.char.startswith(curve.stage, "finetune")).any() for curve in curves]
     return sum(map(bool, began)), len(final)
-
-
-def planned_epochs(group: Sequence[Outcome]) -> int:
-    """The most epochs that a trial of the variant may take, over all stages."""
-    return sum(stage_epochs(group[0].trial.spec).values())
 
 
 def budget(group: Sequence[Outcome]) -> tuple[int, int | None, int | None]:

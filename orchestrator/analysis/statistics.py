@@ -186,7 +186,6 @@ class _Estimate:
             decided_on_this_text=decided_on_this_text,
             seed_error=math.sqrt(self.seeds[0]),
             text_error=None if self.text is None else math.sqrt(self.text[0]),
-            single_seed_share=self.single_seed_share,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from orchestrator.commands import shared
 from orchestrator.words import counted
 
 if TYPE_CHECKING:
+    from lm.record import Evaluation
     from orchestrator.agenda.expand import SweepState
     from orchestrator.trials.records import Records
 
@@ -51,7 +53,6 @@ def _write_studies(place: str, state: SweepState, records: Records, url: str) ->
 
 def _write_curves(state: SweepState, records: Records, folder: Path) -> None:
     from lm.record import read_curve
-    from orchestrator.watch.tensorboard import write_curve
 
     curves = {trial.title: (records.holder(trial), records.curve(trial)) for trial in state.table}
     for search in state.searches:
@@ -61,5 +62,22 @@ def _write_curves(state: SweepState, records: Records, folder: Path) -> None:
     for title, (key, curve) in written.items():
         times = records.times(key, records.read(key))
         span = None if times is None else (int(1000 * times[0].timestamp()), int(1000 * times[1].timestamp()))
-        write_curve(folder / title.replace("%", "%25").replace("/", "%2F"), curve, span)
+        _write_curve(folder / title.replace("%", "%25").replace("/", "%2F"), curve, span)
     typer.echo(f"{folder}: {counted(len(written), 'curve')}; to see them: tensorboard --logdir {folder}")
+
+
+def _write_curve(folder: Path, curve: Iterable[Evaluation], times: tuple[int, int] | None) -> None:
+    """Write a trial's finite numbers under MLflow's names, the epoch as step, in place of what was written before.
+
+    `times` are when it began and ended, in milliseconds.
+    """
+    from tensorboardX import SummaryWriter  # takes up to a second to import; Ray Tune needs it too
+
+    from orchestrator.watch.mlflow.contents import curve_measures
+
+    for earlier in folder.glob("events.out.tfevents.*"):
+        earlier.unlink()
+    with SummaryWriter(str(folder)) as writer:
+        for point in curve:
+            for measure in curve_measures(point, times):
+                writer.add_scalar(measure.name, measure.value, measure.step, measure.milliseconds / 1000)

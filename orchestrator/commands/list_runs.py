@@ -72,7 +72,7 @@ _FIELDS = (
 def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
     """A row for every trial; of one whose record cannot be read, the reason stands for what it is."""
     from orchestrator.trials.disk import size_of
-    from orchestrator.trials.plan import in_short
+    from orchestrator.trials.plan import dotted, in_short
     from orchestrator.trials.records import read_own
 
     rows, specs = [], defaultdict[str | None, dict[str, dict[str, Any]]](dict)
@@ -99,17 +99,9 @@ def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, An
             "test_perplexity": stage and stage.test and stage.test.perplexity,
             "finished_at": record.finished_at,
         }
-        specs[sweep][folder.name] = dict(_values(record.spec.model_dump(exclude={"seed"})))
+        specs[sweep][folder.name] = dict(dotted(record.spec.model_dump(exclude={"seed"})))
     differing = {key: text for group in specs.values() for key, text in _differences(group).items()}
     return [row | {"differs": differing.get(row["key"])} for row in rows]
-
-
-def _values(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in part.items():
-        if isinstance(value, dict):
-            yield from _values(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _differences(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -107,8 +107,8 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
         print_table(headings, rows, right=("seed", "parameters"))
     if state.searching and sweep.searching is not None:
-        wait = {name for search in state.searches if not search.ended for name in search.task.variants}
-        if waiting := [(name, change) for name, change in changes_of(sweep, Facts()).items() if name in wait]:
+        waiting = [(name, change) for name, change in changes_of(sweep, Facts()).items() if name in state.waiting]
+        if waiting:
             print_table(("waits for a search", "changes"), waiting)
         for path, dimension in sweep.searching.space.items():
             typer.echo(f"searched: {path} ({' or '.join(map(range_in_words, dimensions_of(dimension)))})")

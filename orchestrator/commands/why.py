@@ -77,7 +77,7 @@ def reproduce(
     codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, for example because the text is another.
     """
     from lm.record import read_curve
-    from orchestrator.execute.reproduce import circumstances, obstacles
+    from orchestrator.execute.reproduce import circumstances, obstacle
     from orchestrator.execute.reproduce import reproduce as reproduce_trial
     from orchestrator.trials.records import check_trial, record_of
 
@@ -85,8 +85,8 @@ def reproduce(
         record = record_of(runs, key)
         check_trial(runs / record.key)
         curve = read_curve(runs / record.key)
-        if (obstacle := next(obstacles(record, curve), None)) is not None:
-            shared.wrong(obstacle)
+        if (why := obstacle(record, curve)) is not None:
+            shared.wrong(why)
     if epochs is not None and epochs > len(curve):
         shared.wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
     os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads

@@ -37,17 +37,18 @@ def on_gpu(record: Record) -> bool:
     return not record.device.startswith("cpu")
 
 
-def obstacles(record: Record, curve: Sequence[Evaluation]) -> Iterator[str]:
-    """Why this trial cannot be trained again on this machine; CorpusError if its text is missing."""
+def obstacle(record: Record, curve: Sequence[Evaluation]) -> str | None:
+    """Why, if at all, this trial cannot be trained again on this machine; CorpusError if its text is missing."""
     if record.status == "failed":
-        yield f"{record.key} failed: {record.reason}; there is nothing to compare with"
-    elif not curve:
-        yield f"{record.key} has no curve to compare with"
+        return f"{record.key} failed: {record.reason}; there is nothing to compare with"
+    if not curve:
+        return f"{record.key} has no curve to compare with"
     if record.numerics_version != NUMERICS_VERSION:
-        yield f"{record.key} is of numerics version {record.numerics_version}, this code is of {NUMERICS_VERSION}"
+        return f"{record.key} is of numerics version {record.numerics_version}, this code is of {NUMERICS_VERSION}"
     expected, actual = record.corpus.fingerprint, fingerprint_of(record.spec.corpus)
     if actual != expected:
-        yield f"corpus {record.corpus.name} is {actual[:16]}..., the record's is {expected[:16]}..."
+        return f"corpus {record.corpus.name} is {actual[:16]}..., the record's is {expected[:16]}..."
+    return None
 
 
 def reproduce(

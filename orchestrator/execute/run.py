@@ -16,7 +16,6 @@ from lm.checkout import commit
 from lm.data import load
 from lm.files import check_writable, make_folder
 from lm.record import perplexity
-from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError
@@ -122,24 +121,12 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
                 f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
             )
-    for variant, spec in specs.items():  # fetches and encodes each corpus once, before eight workers want it
-        _check_columns(variant, spec)
+    for corpus in {spec.corpus for spec in specs.values()}:  # fetched and encoded once, before eight workers want it
+        load(corpus)
     for folder in (options.runs, options.reports):  # rather now than after hours of training
         make_folder(folder)
         check_writable(folder)
     return Prepared(sweep, whole, options, state, records, allotment)
-
-
-def _check_columns(variant: str, spec: TrainSpec) -> None:
-    facts, scoring = load(spec.corpus).facts, spec.scoring
-    for key, tokens, count in (
-        ("batch_size", facts.train_tokens, spec.batch_size),
-        ("scoring.valid_columns", facts.valid_tokens, scoring.valid_columns),
-        ("scoring.test_columns", facts.test_tokens, scoring.test_columns),
-    ):
-        if tokens // count < 3:
-            cut = f"cuts {tokens} tokens into columns of {tokens // count}; at least 3 are needed"
-            raise CannotStartError(f"{variant}: {key} = {count} {cut}")
 
 
 def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
@@ -155,7 +142,7 @@ def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
     return 60 * minutes
 
 
-def run_sweep(prepared: Prepared) -> tuple[int, Report | None]:
+def run_prepared(prepared: Prepared) -> tuple[int, Report | None]:
     """Train what is missing, write the report, bring MLflow up to date; the exit code, and the report if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.

@@ -14,7 +14,8 @@ from orchestrator import words
 from orchestrator.words import NOTHING, Markdown, escape, listed
 
 _LONGEST_REASON = 300
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
 """A table: rows with the same headings in the same order."""
 
 

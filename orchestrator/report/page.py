@@ -22,7 +22,7 @@ from orchestrator.report.html.curves import hover_curves
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
-from orchestrator.report.sections.analyses import analysis_sections
+from orchestrator.report.sections.analyses import analysis_sections, text_section
 from orchestrator.report.sections.differences import picture_section
 from orchestrator.report.sections.doses import dose_clauses, dose_sections
 from orchestrator.report.sections.heads import head_section
@@ -32,7 +32,6 @@ from orchestrator.report.sections.provenance import provenance
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause
-from orchestrator.report.sections.text import text_section
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.report.sections.words import word_section
 from orchestrator.search.ledger import SearchState
@@ -131,10 +130,10 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         notes=method_notes(outcomes, comparison, rows, sweep.varies, searched=searched_once),
         published=published_table(rows, at_papers_scale),
         published_notes=published_notes(rows, report.published) if at_papers_scale else (),
-        measured=measure_table(outcomes, measures),
-        caches=tables.cache_table(outcomes),
-        stages=tables.stage_table(outcomes),
-        ensembles=tables.ensemble_table(outcomes, records),
+        measured=list(measure_table(outcomes, measures)),
+        caches=list(tables.cache_table(outcomes)),
+        stages=list(tables.stage_table(outcomes)),
+        ensembles=list(tables.ensemble_table(outcomes, records)),
         interactions=judged.interactions,
         differences=picture_section(outcomes, rows, comparison, pictures, line),
         heads=head_section(outcomes, pictures),
@@ -143,8 +142,8 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         texts=text_section(outcomes, records, sweep.generate),
         doses=dose_sections(outcomes, sweep.doses, measures, pictures),
         analyses=analysis_sections(outcomes, records, sweep.analyses, measures, pictures),
-        fits=tables.fit_table(outcomes),
-        costs=tables.cost_table(outcomes),
+        fits=list(tables.fit_table(outcomes)),
+        costs=list(tables.cost_table(outcomes)),
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
@@ -169,11 +168,20 @@ def _answer(
 ) -> Markdown:
     """The answer; the baseline stands beside the paper's number at the paper's own scale alone."""
     sweep, searches = report.sweep, report.searches
-    tuning = trials_of_tuning(searches, list(report.outcomes)), hardly_chosen(searches)
     paper = rows[0].published_test if sweep.published_scale else None
     published = None if paper is None else paper.perplexity
     measured = [*filter(None, [front_clause(searches)]), *dose_clauses(report.outcomes, sweep.doses)]
-    return answer.answer(rows, comparison, sweep.named_scale, *tuning, interactions, best, published, measured)
+    return answer.answer(
+        rows,
+        comparison,
+        sweep.named_scale,
+        tuning=trials_of_tuning(searches, list(report.outcomes)),
+        hardly_chosen=hardly_chosen(searches),
+        interactions=interactions,
+        best=best,
+        published=published,
+        measured=measured,
+    )
 
 
 def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationRow]) -> Summary:

@@ -104,11 +104,7 @@ class SearchState:
         """Why changes do not fit what was found, such as the dropout of a head that it does not have, by variant."""
         base = self.best_spec
         wrong = {} if base is None else {name: override(base, c)[1] for name, c in self.task.built_on.items()}
-        return {
-            name: "; ".join(f"{'.'.join(map(str, problem.place))}: {problem.text}" for problem in problems)
-            for name, problems in wrong.items()
-            if problems
-        }
+        return {name: "; ".join(map(str, problems)) for name, problems in wrong.items() if problems}
 
 
 def read_search_trials(path: Path) -> list[SearchTrial]:

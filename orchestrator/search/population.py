@@ -41,7 +41,7 @@ class Generations:
         return self._at_boundary and not self.waiting and not _alive(self.trials[-self.task.population :])
 
     @property
-    def first_is_asked(self) -> bool:
+    def next_is_later(self) -> bool:
         """Whether the next trial is of a later generation."""
         return 0 < self.task.population <= len(self.trials)
 

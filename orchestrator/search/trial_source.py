@@ -14,7 +14,7 @@ from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial, stage_epochs
+from orchestrator.trials.trial import Trial
 
 
 class SearchTrialSource:
@@ -94,7 +94,7 @@ class _Search:
 
         self.task, self._records, self._facts = task, records, facts
         self._fingerprint = facts.fingerprint(task.base.corpus)
-        self._study = Study(task, sum(stage_epochs(task.base).values()))
+        self._study = Study(task, task.base.most_epochs)
         path = ledger_path(records.root, task.key(self._fingerprint))
         self.ledger = Ledger(path, task, self._fingerprint)
         self.state = SearchState(task, path, self.ledger.trials)  # of the ledger's own list, which grows
@@ -108,7 +108,7 @@ class _Search:
     def ask(self) -> int:
         """The number of a new trial."""
         number, parent = len(self.ledger.trials), None
-        if self.state.generations.first_is_asked:
+        if self.state.generations.next_is_later:
             values, parent = self.state.generations.next_member()
         else:
             values = self._study.next_values()
@@ -143,7 +143,7 @@ class _Search:
             return not before.stopping
         losses = [nats for nats in (before.valid_nats, evaluation.valid_nats_per_token) if nats is not None]
         nats = min(filter(math.isfinite, losses), default=None)
-        epoch, is_last = evaluation.epoch, evaluation.epoch >= sum(stage_epochs(trial.spec).values())
+        epoch, is_last = evaluation.epoch, evaluation.epoch >= trial.spec.most_epochs
         goes_on = self._study.reported(number, epoch, nats) or is_last or not judged
         event = Evaluated(evaluated=number, epoch=epoch, nats=nats, seconds=evaluation.seconds, goes_on=goes_on)
         self.ledger.append(event)

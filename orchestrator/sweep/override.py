@@ -123,7 +123,7 @@ class Walked:
         values, drawn = self.values | {key: value}, self.drawn | {key: dimension}
         if not problems:
             return Walked(spec, values, drawn)
-        reason = "; ".join(f"{'.'.join(map(str, problem.place))}: {problem.text}" for problem in problems)
+        reason = "; ".join(map(str, problems))
         return Walked(self.last_spec, values, drawn, pending, reason)
 
 

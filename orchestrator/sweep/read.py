@@ -55,7 +55,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
 
     What is said of the base is not said again of variants. CorpusError if a text is missing.
     """
-    document, misfits = changes.applied(read_document(path), sweep.scale.partition("+")[0]), cache(_misfits_of_text)
+    document, misfits = changes.applied(read_document(path), sweep.scale_in_file), cache(_misfits_of_text)
     problems, of_base = list(_unknown_words(sweep)), list[tuple[str, str]]()
     at_scale = f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
     for variant in (sweep.baseline, *(variant for variant in sweep.variants if variant is not sweep.baseline)):
@@ -75,7 +75,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
 
 def corpora_to_fetch(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> Iterator[str]:
     """A line for each named corpus that is not on this machine, where the file has it; CorpusError for half a one."""
-    document = changes.applied(read_document(path), sweep.scale.partition("+")[0])
+    document = changes.applied(read_document(path), sweep.scale_in_file)
     for name, variant in {variant.spec.corpus.name: variant for variant in reversed(sweep.variants)}.items():
         if name in PUBLISHED and find(name) is None:
             text = f"not on this machine; `sweep` fetches it, as `python -m lm corpus fetch {name}` does"
@@ -84,7 +84,7 @@ def corpora_to_fetch(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGE
 
 def _written_place(document: Document, sweep: ScaledSweep, variant: Variant, field: str) -> Place:
     """Where the file has a field of a variant; of the baseline its scale may have it."""
-    of_scale = [("scales", sweep.scale.partition("+")[0], "base", field)] if variant is sweep.baseline else []
+    of_scale = [("scales", sweep.scale_in_file, "base", field)] if variant is sweep.baseline else []
     return document.first(*of_scale, (*variant.place, field))
 
 

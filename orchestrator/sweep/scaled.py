@@ -133,7 +133,12 @@ class ScaledSweep:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of the command line that ask for this scale."""
-        return *(("--scale", self.scale.partition("+")[0]) if self.has_scales else ()), *self.changed_by
+        return *(("--scale", self.scale_in_file) if self.has_scales else ()), *self.changed_by
+
+    @property
+    def scale_in_file(self) -> str:
+        """The scale's name in the file, without what the command line changed."""
+        return self.scale.partition("+")[0]
 
     @property
     def named_scale(self) -> str:

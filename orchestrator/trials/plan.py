@@ -119,6 +119,15 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name} {value_in_words(old)} -> {value_in_words(new)}"
 
 
+def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a dumped spec by their paths: `dropout.weight`."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
 def millions(parameters: int) -> str:
     """A parameter count as it is read: 24.2M, 841K."""
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"

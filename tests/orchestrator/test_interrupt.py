@@ -76,7 +76,7 @@ def test_a_second_interrupt_that_something_makes_another_error_of(
         raise error("numpy failed to import") from second
 
     with mock.patch.object(run, "_run", interrupted):
-        assert run.run_sweep(prepared) == (130, None)
+        assert run.run_prepared(prepared) == (130, None)
     assert "nothing finished is lost. To go on:\n  python -m orchestrator sweep" in capsys.readouterr().out
 
 
@@ -87,7 +87,7 @@ def test_an_error_after_one_interrupt_is_an_error(tmp_path: Path) -> None:
         raise OSError("the disk is full")
 
     with mock.patch.object(run, "_run", interrupted), pytest.raises(OSError, match="disk"):
-        run.run_sweep(mock.Mock())
+        run.run_prepared(mock.Mock())
 
 
 @pytest.mark.parametrize("postponed", [True, False])

@@ -58,9 +58,8 @@ class LinePanel:
 class Lines:
     """A picture of lines: its file, and what the page says below."""
 
-    FILE: str
+    file: str
     panels: Sequence[LinePanel]
-    baseline: str
     caption: str
 
 

@@ -1,19 +1,22 @@
-"""What the page says of trained weights: a section for each analysis, with a picture and a table."""
+"""What the page says of trained weights: a section for each analysis, and the text that they write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from lm.analyzed import CodeErrorsFound, Found, NextWordsFound, RankFound
-from lm.spec import Analysis, unanswerable
+from lm.data.text import EOS
+from lm.samples import as_text, distinct
+from lm.spec import Analysis, Generate, unanswerable
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.report.markdown import Rows, names
+from orchestrator.report.markdown import Row, Rows, names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, Lines, lines_figure
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
+from orchestrator.trials.samples import first_trials, writer
 from orchestrator.words import Markdown, counted, escape, significant, spread
 
 Answers = Mapping[str, Sequence[Found]]
@@ -66,15 +69,15 @@ def analysis_sections(
                     answers.setdefault(outcome.trial.variant, []).append(found)
                 else:
                     missing.append(outcome.trial.title)
-        picture = _PICTURES[asked.kind](answers, outcomes.baseline) if answers and asked.kind in _PICTURES else None
+        picture = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else None
         if picture is not None:
-            pictures.draw(picture.FILE, lines_figure, picture.panels, picture.baseline)
+            pictures.draw(picture.file, lines_figure, picture.panels, outcomes.baseline)
         section = AnalysisSection(
             asked=asked,
             title=_TITLES[asked.kind],
             picture=picture,
             alt=Markdown(f"{_TITLES[asked.kind]} of {names(answers)}"),
-            rows=_rows(answers, printed, outcomes),
+            rows=list(_rows(answers, printed, outcomes)),
             missing=_missing(missing),
             contexts=_contexts(answers),
         )
@@ -82,10 +85,9 @@ def analysis_sections(
     return sections
 
 
-def _rows(answers: Answers, printed: Mapping[str | None, float], outcomes: Outcomes) -> Rows:
+def _rows(answers: Answers, printed: Mapping[str | None, float], outcomes: Outcomes) -> Iterator[Row]:
     """A variant's numbers, means over the seeds that have them with their deviation unless all agree."""
     columns = dict.fromkeys(name for found in answers.values() for each in found for name in each.numbers())
-    rows = []
     for variant, found in answers.items():
         row: dict[str, object] = {"Variant": variant}
         for name in columns:
@@ -94,8 +96,7 @@ def _rows(answers: Answers, printed: Mapping[str | None, float], outcomes: Outco
         if printed.keys() & answers.keys():
             row["published"] = _number(printed.get(variant))
         of = len(outcomes[variant])
-        rows.append(row | {"Seeds": of if len(found) == of else f"{len(found)} of {of}"})
-    return rows
+        yield row | {"Seeds": of if len(found) == of else f"{len(found)} of {of}"}
 
 
 def _number(value: float | None = None) -> str | None:
@@ -114,7 +115,7 @@ def _missing(titles: Sequence[str]) -> Markdown:
     return Markdown(f"Without {counted(len(titles), 'trial')} ({shown}), {why}.")
 
 
-def _spectra(answers: Answers, baseline: str) -> Lines:
+def _spectra(answers: Answers) -> Lines:
     lines = []
     for variant, found in answers.items():
         spectra = [dict(one.centred.spectrum) for one in found if isinstance(one, RankFound)]
@@ -122,10 +123,10 @@ def _spectra(answers: Answers, baseline: str) -> Lines:
         lines.append(Line.over_seeds(variant, places, [[spectrum[place] for place in places] for spectrum in spectra]))
     panel = LinePanel("", "place", "singular value, share of the largest", lines, log_x=True, log_y=True, low=1e-16)
     caption = "Singular values of the centred matrix, largest first: the mean, lowest and highest of the seeds."
-    return Lines("rank.svg", [panel], baseline, caption)
+    return Lines("rank.svg", [panel], caption)
 
 
-def _frequent(answers: Answers, baseline: str) -> Lines | None:
+def _frequent(answers: Answers) -> Lines | None:
     """What each frequent word gets where it does not follow; None if the vocabulary has none of them."""
     lines, words = [], list[str]()
     for variant, found in answers.items():
@@ -134,10 +135,10 @@ def _frequent(answers: Answers, baseline: str) -> Lines | None:
         lines.append(Line.over_seeds(variant, range(len(words)), [[seed[word] for word in words] for seed in seeds]))
     panel = LinePanel("", "word", "mean probability where it does not follow", lines, low=0.0, ticks=words)
     caption = "A point is the mean of the seeds, the bar reaches from the lowest to the highest."
-    return Lines("next_words.svg", [panel], baseline, caption) if words else None
+    return Lines("next_words.svg", [panel], caption) if words else None
 
 
-def _bits(answers: Answers, baseline: str) -> Lines:
+def _bits(answers: Answers) -> Lines:
     """Error rate by bit, and how many bits fail at a time."""
     rates, counts = [], []
     for variant, found in answers.items():
@@ -151,10 +152,10 @@ def _bits(answers: Answers, baseline: str) -> Lines:
         LinePanel("Error rate by bit", "bit, class bits first", "share of predictions", rates, low=0.0),
         LinePanel("Wrong bits at a time", "wrong bits", "share of predictions", counts, low=0.0),
     ]
-    return Lines("code_errors.svg", panels, baseline, "The mean of the seeds, and their range.")
+    return Lines("code_errors.svg", panels, "The mean of the seeds, and their range.")
 
 
-_PICTURES: Mapping[str, Callable[[Answers, str], Lines | None]] = {
+_PICTURES: Mapping[str, Callable[[Answers], Lines | None]] = {
     "rank": _spectra,
     "next_words": _frequent,
     "code_errors": _bits,
@@ -171,3 +172,34 @@ def _contexts(answers: Answers) -> Rows:
             row = {"Context": f"… {each.context} → {each.next}", "Variant": variant, "Next words": words}
             rows.setdefault(each.position, []).append(row)
     return [row for group in rows.values() for row in group]
+
+
+_NOT_YET = "has not written any yet: a run of the sweep has it do so at its end"
+
+
+@dataclass(frozen=True)
+class TextSection:
+    """What was asked; the shares of distinct words; by variant its first seed's first sample, or why there is none."""
+
+    how: Generate
+    rows: Rows
+    samples: dict[str, str]
+    missing: dict[str, str]
+
+
+def text_section(outcomes: Outcomes, records: Records, how: Generate | None) -> TextSection | None:
+    """What the page says of texts, none of it of a neural cache; None if the sweep asks for none. Nothing is drawn."""
+    if how is None:
+        return None
+    section = TextSection(how, [], {}, {})
+    for trial in first_trials(outcome.trial for outcome in outcomes.all):
+        by = writer(trial, records)
+        if by is not None and (samples := by.samples(how)) is not None:
+            words, pairs = (f"{distinct(samples.texts, length):.3f}" for length in (1, 2))
+            section.rows.append({"Variant": trial.variant, "Distinct words": words, "Distinct pairs": pairs})
+            name = f"{trial.variant}, seed {trial.seed}, stage {by.stage}"
+            section.samples[name] = as_text(samples.texts[0], EOS, how.prompt).lstrip()
+        else:
+            why = "is not complete" if by is None else _NOT_YET if by.has_weights else "has no weights here"
+            section.missing[trial.variant] = f"seed {trial.seed} {why}"
+    return section

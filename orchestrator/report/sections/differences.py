@@ -11,7 +11,7 @@ import numpy as np
 from orchestrator.analysis.comparison import obstacles
 from orchestrator.analysis.effects import Comparison, Effect, Reason
 from orchestrator.analysis.guessing import guesses, reference_corpus
-from orchestrator.analysis.noise import Array
+from orchestrator.analysis.noise import PIECES, Array
 from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
 from orchestrator.analysis.token_losses import CLASSES, TokenLosses
 from orchestrator.report.pictures import Pictures
@@ -22,8 +22,6 @@ from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.sweep.published import Number
 
-PIECES = 16
-"""The text is shown in as many pieces, each of `BLOCKS / PIECES` blocks: all blocks would be a thicket to look at."""
 _SHORT: tuple[Reason, ...] = ("another budget", "another test text", "worse than guessing")
 """Why there is no verdict: what is short enough for a picture."""
 

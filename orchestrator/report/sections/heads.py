@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from statistics import fmean
 
 from lm.costs import HeadCost
 from lm.record import opened
 from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
-from orchestrator.report.markdown import Rows, names
+from orchestrator.report.markdown import Row, Rows, names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.heads import HeadPoint, SeedRange, heads
-from orchestrator.report.sections.tables import mean, tokens_per_second, train_seconds, trained
+from orchestrator.report.sections.tables import tokens_per_second, train_seconds, trained
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 
 _DISTRIBUTIONS = ("temperature_1_nats_per_token", "span_sum_nats_per_token")
@@ -41,7 +42,7 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
         for name, group in outcomes.items()
         if name not in {point.name for point in points}
     ]
-    measures = measure_table(outcomes)
+    measures = list(measure_table(outcomes))
     return HeadSection(
         rows=rows,
         drawn=[point.name for point in points],
@@ -78,7 +79,7 @@ def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
                 "Decoder bytes in training": size,
                 "Training seconds": significant(seconds.mean, 3),
                 "Training tokens/s": f"{tokens_per_second(records):,.0f}",
-                "Peak memory": byte_size(mean(record.peak_memory_bytes for record in records)),
+                "Peak memory": byte_size(fmean(record.peak_memory_bytes for record in records)),
                 "Seeds": f"{len(records)} of {len(group)}" if len(records) < len(group) else len(group),
             }
             rows.append(row)
@@ -88,7 +89,7 @@ def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
     return (rows, points) if len(decoders) > 1 else ([], [])
 
 
-def measure_table(outcomes: Outcomes) -> Rows:
+def measure_table(outcomes: Outcomes) -> Iterator[Row]:
     """Means over the seeds of what validation fitted and of each head's measures on test; a cache changes none."""
     seeds = {
         variant: [stage.fitted | stage.measures.get("test", {}) for outcome in group if (stage := outcome.final)]
@@ -96,13 +97,11 @@ def measure_table(outcomes: Outcomes) -> Rows:
         if not is_adaptive(group)
     }
     columns = dict.fromkeys(chain.from_iterable(chain.from_iterable(seeds.values())))
-    rows = []
     for variant, measures in seeds.items():
         if any(measures):
             values = {name: [seed[name] for seed in measures if name in seed] for name in columns}
-            means = {name: significant(mean(each)) if each else None for name, each in values.items()}
-            rows.append({"Variant": variant, **means})
-    return rows
+            means = {name: significant(fmean(each)) if each else None for name, each in values.items()}
+            yield {"Variant": variant, **means}
 
 
 def _formulas(cost: HeadCost | None) -> tuple[str, str]:
@@ -114,4 +113,4 @@ def _formulas(cost: HeadCost | None) -> tuple[str, str]:
 
 def _over_seeds(values: Iterable[float]) -> SeedRange:
     seeds = list(values)
-    return SeedRange(mean(seeds), min(seeds), max(seeds))
+    return SeedRange(fmean(seeds), min(seeds), max(seeds))

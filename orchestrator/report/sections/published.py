@@ -10,7 +10,7 @@ from typing import Literal
 from lm.record import Record, Split
 from lm.spec import decoder_parameters
 from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
-from orchestrator.report.markdown import Rows
+from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import in_percent
 from orchestrator.sweep.published import Measure, Number, Published
@@ -121,9 +121,8 @@ def _short(note: str) -> str:
     return escape(shorten(note, _LONGEST_NOTE, placeholder=" …"))
 
 
-def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Rows:
+def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Iterator[Row]:
     """A row for each published number, and each measure that a complete seed of its variant has and that may be it."""
-    rows = []
     for measure in measures:
         group = outcomes.get(measure.variant or "", ())
         cell = group[0].trial.spec.model.cell_name if group else None
@@ -131,7 +130,7 @@ def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Rows:
             continue
         for name, values in _values(group, measure):
             deviation = stdev(values) if len(set(values)) > 1 else None
-            row = {
+            yield {
                 "Variant": measure.variant,
                 "Published as": measure.metric,
                 "Published": published(measure.value) + RECALLED_MARK * (measure.certainty == RECALLED),
@@ -141,8 +140,6 @@ def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Rows:
                 "Seeds": len(values),
                 "Note": measure.note and shorten(measure.note, _LONGEST_NOTE, placeholder=" …"),
             }
-            rows.append(row)
-    return rows
 
 
 def _values(group: Group, measure: Measure) -> Iterator[tuple[str, list[float]]]:

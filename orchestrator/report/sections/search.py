@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lm.record import perplexity
-from orchestrator.report.markdown import Rows
+from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.sections.search_pictures import (
     OBJECTIVES,
@@ -82,7 +82,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         searching=first.task.searching,
         ended=ended,
         space=_space(first.task.searching),
-        rows=search_table(searches),
+        rows=list(search_table(searches)),
         options=options,
         hardly_tried=Markdown(listed(hardly_tried)),
         edges=[words for search in searches if (words := _edges(search))],
@@ -91,7 +91,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         found=first.task.title,
         changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
         misfits=first.misfits if ended else {},
-        trials=_trials(first) if has_front or len(searches) == 1 else [],
+        trials=list(_trials(first)) if has_front or len(searches) == 1 else [],
         has_front=has_front,
         front_is_drawn=has_front and draw_front(first, pictures),
         importance=importance,
@@ -101,13 +101,12 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     )
 
 
-def search_table(searches: Sequence[SearchState]) -> Rows:
+def search_table(searches: Sequence[SearchState]) -> Iterator[Row]:
     """A row a search: its budget, of a population each epoch once, how its trials ended, and the best by validation."""
-    rows = []
     for search in searches:
         words = _ENDS | ({"stopped": "of earlier generations"} if search.task.population else {})
         counts = Counter(trial.state for trial in search.trials)
-        row = {
+        yield {
             "Variant": search.task.title,
             "Trials": len(search.trials),
             "How they ended": ", ".join(f"{counts[end]} {word}" for end, word in words.items() if counts[end]) or None,
@@ -117,8 +116,6 @@ def search_table(searches: Sequence[SearchState]) -> Rows:
             "Its values": search.best and _values(search, search.best),
             "Not searched, since the variant sets it": ", ".join(search.task.fixed) or None,
         }
-        rows.append(row)
-    return rows
 
 
 def seconds_of(search: SearchState) -> float:
@@ -126,9 +123,8 @@ def seconds_of(search: SearchState) -> float:
     return sum(own_share(search.trials, trial)[1] for trial in search.trials)
 
 
-def _trials(search: SearchState) -> Rows:
+def _trials(search: SearchState) -> Iterator[Row]:
     """The best trials, or those on the front of a search with several objectives."""
-    rows = []
     complete = [trial for trial in search.trials if trial.state == "complete"]
     best_first = sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
     for trial in front_in_order(search) if len(search.task.objectives) > 1 else best_first:
@@ -138,8 +134,7 @@ def _trials(search: SearchState) -> Rows:
             columns = {OBJECTIVES[name][0].capitalize(): OBJECTIVES[name][1](value) for name, value in pairs}
         spent = {"Epochs": trial.epochs, "Training time": duration(trial.seconds)}
         values = {"Values": _values(search, trial), "Key": Markdown(f"`{trial.key}`")}
-        rows.append({"Trial": trial.number, **columns, **spent, **values})
-    return rows
+        yield {"Trial": trial.number, **columns, **spent, **values}
 
 
 def _validation(trial: SearchTrial | None) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lm.record import perplexity
-from orchestrator.report.markdown import Rows
+from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import search as figures
 from orchestrator.report.pictures.search import SearchAxis, SearchPoint
@@ -45,7 +45,7 @@ class SearchShown:
 
 def show_searches(searches: Sequence[SearchState], pictures: Pictures) -> SearchShown:
     """Draw `search.svg`, `slices.svg` and, if trials were stopped early, `rungs.svg`; what the page says of them."""
-    (trials, heads), rungs = _points(searches), rung_table(searches)
+    (trials, heads), rungs = _points(searches), list(rung_table(searches))
     if trials:
         pictures.draw("search.svg", figures.course, trials)
         pictures.draw("slices.svg", figures.slices, trials, _axes(searches))
@@ -56,29 +56,26 @@ def show_searches(searches: Sequence[SearchState], pictures: Pictures) -> Search
     return SearchShown(bool(trials), colours, rungs, _grid(searches[0]) if len(searches) == 1 else [])
 
 
-def rung_table(searches: Sequence[SearchState]) -> Rows:
+def rung_table(searches: Sequence[SearchState]) -> Iterator[Row]:
     """A row for each epoch at which trials were stopped early; none of a population, where all others go on.
 
     Of several searches the stopped trials are named with the variant that was tuned: `4 and 7 of full`.
     """
     searches = [search for search in searches if not search.task.population]
     every = [(search.task.title, trial) for search in searches for trial in search.trials]
-    rows = []
     for epoch in sorted({trial.epochs for _, trial in every if trial.state == "stopped"}):
         stopped = [(of, trial) for of, trial in every if trial.state == "stopped" and trial.epochs == epoch]
         numbers: dict[str, list[str]] = {}
         for of, trial in stopped:
             numbers.setdefault(of if len(searches) > 1 else "", []).append(str(trial.number))
         lowest = min((trial.valid_nats for _, trial in stopped if trial.valid_nats is not None), default=None)
-        row = {
+        yield {
             "After epoch": epoch,
             "Trials that came this far": sum(trial.epochs >= epoch for _, trial in every),
             "Stopped": len(stopped),
             "Best validation of those stopped": None if lowest is None else number(perplexity(lowest)),
             "Which": "; ".join(listed(which) + (f" of {of}" if of else "") for of, which in numbers.items()),
         }
-        rows.append(row)
-    return rows
 
 
 def _points(searches: Sequence[SearchState]) -> tuple[list[SearchPoint], bool]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from lm.by_token.ensemble import ensemble
 from lm.by_token.losses import read_losses
 from lm.record import Record, opened
-from orchestrator.analysis.outcomes import Outcomes, budget, curve_of, is_adaptive, last_trained, planned_epochs
-from orchestrator.report.markdown import Rows
+from orchestrator.analysis.outcomes import Outcomes, budget, curve_of, is_adaptive, last_trained
+from orchestrator.report.markdown import Row
 from orchestrator.report.sections.ablation import Spread
 from orchestrator.report.sections.verdicts import in_percent
 from orchestrator.trials.records import Records
 from orchestrator.words import byte_size, duration, number, signed
 
 
-def stage_table(outcomes: Outcomes) -> Rows:
+def stage_table(outcomes: Outcomes) -> Iterator[Row]:
     """A row for every training stage of variants with several; one already shown for a variant is not repeated."""
-    rows = []
     shown: set[str] = set()
     for variant, group in outcomes.items():
         names = [name for name in group[0].trial.spec.stages() if name != "cache"]
@@ -29,7 +27,7 @@ def stage_table(outcomes: Outcomes) -> Rows:
             keys = {stage.key for stage in stages}
             if not keys <= shown:
                 shown |= keys
-                row = {
+                yield {
                     "Variant": variant,
                     "Stage": name,
                     "Epochs": _of_seeds([stage.epochs for stage in stages]),
@@ -38,23 +36,20 @@ def stage_table(outcomes: Outcomes) -> Rows:
                     "Test": Spread.of(opened(stage.test) for stage in stages),
                     "Seeds": len(stages),
                 }
-                rows.append(row)
-    return rows
 
 
 def _of_seeds(values: Sequence[int]) -> str:
     return ", ".join(map(str, values if len(set(values)) > 1 else values[:1]))
 
 
-def cache_table(outcomes: Outcomes) -> Rows:
+def cache_table(outcomes: Outcomes) -> Iterator[Row]:
     """A row for every adaptive variant with a complete seed, beside the same one-column pass without its cache."""
-    rows = []
     for variant, group in outcomes.items():
         final = [outcome.final for outcome in group if outcome.final]
         pairs = [(stage, stage.cache) for stage in final if stage.cache is not None]
         settings = [f"{cache.window}, {cache.weight:g}, {cache.flatness:g}" for _, cache in pairs]
         if pairs:
-            row = {
+            yield {
                 "Variant": variant,
                 "Window, weight, flatness": "; ".join(dict.fromkeys(settings)),
                 "Validation without cache": Spread.of(cache.plain_valid for _, cache in pairs),
@@ -62,11 +57,9 @@ def cache_table(outcomes: Outcomes) -> Rows:
                 "Test without cache": Spread.of(opened(cache.plain_test) for _, cache in pairs),
                 "Test": Spread.of(opened(stage.test) for stage, _ in pairs),
             }
-            rows.append(row)
-    return rows
 
 
-def ensemble_table(outcomes: Outcomes, records: Records) -> Rows:
+def ensemble_table(outcomes: Outcomes, records: Records) -> Iterator[Row]:
     """A row for every variant with two seeds or more that are complete and have their losses by token.
 
     All have as many members, where no seed is missing: the first of each, because an ensemble gains with every member.
@@ -78,66 +71,57 @@ def ensemble_table(outcomes: Outcomes, records: Records) -> Rows:
     }
     members = {variant: trials for variant, trials in members.items() if len(trials) > 1}
     equally_many = min((len(outcomes[variant]) for variant in members), default=0)
-    rows = []
     for variant, trials in members.items():
         group = outcomes[variant]
         losses = [read_losses(records.test_losses(trial)) for trial in trials[:equally_many]]
         if all(each.is_of_the_text_of(losses[0]) for each in losses):
             mixed = ensemble([each.nats for each in losses])
-            row = {
+            yield {
                 "Variant": f"{variant} (adaptive)" if is_adaptive(group) else variant,
                 "Seeds": len(losses),
                 "Mean of their test perplexities": number(mixed.mean),
                 "Ensemble": number(mixed.perplexity),
                 "Change": f"{signed(100 * mixed.change)}%",
             }
-            rows.append(row)
-    return rows
 
 
-def fit_table(outcomes: Outcomes) -> Rows:
+def fit_table(outcomes: Outcomes) -> Iterator[Row]:
     """Of every variant that trains, how it fits at its last epoch: losses in nats per token, means over complete seeds.
 
     Training far below validation, and validation above its lowest, are a text learnt by heart; if the best epoch is the
     last, training was too short.
     """
-    rows = []
     for variant, records in trained(outcomes).items():
         curves = [curve_of(outcome.curve) for outcome in outcomes[variant] if outcome.final and outcome.curve]
         if curves:
-            rise = mean(curve.valid_nats_per_token[-1] - curve.valid_nats_per_token.min() for curve in curves)
-            row = {
+            rise = fmean(curve.valid_nats_per_token[-1] - curve.valid_nats_per_token.min() for curve in curves)
+            yield {
                 "Variant": variant,
-                "Training loss": number(mean(curve.train_nats_per_token[-1] for curve in curves), 3),
-                "Validation loss": number(mean(curve.valid_nats_per_token[-1] for curve in curves), 3),
+                "Training loss": number(fmean(curve.train_nats_per_token[-1] for curve in curves), 3),
+                "Validation loss": number(fmean(curve.valid_nats_per_token[-1] for curve in curves), 3),
                 "Perplexity above its lowest": in_percent(rise, None),
                 "Best epoch": _of_seeds([last_trained(record).best_epoch for record in records]),
                 "Epochs": _of_seeds([int(curve.epoch[-1]) for curve in curves]),
             }
-            rows.append(row)
-    return rows
 
 
-def cost_table(outcomes: Outcomes) -> Rows:
+def cost_table(outcomes: Outcomes) -> Iterator[Row]:
     """Means over the complete seeds of every variant that trains; in brackets the slowest and the fastest seed."""
-    rows = []
     for variant, records in trained(outcomes).items():
         stages = [stage for record in records for stage in record.stages]
         epochs = sum(stage.epochs for stage in stages) / len(records)
         rates = [tokens_per_second([record]) for record in records]
         ends = f" ({min(rates):,.0f} to {max(rates):,.0f})" if len(rates) > 1 else ""
-        row = {
+        yield {
             "Variant": variant,
-            "Epochs": f"{epochs:.3g} of {planned_epochs(outcomes[variant])}"
+            "Epochs": f"{epochs:.3g} of {outcomes[variant][0].trial.spec.most_epochs}"
             + " (another budget)" * (variant in other_budgets(outcomes)),
-            "Training": duration(mean(map(train_seconds, records))),
+            "Training": duration(fmean(map(train_seconds, records))),
             "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),
             "Training tokens/s": f"{tokens_per_second(records):,.0f}{ends}",
-            "Peak memory": byte_size(mean(record.peak_memory_bytes for record in records)),
+            "Peak memory": byte_size(fmean(record.peak_memory_bytes for record in records)),
             "Seeds": len(records),
         }
-        rows.append(row)
-    return rows
 
 
 def other_budgets(outcomes: Outcomes) -> list[str]:
@@ -164,8 +148,3 @@ def tokens_per_second(records: Sequence[Record]) -> float:
     """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not."""
     tokens = sum(stage.tokens_per_second * stage.train_seconds for record in records for stage in record.stages)
     return tokens / sum(map(train_seconds, records))
-
-
-def mean(values: Iterable[float]) -> float:
-    """The mean of one or more numbers."""
-    return float(np.mean(list(values)))

@@ -42,32 +42,35 @@ def verdict_in_words(effect: Effect, margin: float) -> str:
     return no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
 
 
+def per_cent(nats: float) -> float:
+    """A difference of losses as a change of perplexity in per cent: −100 at the least."""
+    return 100 * perplexity_change(0.0, nats)
+
+
 def in_percent(nats: float, interval: Interval | None) -> str:
     """A difference of losses as a change of perplexity: `+3.2% [+0.5%, +6.0%]`."""
     if interval is None:
-        return f"{signed(100 * perplexity_change(0.0, nats), 1)}%"
-    shares = (100 * perplexity_change(0.0, value) for value in (nats, *interval))
-    change, low, high = rounded_by_interval(*shares)
+        return f"{signed(per_cent(nats), 1)}%"
+    change, low, high = rounded_by_interval(*map(per_cent, (nats, *interval)))
     return f"{change}% [{low}%, {high}%]"
 
 
 def by_percent(effect: Effect) -> str:
     """The size of a decided effect, without a sign, and its interval: `3.2% (−6.0% to −0.5%)`."""
     assert effect.interval is not None and effect.nats is not None
-    shares = (100 * perplexity_change(0.0, value) for value in (effect.nats, *effect.interval))
-    change, low, high = rounded_by_interval(*shares)
+    change, low, high = rounded_by_interval(*map(per_cent, (effect.nats, *effect.interval)))
     return f"{change.lstrip('+−')}% ({low}% to {high}%)"
 
 
 def at_most(effects: Sequence[Effect]) -> str:
     """How large effects that are not decided can be: `at most 2.3% either way`."""
-    largest = max(abs(100 * perplexity_change(0.0, end)) for effect in effects for end in effect.interval or ())
+    largest = max(abs(per_cent(end)) for effect in effects for end in effect.interval or ())
     return f"at most {significant(largest, 2)}% either way" if largest <= 100.0 else TWOFOLD
 
 
 def signed_ends(effects: Sequence[Effect]) -> str:
     """Between which changes effects that are not decided lie, all of them: `−3.1% to +3.3%`."""
-    ends = [100 * perplexity_change(0.0, end) for effect in effects for end in effect.interval or ()]
+    ends = [per_cent(end) for effect in effects for end in effect.interval or ()]
     low, high = min(ends), max(ends)
     decimals = decimals_for((high - low) / 2)
     return f"{signed(low, decimals)}% to {signed(high, decimals)}%" if high <= 100.0 and low >= -50.0 else TWOFOLD

@@ -12,7 +12,7 @@ from lm.by_token.words import WordSavings, vocabulary_of, word_savings
 from lm.kept import say_once
 from lm.record import token_nats_path
 from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, is_adaptive
-from orchestrator.report.markdown import Rows
+from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
 from orchestrator.report.pictures.differences import WordBar
@@ -63,27 +63,24 @@ def word_section(
         of_text = [each for each in measures if over is None and each.dataset == record.corpus.name]
         by = f"{over}, on test" if over else "the same pass without its cache, on validation, where the cache is used"
         title = f"{variant} over {by}: {signed(savings.total, 1)} nats saved in all."
-        tables[title] = table, _published(of_text, savings)
+        tables[title] = table, list(_published(of_text, savings))
     if tables:
         pictures.draw("words.svg", figures.words, bars)
     return WordSection([variant for variant, *_ in compared], tables)
 
 
-def _published(measures: Sequence[Measure], savings: WordSavings) -> Rows:
+def _published(measures: Sequence[Measure], savings: WordSavings) -> Iterator[Row]:
     """The published words that a cache saves most on; None where the text lacks it."""
-    rows = []
     for measure in measures:
         if measure.metric == CACHE_METRIC and measure.word is not None:
             word = savings.of(measure.word)
-            row = {
+            yield {
                 "Word": measure.word,
                 "Published times": measure.count and f"{measure.count:,}",
                 "Times": word and f"{word.count:,}",
                 "Published": signed(measure.value),
                 "Nats saved": word and signed(word.nats),
             }
-            rows.append(row)
-    return rows
 
 
 def _comparisons(

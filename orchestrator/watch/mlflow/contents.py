@@ -20,11 +20,11 @@ import re
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
 
 from lm.record import Evaluation, Record, StageResult
+from orchestrator.trials.plan import dotted
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.store import Measure, Run
 
@@ -53,15 +53,9 @@ def _key(before: str, variant: str, after: str = "") -> str:
 
 def params(trial: Trial) -> dict[str, str]:
     """A spec's values under dotted names, each as YAML would write it, and the number of parameters."""
-    return dict(_flat(trial.spec.model_dump(mode="json"))) | {"parameters": str(trial.parameters)}
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
+    values = dict(dotted(trial.spec.model_dump(mode="json")))
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+    return texts | {"parameters": str(trial.parameters)}
 
 
 def curve_measures(evaluation: Evaluation, times: tuple[int, int] | None) -> list[Measure]:
