@@ -86,6 +86,12 @@ def difference(value: float, interval: tuple[float, float] | None) -> str:
     return f"{text} [{low}, {high}]"
 
 
+def ends_in_words(low: float, high: float) -> str:
+    """The ends of an interval of perplexities, rounded by its width: `109.8 to 115.8`."""
+    decimals = decimals_for((high - low) / 2)
+    return f"{number(low, decimals)} to {number(high, decimals)}"
+
+
 def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """A difference and the ends of its interval, each with its sign, to two digits of the half width.
 

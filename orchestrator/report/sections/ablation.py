@@ -12,6 +12,7 @@ from lm.record import Score, opened
 from orchestrator.analysis.comparison import lower_pairs, nats_on_test, obstacles
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval
 from orchestrator.analysis.guessing import guesses, reference_corpus
+from orchestrator.analysis.noise import t_beyond
 from orchestrator.analysis.outcomes import Group, Outcomes, averaged_seeds, incomplete_seeds, is_adaptive
 from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.verdicts import (
@@ -59,6 +60,17 @@ class Spread:
         values = np.array([score.perplexity for score in scores], dtype=np.float64)
         deviation = float(values.std(ddof=1)) if values.size > 1 else None
         return cls(float(values.mean()), deviation, values.size)
+
+    @property
+    def one_more_seed(self) -> Interval | None:
+        """Where one more seed would lie with a probability of 95%, a prediction interval by Student's t.
+
+        None if no two seeds differ. A published number is mostly of one run, so this is what it is held against.
+        """
+        if not self.deviation:
+            return None
+        half = float(t_beyond(0.025, self.n - 1)) * self.deviation * math.sqrt(1 + 1 / self.n)
+        return Interval(self.mean - half, self.mean + half)
 
     def __str__(self) -> str:
         return spread(self.mean, self.deviation)

@@ -26,7 +26,7 @@ from orchestrator.report.sections.verdicts import (
     no_effect,
     signed_ends,
 )
-from orchestrator.words import Markdown, counted, escape, listed, number, significant
+from orchestrator.words import Markdown, counted, ends_in_words, escape, listed, number, significant
 
 FRAME = " (Ranges: "
 """Begins what the answer ends with: what its intervals are."""
@@ -114,8 +114,8 @@ def _answer(
         return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"], []
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
     if not others and len(shown) == len(rows):
-        return [f"{name} reaches test perplexity {base.test} ({_of_seeds(base)}){_against(published, base)}"], []
-    sentences = _decided(others, base)
+        return [_reached(base, published)], []
+    sentences = ([] if published is None else [_reached(base, published)]) + _decided(others, base)
     if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
         has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
         sentences.append(f"{_named(equal, 'other ')} {has}")
@@ -126,12 +126,19 @@ def _of_seeds(row: AblationRow) -> str:
     return "one seed" if row.complete == 1 else f"mean ± standard deviation of {row.complete} seeds"
 
 
-def _against(published: float | None, base: AblationRow) -> str:
-    """How far the baseline is from the published number: `, 1.5% below the published 114.5`."""
-    if published is None or base.test is None:
-        return ""
+def _reached(base: AblationRow, published: float | None) -> str:
+    """What the baseline reaches, how far from the published number that is, and what one more seed may reach."""
+    assert base.test is not None
+    reaches = f"{_quoted(base.variant)} reaches test perplexity {base.test} ({_of_seeds(base)})"
+    if published is None:
+        return reaches
     change = 100 * (base.test.mean / published - 1)
-    return f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {published:g}"
+    reaches += f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {published:g}"
+    more = base.test.one_more_seed
+    if more is None:
+        return reaches
+    how = "as one more seed may be" if more.low <= published <= more.high else "where one more seed would hardly be"
+    return f"{reaches}, {how} (95%: {ends_in_words(*more)})"
 
 
 def _quoted(name: str) -> str:

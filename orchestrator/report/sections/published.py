@@ -14,7 +14,17 @@ from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import in_percent
 from orchestrator.sweep.published import Measure, Number, Published
-from orchestrator.words import NOTHING, Markdown, escape, listed, published, published_difference, signed, significant
+from orchestrator.words import (
+    NOTHING,
+    Markdown,
+    ends_in_words,
+    escape,
+    listed,
+    published,
+    published_difference,
+    signed,
+    significant,
+)
 
 RECALLED_MARK = "†"
 DECODER = "decoder_parameters_M"
@@ -53,6 +63,7 @@ def _beside(row: AblationRow) -> dict[str, object]:
         "Seeds": row.test.n,
         "Published": printed(row.published_test),
         "Test less published": f"{signed(row.test.mean - paper)} ({signed(100 * (row.test.mean / paper - 1), 1)}%)",
+        "One more seed": None if (more := row.test.one_more_seed) is None else ends_in_words(*more),
         "Published difference": printed_difference(row),
         "Difference": row.difference,
         "Published difference is": "baseline" if row.is_baseline else reproduction(row),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean, stdev
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from orchestrator.analysis.comparison import compare_variants, equal_variants, l
 from orchestrator.analysis.effects import Comparison, Interval
 from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.report.pictures.differences import MARKERS, verdict_kind
-from orchestrator.report.sections.ablation import AblationRow, ablation_table, distinct_rows
+from orchestrator.report.sections.ablation import AblationRow, Spread, ablation_table, distinct_rows
 from orchestrator.report.sections.answer import answer
 from orchestrator.report.sections.verdicts import verdict_in_words
 from orchestrator.sweep.designs import Ablation
@@ -149,6 +150,26 @@ def test_one_seed_is_not_among_the_best_and_a_smaller_error_leaves_more() -> Non
     tests = {"full": [60.0, 60.1, 60.2], "b": [59.7, 59.8, 59.9], "one": [50.0]}
     assert possibly_best(outcomes_of(tests), 0.1) == ("b",)
     assert possibly_best(outcomes_of(tests), 1e-6) == ("full", "b")
+
+
+def test_the_baseline_is_held_against_the_paper_by_where_one_more_seed_would_lie() -> None:
+    rows, comparison = table({"full": [60.0, 61.0, 62.0], "other": [70.0, 71.0, 72.0]})
+    for paper, how in ((57.0, "7.0% above the published 57, as one more seed may be"), (50.0, "where one more seed")):
+        text = answer(rows, comparison, "paper", published=paper)
+        assert "“full” reaches test perplexity 61.0 ± 1.0 (mean ± standard deviation of 3 seeds), " in text
+        assert how in text and "(95%: 56.0 to 66.0)" in text and "“other” raises test perplexity" in text
+    assert "reaches" not in answer(rows, comparison, "mini")
+    assert Spread(61.0, None, 1).one_more_seed is None and Spread(61.0, 0.0, 3).one_more_seed is None
+
+
+def test_one_more_seed_lies_where_it_is_said_to_in_19_of_20_sweeps() -> None:
+    rng = np.random.default_rng(1)
+    inside, sweeps = 0, 2000
+    for _ in range(sweeps):
+        *seeds, one_more = rng.normal(100.0, 1.0, 4)
+        low, high = Spread(fmean(seeds), stdev(seeds), 3).one_more_seed or (0.0, 0.0)
+        inside += low <= one_more <= high
+    assert abs(inside / sweeps - 0.95) < 0.02
 
 
 def test_pairs_are_of_equal_seeds() -> None:
