@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
@@ -22,6 +23,8 @@ MARKERS = {
     "sampled": style.marker("P", 7.5, COLOURS[7]),
     "ecoc": style.marker("X", 7.5, COLOURS[4]),
 }
+_NUMBER = (14, 9)
+"""Width and height that a number takes, in points."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,17 @@ def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True)
     seeds = [seed for point in ranked for seed in (point.test_perplexity.low, point.test_perplexity.high)]
     top = max(style.perplexity_axis(axes, seeds) for axes in (left, right))
+    places = {axes: list[tuple[float, float]]() for axes in (left, right)}
     for number, point in enumerate(ranked, 1):
         test, marker, colour = point.test_perplexity, MARKERS[point.kind], MARKERS[point.kind]["markerfacecolor"]
         parameters, y = SeedRange(*[point.decoder_parameters] * 3), min(test.mean, top)
         above = f" ({significant(test.mean)})" if test.mean > top else ""
-        # Beside upright bars, numbers are read best to the right.
-        for axes, across, offset in ((left, parameters, (9, -3)), (right, point.train_seconds, (5, 4))):
+        for axes, across in ((left, parameters), (right, point.train_seconds)):
             axes.plot([across.mean] * 2, [min(test.low, top), min(test.high, top)], color=colour, linewidth=1.3)
             axes.plot([across.low, across.high], [y, y], color=colour, linewidth=1.3)
             label = f"{number}  {style.one_line(point.name, 30)}{above}"
             axes.plot(across.mean, y, zorder=3, label=label, **marker)
-            outline = [withStroke(linewidth=1.5, foreground="white")]
-            text: style.Style = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "path_effects": outline}
-            axes.annotate(str(number), (across.mean, y), offset, **text)
+            places[axes].append((across.mean, y))
             if above:
                 style.draw_arrow(axes, (across.mean, y), (across.mean, axes.get_ylim()[1]), colour)
             if point.name == baseline:
@@ -77,4 +78,22 @@ def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
         axes.set_xlabel(label)
     left.set_ylabel("test perplexity (log scale)")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right upper")
+    figure.draw_without_rendering()  # where the points lie is known once all has its place
+    # Beside upright bars, numbers are read best to the right.
+    _number(left, places[left], (9, -3))
+    _number(right, places[right], (5, 4))
     return figure
+
+
+def _number(axes: Axes, places: Sequence[tuple[float, float]], offset: tuple[float, float]) -> None:
+    """Number the places, which come from the bottom up, each number raised above those that it would cover."""
+    points = axes.transData.transform(places) * 72 / axes.figure.dpi
+    taken: list[tuple[float, float]] = []
+    for number, (place, (x, y)) in enumerate(zip(places, points, strict=True), 1):
+        raised = y
+        while any(abs(x - other) < _NUMBER[0] and abs(raised - height) < _NUMBER[1] for other, height in taken):
+            raised += 1
+        taken.append((x, raised))
+        outline = [withStroke(linewidth=1.5, foreground="white")]
+        text: style.Style = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "path_effects": outline}
+        axes.annotate(str(number), place, (offset[0], offset[1] + raised - y), **text)

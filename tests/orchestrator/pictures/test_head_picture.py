@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -76,3 +77,11 @@ def test_points_are_numbered_by_perplexity_and_named_in_the_legend() -> None:
         assert numbers == {str(k): xy for k, xy in enumerate(zip(places, (80.0, 82.0, 131.0), strict=True), 1)}
         (ring,) = (line for line in axes.lines if line.get_markersize() == 12)
         assert ring.get_ydata()[0] == 82.0
+
+
+def test_numbers_of_heads_that_lie_together_do_not_cover_each_other() -> None:
+    figure = heads([row(f"head {k}", 80.0 + k / 10) for k in range(6)], "head 0")
+    for axes in figure.axes:
+        boxes = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
+        assert len(boxes) == 6
+        assert all(lower.y1 <= upper.y0 + 1 for lower, upper in pairwise(boxes))
