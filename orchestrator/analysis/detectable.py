@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.analysis.noise import BLOCKS, Array, Losses, text_variance
+from orchestrator.analysis.noise import BLOCKS, Array, Losses, missed_by_waves, text_correlation, text_variance
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.analysis.power import WANTED
 from orchestrator.analysis.statistics import contrasts, perplexity_change
@@ -56,8 +57,9 @@ def detectable(outcomes: Outcomes, error: float = LEVEL_OF_ERROR) -> Detectable 
     deviation = math.sqrt(squares / sum(nats.size - 1 for nats in repeated))
     texts_B = {name: losses.blocks.mean(axis=0) for name, losses in compared.items() if losses.blocks is not None}
     base_B = texts_B.pop(baseline, None)
-    variances = [] if base_B is None else [text_variance(text_B - base_B) for text_B in texts_B.values()]
-    text_error = math.sqrt(sum(variances) / len(variances)) if variances else None
+    along = [] if base_B is None else [text_B - base_B for text_B in texts_B.values()]
+    missed = missed_by_waves(text_correlation(along)) if along else 1.0
+    text_error = math.sqrt(missed * fmean(map(text_variance, along))) if along else None
     seeds = min((len(outcomes[name]) for name in compared if name != baseline), default=0)
     planned = len(outcomes.of_baseline), seeds
     smallest = smallest_detectable(deviation, text_error or 0.0, planned, len(compared) - 1, 1 - error)

@@ -22,6 +22,7 @@ from orchestrator.analysis.noise import (
     deviations,
     half_width,
     interaction_variance,
+    missed_by_waves,
     satterthwaite,
     text_correlation,
     text_variance,
@@ -210,7 +211,8 @@ def _estimates(
     """What the interval of each contrast rests on; `along` has the contrasts in each block of the text."""
     scales = [sum(weight**2 for weight in weights.values()) for weights in judged.values()]
     kinds = ["\n".join(sorted({groups[group].kind for group in weights})) for weights in judged.values()]
-    variances = [text_variance(along_B) for along_B in along.values()]
+    missed = missed_by_waves(noise.text_correlation or 0.0)
+    variances = [missed * text_variance(along_B) for along_B in along.values()]
     texts = dict(zip(along, borrowed_text(variances, scales, kinds) if along else (), strict=True))
     blocks = {name: losses.blocks for name, losses in groups.items() if losses.blocks is not None}
     every_degree = sum(losses.nats.size - 1 for losses in groups.values())

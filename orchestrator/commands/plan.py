@@ -35,7 +35,7 @@ def plan(
     write_specs: Annotated[Path | None, typer.Option(metavar="DIR", help=_SPECS)] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
     steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
-    again: Annotated[bool, typer.Option("--anew", help="with --estimate: ignore earlier measurements")] = False,
+    again: Annotated[bool, typer.Option("--again", help="with --estimate: ignore earlier measurements")] = False,
     cpus: shared.Cpus = None,
     gpus: shared.Gpus = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --estimate: trials at once")] = None,

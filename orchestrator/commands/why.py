@@ -73,8 +73,8 @@ def reproduce(
 ) -> None:
     """Train a trial again from its record alone, in a temporary folder, and compare the curves: PASS or FAIL.
 
-    On a CPU all numbers but times must be the same to the last bit; on a GPU losses within 1% of each other. Exit
-    codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, for example because the text is another.
+    On a CPU with the same instructions all numbers but times must be the same to the last bit; on a GPU losses within
+    1% of each other. Exit codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, for example because the text is another.
     """
     from lm.record import read_curve
     from orchestrator.execute.reproduce import circumstances, obstacle

@@ -168,8 +168,6 @@ def _answer(
 ) -> Markdown:
     """The answer; the baseline stands beside the paper's number at the paper's own scale alone."""
     sweep, searches = report.sweep, report.searches
-    paper = rows[0].published_test if sweep.published_scale else None
-    published = None if paper is None else paper.perplexity
     measured = [*filter(None, [front_clause(searches)]), *dose_clauses(report.outcomes, sweep.doses)]
     return answer.answer(
         rows,
@@ -179,7 +177,7 @@ def _answer(
         hardly_chosen=hardly_chosen(searches),
         interactions=interactions,
         best=best,
-        published=published,
+        published=rows[0].published_test if sweep.published_scale else None,
         measured=measured,
     )
 

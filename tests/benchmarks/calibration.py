@@ -116,6 +116,7 @@ SETTINGS = (
     Setting("three kinds with 1, 5, 30 times the noise", _given(1, 1, 1, 5, 5, 5, 30, 30, 30), kinds="aaabbbccc"),
     Setting("the same, one odd variant in each", _given(1, 1, 5, 5, 5, 20, 30, 30, 100), kinds="aaabbbccc"),
     Setting("long topics (6 blocks), text dominates", text_deviation=0.006, topic_blocks=6.0),
+    Setting("long topics (10 blocks), text dominates", text_deviation=0.006, topic_blocks=10.0),
 )
 
 
@@ -172,7 +173,7 @@ def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: fl
     runs = SEED_DEVIATION * setting.ratios(rng, setting.variants)[:, None] * draws
     runs[1:] += effect
     if setting.topic_blocks:
-        texts = _topics(rng, setting)
+        texts = topics(rng, setting)
     else:
         along = _along(rng.normal(size=(setting.variants, BLOCKS * _PIECES)), setting)
         texts = along.reshape(setting.variants, BLOCKS, _PIECES).mean(axis=2)
@@ -195,7 +196,7 @@ def _along(noise: Array, setting: Setting) -> Array:
     return np.asarray(setting.text_deviation * math.sqrt(noise.shape[1]) / inflation * pieces)
 
 
-def _topics(rng: np.random.Generator, setting: Setting) -> Array:
+def topics(rng: np.random.Generator, setting: Setting) -> Array:
     """Blocks of a text whose topics last a geometric time; the deviation of a mean over the text is the setting's."""
     ends = rng.random(BLOCKS) < 1 / setting.topic_blocks
     topics = np.cumsum(ends)

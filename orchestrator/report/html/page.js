@@ -19,15 +19,15 @@ function sortBy(table, column, direction) {
   rows.sort((a, b) => a.row.dataset.order - b.row.dataset.order);
   if (direction !== "none") {
     const sign = direction === "ascending" ? 1 : -1;
-    const told = rows.filter(({ text }) => !NOTHING.test(text));
-    const numeric = told.every(({ text }) => numberOf(text) !== null);
+    const filled = rows.filter(({ text }) => !NOTHING.test(text));
+    const numeric = filled.every(({ text }) => numberOf(text) !== null);
     const words = new Intl.Collator("en", { numeric: true });
     const order = (a, b) => {
       const [x, y] = numeric ? [numberOf(a.text), numberOf(b.text)] : [0, 0];
       return x < y ? -1 : x > y ? 1 : words.compare(a.text, b.text);
     };
-    told.sort((a, b) => sign * order(a, b));
-    rows.splice(0, rows.length, ...told, ...rows.filter(({ text }) => NOTHING.test(text)));
+    filled.sort((a, b) => sign * order(a, b));
+    rows.splice(0, rows.length, ...filled, ...rows.filter(({ text }) => NOTHING.test(text)));
   }
   body.append(...rows.map(({ row }) => row));
 }

@@ -11,7 +11,7 @@ from typing import get_args
 from orchestrator.agenda.expand import BEST_FOUND
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.report.sections.ablation import AblationRow
+from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.interactions import InteractionRow, contrast_sentences
 from orchestrator.report.sections.verdicts import (
     LISTED,
@@ -26,6 +26,7 @@ from orchestrator.report.sections.verdicts import (
     no_effect,
     signed_ends,
 )
+from orchestrator.sweep.published import Number
 from orchestrator.words import Markdown, counted, ends_in_words, escape, listed, number, significant
 
 FRAME = " (Ranges: "
@@ -50,7 +51,7 @@ def answer(
     hardly_chosen: Sequence[str] = (),
     interactions: Sequence[InteractionRow] = (),
     best: Sequence[str] = (),
-    published: float | None = None,
+    published: Number | None = None,
     measured: Sequence[str] = (),
 ) -> Markdown:
     """The answer; `scale` is empty if the file has none.
@@ -99,7 +100,7 @@ def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
 
 
 def _answer(
-    rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None, published: float | None
+    rows: Sequence[AblationRow], shown: Sequence[AblationRow], comparison: Comparison | None, published: Number | None
 ) -> tuple[list[str], list[str]]:
     """What is decided of the rows, or why nothing is, and what is left open."""
     base = next(row for row in rows if row.is_baseline)
@@ -126,18 +127,21 @@ def _of_seeds(row: AblationRow) -> str:
     return "one seed" if row.complete == 1 else f"mean ± standard deviation of {row.complete} seeds"
 
 
-def _reached(base: AblationRow, published: float | None) -> str:
+def _reached(base: AblationRow, published: Number | None) -> str:
     """What the baseline reaches, how far from the published number that is, and what one more seed may reach."""
     assert base.test is not None
     reaches = f"{_quoted(base.variant)} reaches test perplexity {base.test} ({_of_seeds(base)})"
     if published is None:
         return reaches
-    change = 100 * (base.test.mean / published - 1)
-    reaches += f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {published:g}"
-    more = base.test.one_more_seed
-    if more is None:
+    change, memory = 100 * (base.test.mean / published.perplexity - 1), " (from memory)"
+    reaches += (
+        f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {published.perplexity:g}"
+    )
+    reaches += memory if published.certainty == RECALLED else ""
+    if (more := base.test.one_more_seed) is None:
         return reaches
-    how = "as one more seed may be" if more.low <= published <= more.high else "where one more seed would hardly be"
+    lies = more.low <= published.perplexity <= more.high
+    how = "as one more seed may be" if lies else "where one more seed would hardly be"
     return f"{reaches}, {how} (95%: {ends_in_words(*more)})"
 
 
@@ -236,8 +240,7 @@ def _on_this_text(rows: Sequence[AblationRow]) -> list[str]:
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     certain = [row for row, effect in effects if effect.verdict == "not decided" and effect.decided_on_this_text]
     named = listed([f"{_subject(row)} ({_direction(row)})" for row in certain[:LISTED]])
-    why = "because another text of its length could turn it"
-    return [f"certain on this test text alone, {why}: {named}"] if certain else []
+    return [f"decided on this test text alone, by intervals of the seeds alone: {named}"] if certain else []
 
 
 def _left_open(rows: Sequence[AblationRow], baseline: str) -> list[str]:

@@ -78,8 +78,9 @@ def _cautions(
     text = comparison.noise.text_correlation if comparison and comparison.noise else None
     if text is not None and text > LONG_TOPICS:
         yield Markdown(
-            f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are so "
-            "long that intervals may miss in up to one table of nine."
+            f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are "
+            "long, and intervals are wider for it. If a topic lasts a sixth of the text or longer, they miss in one "
+            "table of ten or more."
         )
     specs = [group[0].trial.spec for group in outcomes.values()]
     coded = any(hasattr(getattr(spec.head, "codebook", None), "seed") for spec in specs)
@@ -97,7 +98,7 @@ def _cautions(
     if (learning := sum(map(_best_at_the_end, complete))) > _SEVERAL * len(complete):
         yield Markdown(
             f"**In {learning} of {counted(len(complete), 'trial')} validation was lowest at the last epoch**: with "
-            "more epochs the verdicts may be others."
+            "more epochs the results may change."
         )
     for variants in equal_variants(outcomes):
         names = listed([escape(name) for name in variants])

@@ -19,6 +19,7 @@ from orchestrator.report.sections.ablation import AblationRow, Spread, ablation_
 from orchestrator.report.sections.answer import answer
 from orchestrator.report.sections.verdicts import verdict_in_words
 from orchestrator.sweep.designs import Ablation
+from tests.orchestrator.report.test_tables import number
 from tests.support.factories import FULL, make_curve, make_record, make_trial
 
 NO_DESIGN = Ablation("none", ())
@@ -100,7 +101,7 @@ def test_what_is_certain_on_this_test_text_alone_is_said_to_be(sign: int, verb: 
     rows[1] = replace(rows[1], effect=replace(effect, nats=sign * 0.03, verdict="not decided", **here))
     assert rows[1].verdict(0.005) == f"{verb} it on this test text; not decided for others"
     said = answer(rows, comparison, "mini")
-    assert "ertain on this test text alone, because another text of its length could turn it: “b” (" in said
+    assert "ecided on this test text alone, by intervals of the seeds alone: “b” (" in said
     assert ("(+3.0% [+1.0%, +5.1%])" if sign > 0 else "(−3.0% [−4.9%, −1.0%])") in said
     assert "ot decided: “b”" not in said
 
@@ -154,7 +155,10 @@ def test_one_seed_is_not_among_the_best_and_a_smaller_error_leaves_more() -> Non
 
 def test_the_baseline_is_held_against_the_paper_by_where_one_more_seed_would_lie() -> None:
     rows, comparison = table({"full": [60.0, 61.0, 62.0], "other": [70.0, 71.0, 72.0]})
-    for paper, how in ((57.0, "7.0% above the published 57, as one more seed may be"), (50.0, "where one more seed")):
+    for paper, how in (
+        (number(57.0), "7.0% above the published 57, as one more seed may be"),
+        (number(50.0, "recalled"), "22.0% above the published 50 (from memory), where one more seed would hardly be"),
+    ):
         text = answer(rows, comparison, "paper", published=paper)
         assert "“full” reaches test perplexity 61.0 ± 1.0 (mean ± standard deviation of 3 seeds), " in text
         assert how in text and "(95%: 56.0 to 66.0)" in text and "“other” raises test perplexity" in text

@@ -27,7 +27,7 @@ def test_every_variant_with_two_seeds_and_their_losses_has_an_ensemble(tmp_path:
         if trial.variant != "no losses":
             write_tokens(runs, trial)
     settle(runs, diverged[2], 60.0, status="diverged", reason="not finite")
-    table = ensemble_table(read_outcomes(trials + diverged, Records(runs), "full"), Records(runs))
+    table = list(ensemble_table(read_outcomes(trials + diverged, Records(runs), "full"), Records(runs)))
     assert [(row["Variant"], row["Seeds"]) for row in table] == [
         ("full", 2),
         ("cached (adaptive)", 2),

@@ -322,7 +322,7 @@ def test_an_interval_that_a_later_step_decides_ends_at_zero_and_the_page_says_wh
     assert none is not None
     stepped, row = page(0.95 * none.high)
     assert "[above 0%, " in row and "**raises**" in row
-    assert "one that ends above or below 0% was decided after others were" in stepped
+    assert "one that ends above or below 0% was decided at a later step of Holm's test" in stepped
     assert "one that ends above or below 0%" not in page(0.2)[0]
 
 

@@ -146,13 +146,13 @@ def test_stages_are_shown_once_for_all_variants_that_share_them(tmp_path: Path) 
     settle(tmp_path, cached, 55.0)
     assert list(stage_keys(cached.spec, CORPUS.fingerprint))[:2] == ["train", "finetune-1"]
     outcomes, _ = read(tmp_path, [base, cached])
-    rows = stage_table(outcomes)
+    rows = list(stage_table(outcomes))
     assert [(row["Variant"], row["Stage"]) for row in rows] == [("full", "train"), ("full", "finetune-1")]
     assert [row["Test"].mean for row in rows] == [pytest.approx(61.2), pytest.approx(60.0)]
     record = make_record(base, 60.0)
     unopened = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
     write_record(tmp_path / base.key, unopened)
-    assert stage_table(read_outcomes([base], Records(tmp_path), "full")) == []
+    assert list(stage_table(read_outcomes([base], Records(tmp_path), "full"))) == []
 
 
 def test_the_fit_of_a_variant_is_that_of_its_last_epoch_beside_its_lowest(tmp_path: Path) -> None:
