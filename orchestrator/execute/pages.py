@@ -163,23 +163,13 @@ class LastMade:
             files = {name: sha256(self._folder / name) for name in summary.files}
         except (OSError, ValueError):
             return None
-        sweep = [self._code, repr(self._sweep), str(self._file), str(self._folder.resolve())]
         answers = [
             None if (answer := records.analysis(trial, asked)) is None else answer.model_dump_json()
             for asked in self._sweep.analyses
             for trial in state.table
         ]
-        inputs = [
-            *sweep,
-            trials,
-            trained,
-            searched,
-            published,
-            ledgers,
-            files,
-            *([texts] if texts else []),
-            *([answers] if answers else []),
-        ]
+        inputs: list[object] = [self._code, repr(self._sweep), str(self._file), str(self._folder.resolve())]
+        inputs += [trials, trained, searched, published, ledgers, files, *filter(None, (texts, answers))]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
