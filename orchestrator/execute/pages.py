@@ -110,22 +110,16 @@ class LastMade:
 
     def report(self, state: SweepState) -> Report | None:
         """The report in its folder; None if it is of other inputs, or one of its files has changed since."""
-        if self._made is None or self._made.page != self._digest(state):
+        made = self._made
+        if made is None or made.page != self._digest(state) or (summary := read_summary(self._folder)) is None:
             return None
-        summary = read_summary(self._folder)
-        if summary is None:
-            return None
-        return Report(self._folder / PAGE, summary.answer, summary.verdicts, changes=self._made.changes)
+        return Report(self._folder / PAGE, summary.answer, summary.verdicts, changes=made.changes)
 
     @property
-    def is_mirrored(self) -> bool:
-        """Whether the mirror was complete, and its database has not changed since."""
-        return self._made is not None and self._made.database is not None and self._made.database == _database()
-
-    @property
-    def link(self) -> str:
-        """How a browser gets to the mirror."""
-        return "" if self._made is None else self._made.link
+    def link(self) -> str | None:
+        """How a browser gets to the mirror; None unless it was complete and its database has not changed since."""
+        made = self._made
+        return made.link if made is not None and made.database is not None and made.database == _database() else None
 
     def write(self, state: SweepState, report: Report, *, mirrored: bool, link: str = "") -> None:
         """Note what this command made; nothing if the next one has to make it again."""

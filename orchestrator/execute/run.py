@@ -210,8 +210,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         if (of := search.best) is not None and of.valid_nats is not None
     }
     with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
-        if report is not None and last.is_mirrored:
-            return report, ending(state, records), False, last.link
+        if report is not None and (link := last.link) is not None:
+            return report, ending(state, records), False, link
         tracker = Tracker(sweep, state.table, records, commit=commit(), source=str(options.file))
         try:
             if train:
