@@ -196,12 +196,16 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
     if searching is None:
         return []
     if isinstance(searching, Search):
-        if not sweep.base_is_found:
-            return [_task(BEST_FOUND, sweep.baseline, sweep.baseline, searching)]
+        name = sweep.baseline.name if sweep.base_is_found else BEST_FOUND  # then the base has no variants
         built_on = {v.name: v.overrides for v in sweep.variants[1:] if v.name != BY_HAND}
-        task = _task(sweep.baseline.name, sweep.baseline, sweep.baseline, searching)
-        return [replace(task, built_on=built_on)]
-    tasks = [task for variant in sweep.variants for task in _repeated(sweep, variant, searching)]
+        return [replace(_task(sweep, sweep.baseline, searching), variant=name, built_on=built_on)]
+    tasks = [_task(sweep, variant, searching) for variant in sweep.variants]
+    if searching.repeats > 1:  # one for each seed, with a sampler seed of its own
+        tasks = [
+            replace(task, seed=seed, searching=task.searching.model_copy(update={"sampler_seed": number}))
+            for task in tasks
+            for number, seed in enumerate(sweep.seeds, start=searching.sampler_seed)
+        ]
     sizes = {task.variant: task.trials or 0 for task in tasks}
     fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
     if sizes[fewest] < sizes[most]:
@@ -213,26 +217,15 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
     return tasks
 
 
-def _repeated(sweep: ScaledSweep, variant: Variant, searching: Tune) -> list[SearchTask]:
-    """A variant's search, or if it is repeated one for each seed, with a sampler seed of its own."""
-    task = _task(variant.name, variant, sweep.baseline, searching)
-    if searching.repeats == 1:
-        return [task]
-    return [
-        replace(task, seed=seed, searching=task.searching.model_copy(update={"sampler_seed": number}))
-        for number, seed in enumerate(sweep.seeds, start=searching.sampler_seed)
-    ]
-
-
-def _task(name: str, variant: Variant, base: Variant, searching: Search | Tune) -> SearchTask:
+def _task(sweep: ScaledSweep, variant: Variant, searching: Search | Tune) -> SearchTask:
     """A variant's search, without what the variant changes of the base, unless the file gives it a range of its own."""
-    ranges = searching.variants.get(name, {}) if isinstance(searching, Tune) else {}
+    ranges = searching.variants.get(variant.name, {}) if isinstance(searching, Tune) else {}
 
     def changes(key: str) -> bool:
-        return value_at(base.spec, key) != value_at(variant.spec, key)
+        return value_at(sweep.baseline.spec, key) != value_at(variant.spec, key)
 
     return SearchTask(
-        variant=name,
+        variant=variant.name,
         base=variant.spec.model_copy(update={"seed": searching.training_seed}),
         searching=searching.model_copy(update={"space": searching.space | ranges}),
         fixed=tuple(key for key in searching.space if key not in ranges and changes(key)),
