@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import HeldError, holding, holding_searches, trial_is_held
 from orchestrator.trials.plan import Facts, TrialStatus, state_of
-from orchestrator.trials.records import Records, damage_in_a_line, read_own
+from orchestrator.trials.records import Records, read_all
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted, seconds_in
 
@@ -45,7 +44,6 @@ __all__ = [
     "select",
     "to_train",
 ]
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -155,14 +153,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
     """The record of every settled trial in a folder, by key; one that cannot be read is left out with a warning."""
-    records = {}
-    for folder in sorted(place.parent for place in Path(path).glob("*/record.json")):
-        try:
-            if (record := read_own(folder)) is not None:
-                records[folder.name] = record
-        except ValueError as error:
-            _log.warning("%s", damage_in_a_line(error))
-    return records
+    return read_all(Path(path))
 
 
 @dataclass(frozen=True)

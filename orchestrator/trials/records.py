@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -99,6 +99,18 @@ def damage_in_a_line(error: ValueError | OSError) -> str:
     if isinstance(error, DamagedError):
         return f"{error.path}: {error.problem}; a sweep that needs this trial sets it aside and trains it again"
     return in_a_line(error) if isinstance(error, OSError) else str(error)
+
+
+def read_all(runs: Path) -> dict[str, Record]:
+    """The record of every settled trial in a folder, by key; one that cannot be read is left out with a warning."""
+    records = {}
+    for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
+        try:
+            if (record := read_own(folder)) is not None:
+                records[folder.name] = record
+        except ValueError as error:
+            say_once(damage_in_a_line(error))
+    return records
 
 
 class Records:
@@ -231,24 +243,15 @@ class Records:
 
     @cached_property
     def _other_numerics(self) -> dict[TrainSpec, Record]:
-        return {record.spec: record for record in self._readable() if record.numerics_version != NUMERICS_VERSION}
+        records = read_all(self.root).values()
+        return {record.spec: record for record in records if record.numerics_version != NUMERICS_VERSION}
 
     @cached_property
     def _inner_stages(self) -> dict[str, list[str]]:
         """The keys of the trials that went through each stage, by the stage's key."""
         holders: dict[str, list[str]] = {}
-        for record in () if self._own_only else self._readable():
+        for record in () if self._own_only else read_all(self.root).values():
             if record.status != "failed":
                 for key in record.inner_keys:
                     holders.setdefault(key, []).append(record.key)
         return holders
-
-    def _readable(self) -> Iterator[Record]:
-        for path in sorted(self.root.glob(f"*/{RECORD}")):
-            try:
-                record = read_own(path.parent)
-            except ValueError as error:
-                say_once(damage_in_a_line(error))  # nobody has asked for this very trial
-                continue
-            if record is not None:
-                yield record
