@@ -179,7 +179,7 @@ def _read_outcome(trial: Trial, records: Records, reader: TokenLossReader) -> Ou
         return Outcome(trial, "unfinished", f"stands after epoch {epoch}, stage {stage}", None, curve)
     if records.is_damaged(trial.reads_from or trial.key):
         return Outcome(trial, "missing", "damaged, to be trained again", None, curve)
-    old = records.of_other_numerics(trial)
+    old = records.of_other_numerics.get(trial.spec)
     why = "no epoch finished yet" if old is None else f"only of numerics version {old.numerics_version} ({old.key})"
     return Outcome(trial, "missing", why, None, curve)
 

@@ -205,10 +205,6 @@ class Records:
         holder, _ = self._inner(trial.starts_from)
         return self.folder(trial.starts_from if holder is None or self.read(trial.starts_from) else holder)
 
-    def of_other_numerics(self, trial: Trial) -> Record | None:
-        """A record of this very spec that another version of the numerics made, and that no longer counts."""
-        return self._other_numerics.get(trial.spec)
-
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
         """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged."""
         looks = [(key, *self._look(key)) for key in (trial.key, trial.reads_from) if key is not None]
@@ -242,7 +238,8 @@ class Records:
         return record, damaged
 
     @cached_property
-    def _other_numerics(self) -> dict[TrainSpec, Record]:
+    def of_other_numerics(self) -> dict[TrainSpec, Record]:
+        """Records by spec that another version of the numerics made, and that no longer count."""
         records = read_all(self.root).values()
         return {record.spec: record for record in records if record.numerics_version != NUMERICS_VERSION}
 
