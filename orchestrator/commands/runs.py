@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm.hashes import WEIGHTS
 from orchestrator.commands import shared
 from orchestrator.commands.list_runs import list_runs, named
 from orchestrator.words import byte_size, counted
@@ -69,7 +70,7 @@ def gc(
         shared.wrong("runs gc: --scale and --keep-best go with --weights")
     keys = [] if file is None else _with_weights(file, scale, runs, keep_best)
     if keys and not dry_run and not yes:
-        total = byte_size(sum(size_of(runs / key / "weights") for key in keys))
+        total = byte_size(sum(size_of(runs / key / WEIGHTS) for key in keys))
         try:
             agreed = typer.confirm(f"Remove the weights of {counted(len(keys), 'trial')}, {total}?")
         except typer.Abort:
@@ -134,7 +135,6 @@ def _print_carried(carried: Carried, to: Path) -> None:
 
 def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> list[str]:
     """The keys of a sweep's complete and diverged trials that have weights, without the best."""
-    from orchestrator.trials.disk import has_weights
     from orchestrator.trials.locks import sweep_runs
 
     _, state, records = shared.opened_state(file, scale, runs)
@@ -145,4 +145,4 @@ def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> 
     complete = [record for record in settled if record.status == "complete"]
     best = sorted(complete, key=lambda record: record.stages[-1].valid.nats_per_token)[:keep_best]
     others = [record.key for record in settled if record.status != "failed" and record not in best]
-    return [key for key in others if has_weights(runs / key)]
+    return [key for key in others if any((runs / key / WEIGHTS).glob("*"))]

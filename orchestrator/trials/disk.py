@@ -43,11 +43,6 @@ def size_of(path: Path) -> int:
     return total
 
 
-def has_weights(folder: Path) -> bool:
-    """Whether a trial keeps any weights."""
-    return any((folder / WEIGHTS).glob("*"))
-
-
 def aside_folder(runs: Path) -> Path:
     """The folder of what was damaged, or trained again for --fresh."""
     return runs / ".old"
