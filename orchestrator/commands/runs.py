@@ -135,10 +135,10 @@ def _print_carried(carried: Carried, to: Path) -> None:
 
 def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> list[str]:
     """The keys of a sweep's complete and diverged trials that have weights, without the best."""
-    from orchestrator.trials.locks import sweep_runs
+    from orchestrator.trials.locks import is_held
 
     _, state, records = shared.opened_state(file, scale, runs)
-    if sweep_runs(runs):
+    if any(map(is_held, (runs / ".sweeps").glob("*.lock"))):
         shared.wrong(f"runs gc: a sweep runs with {runs}, and may start a trial from these weights")
     with shared.refused(ValueError, OSError):
         settled = [record for key in dict(named(state)) if (record := records.read(key)) is not None]

@@ -115,17 +115,6 @@ def read_holder(lock: Path) -> Holder | None:
         return None
 
 
-def holders(runs: Path) -> list[Holder]:
-    """Every sweep that was run with this folder, by its last command, the latest first."""
-    notes = filter(None, map(read_holder, (runs / ".sweeps").glob("*.lock")))
-    return sorted(notes, key=lambda holder: holder.since, reverse=True)
-
-
-def sweep_runs(runs: Path) -> bool:
-    """Whether any sweep with this folder runs now."""
-    return any(map(is_held, (runs / ".sweeps").glob("*.lock")))
-
-
 def is_held(lock: Path) -> bool:
     """Whether a process holds this lock; one that takes it at this very moment tries again within 50 ms."""
     try:
