@@ -9,10 +9,9 @@ import typer
 
 from lm.command_group import CommandGroup, Version
 from orchestrator.commands import files, runs
-from orchestrator.commands.coverage import coverage
 from orchestrator.commands.export import export
 from orchestrator.commands.files import init
-from orchestrator.commands.plan import plan, schema
+from orchestrator.commands.plan import coverage, plan, schema
 from orchestrator.commands.status import status
 from orchestrator.commands.sweep import report, sweep
 from orchestrator.commands.why import reproduce, why

@@ -85,6 +85,23 @@ def schema(
     typer.echo(reference_text() if markdown else schema_text(), nl=False)
 
 
+def coverage(
+    sweeps: Annotated[Path, typer.Option(exists=True, file_okay=False, help="the folder of sweep files")] = Path(
+        "sweeps"
+    ),
+    reports: Annotated[Path, typer.Option(exists=True, file_okay=False, help="the folder of reports")] = Path(
+        "reports"
+    ),
+) -> None:
+    """Print which published tables and figures are covered, which docs/coverage.md holds."""
+    from orchestrator.report.coverage import coverage as rows_of
+    from orchestrator.report.coverage import coverage_text
+
+    with shared.refused(ValueError):
+        text = coverage_text(rows_of(sweeps, reports), Path("docs/coverage.md"))
+    typer.echo(text, nl=False)
+
+
 def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError if a record cannot be read."""
     from orchestrator.agenda.expand import what_is_left
