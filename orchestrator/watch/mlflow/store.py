@@ -79,9 +79,9 @@ class Run:
         self.status, self.ended = status, ended
 
 
-def tracking_uri(uri: str | None = None) -> str:
-    """This one, or else `MLFLOW_TRACKING_URI`, or else what a plain `mlflow ui` in the working directory opens."""
-    return uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+def tracking_uri() -> str:
+    """`MLFLOW_TRACKING_URI`, or else what a plain `mlflow ui` in the working directory opens."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -58,22 +58,14 @@ class Tracker:
     """A listener that keeps MLflow up to date; a failing or slow MLflow costs the sweep a warning and a minute at most.
 
     Building it creates a local database, so build it before any worker starts. What MLflow lacks of the records is
-    written by the thread, by `finish`, or by the next command's tracker. `uri` is as of `tracking_uri`, `source` the
-    sweep file.
+    written by the thread, by `finish`, or by the next command's tracker. `source` is the sweep file.
     """
 
     def __init__(
-        self,
-        sweep: ScaledSweep,
-        trials: Sequence[Trial],
-        records: Records,
-        *,
-        commit: str | None = None,
-        uri: str | None = None,
-        source: str = "",
+        self, sweep: ScaledSweep, trials: Sequence[Trial], records: Records, *, commit: str | None, source: str
     ) -> None:
         self._pending = {(trial.key, trial.variant): _Pending(trial) for trial in trials}
-        self._uri = tracking_uri(uri)
+        self._uri = tracking_uri()
         self.link = ""
         """How a browser gets to the sweep, once `finish` has reached MLflow."""
         self._warned = self._is_whole = False
