@@ -105,12 +105,6 @@ class Queue(Searcher):
         if record is not None or trial_id in self.stopped_early:
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
 
-    def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object
-    ) -> bool:
-        """Accept whatever Tune says: the source knows what is searched."""
-        return True
-
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the next command plans again from the records."""
 
