@@ -23,7 +23,6 @@ from lm.spec import (
     Dropout,
     Feedback,
     Head,
-    Model,
     NtAsgd,
     Penalties,
     RecurrentHighway,
@@ -51,7 +50,6 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
     dropped = {name: 0.5 if value else 0.0 for name, value in spec.dropout if name != "shared_mask"}
     same_step: dict[str, object] = {
         "corpus": spec.corpus.model_copy(update={"train_start": 0}),
-        "model": _same_model(spec.model),
         "head": _same_head(spec.head),
         "feedback": _same_feedback(spec.feedback),
         "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
@@ -72,16 +70,11 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
         same_step["optimizer"] = Adam(kind="adam", **rates)
     else:
         same_step["optimizer"] = Sgd(kind="sgd", **rates)
+    if isinstance(cell := spec.model.cell, RecurrentHighway):  # its transform gates begin where they do by default
+        same_step["model"] = spec.model.model_copy(update={"cell": RecurrentHighway(kind="rhn", depth=cell.depth)})
     if isinstance(spec.bptt, VariableBptt):
         same_step["bptt"] = spec.bptt.model_copy(update={"rescale": True})
     return spec.model_copy(update=same_step)
-
-
-def _same_model(model: Model) -> Model:
-    """The model with a highway's transform gates where they begin by default."""
-    if not isinstance(model.cell, RecurrentHighway):
-        return model
-    return model.model_copy(update={"cell": RecurrentHighway(kind="rhn", depth=model.cell.depth)})
 
 
 def _same_feedback(feedback: Feedback | None) -> Feedback | None:
