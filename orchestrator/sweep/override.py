@@ -121,10 +121,7 @@ class Walked:
         pending = self.pending | changes_of(key, dimension, value)
         spec, problems = override(self.last_spec, pending)
         values, drawn = self.values | {key: value}, self.drawn | {key: dimension}
-        if not problems:
-            return Walked(spec, values, drawn)
-        reason = "; ".join(map(str, problems))
-        return Walked(self.last_spec, values, drawn, pending, reason)
+        return Walked(spec, values, drawn, pending if problems else {}, "; ".join(map(str, problems)) or None)
 
 
 def walk(base: TrainSpec, space: Places, draw: Draw) -> Walked:
