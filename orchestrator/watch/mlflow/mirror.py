@@ -60,6 +60,7 @@ class Mirror:
         self._source = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"} if source else {}
         with suppress(OSError, KeyError):  # a container's user may have no name
             self._source["mlflow.user"] = getpass.getuser()
+        self._title = f"{sweep.name} {sweep.named_scale}".strip()
         self.experiment = ""
         self._parent: Run | None = None
         self._runs: list[Run] = []
@@ -143,10 +144,6 @@ class Mirror:
                 "sweep", self._title, self._parent_tags("running") | {_NOTE: self._sweep.question}
             )
         return self._parent
-
-    @property
-    def _title(self) -> str:
-        return f"{self._sweep.name} {self._sweep.named_scale}".strip()
 
     def _experiment(self) -> str:
         """The id of the sweep's experiment, restored if needed, or created."""
