@@ -35,10 +35,6 @@ class Interrupt:
         """128 plus the signal, None if nothing asked to stop."""
         return None if self.signal is None else 128 + self.signal
 
-    def caused(self, error: BaseException) -> bool:
-        """Whether a signal caused it; a second Ctrl-C may become another error, in an import of compiled code."""
-        return self.insisted or isinstance(error, KeyboardInterrupt)
-
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Answer both signals within the block."""

@@ -153,7 +153,8 @@ def run_prepared(prepared: Prepared) -> tuple[int, Report | None]:
         with interrupt.handled():
             return _run(prepared, interrupt)
     except BaseException as error:
-        if not interrupt.caused(error):
+        # A second Ctrl-C may become another error, in an import of compiled code.
+        if not (interrupt.insisted or isinstance(error, KeyboardInterrupt)):
             raise
         print(f"Interrupted{_TO_GO_ON}{prepared.line()}")
         return interrupt.exit_code or 128 + signal.SIGINT, None
