@@ -40,11 +40,6 @@ class SweepState:
     looks: Looks = field(default_factory=Looks)
 
     @property
-    def searching(self) -> bool:
-        """Whether a search is not over yet."""
-        return bool(self.waiting)
-
-    @property
     def waiting(self) -> set[str]:
         """The variants whose values a search has still to find."""
         return {name for search in self.searches if not search.ended for name in search.task.variants}
@@ -148,10 +143,10 @@ def trial_source(sweep: ScaledSweep, records: Records, seconds: float = math.inf
 
     def sources() -> Iterator[TrialSource]:
         state, attempted = expand(sweep, records), set[str]()
-        if state.searching:
+        if state.waiting:
             yield SearchTrialSource([search.task for search in state.searches if not search.ended], records, Facts())
             state = expand(sweep, records)
-            if state.searching:  # a trial left no record, not even of a failure: the next command tries it again
+            if state.waiting:  # a trial left no record, not even of a failure: the next command tries it again
                 return
         while missing := [trial for trial in unsettled(state.trials, records) if trial.key not in attempted]:
             attempted.update(trial.key for trial in missing)
@@ -170,7 +165,7 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
 def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Left:
     """The most that a run would train; while a search is not over, all seeds of each variant the table may have."""
     missing = len(unsettled(state.table, records))
-    if not state.searching:
+    if not state.waiting:
         return Left(0, missing, missing)
     extra = isinstance(sweep.searching, Search) and not sweep.base_is_found
     variants = len(sweep.variants) + extra

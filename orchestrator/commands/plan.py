@@ -111,7 +111,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     from orchestrator.trials.plan import Facts, changes_of, millions, state_in_words, state_of
 
     trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
-    if state.searching and sweep.searching is not None:
+    if state.waiting and sweep.searching is not None:
         typer.echo(left)
         typer.echo(_defaults_in_words(sweep.searching.scheduler, sweep.baseline.spec))
     states = {trial.key: state_of(trial, records) for trial in trials}
@@ -123,7 +123,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         ]
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
         print_table(headings, rows, right=("seed", "parameters"))
-    if state.searching and sweep.searching is not None:
+    if state.waiting and sweep.searching is not None:
         waiting = [(name, change) for name, change in changes_of(sweep, Facts()).items() if name in state.waiting]
         if waiting:
             print_table(("waits for a search", "changes"), waiting)
@@ -141,7 +141,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(counts_in_words(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
     if any(trial.spec.precision == "bfloat16" for trial in trials) and bfloat16_products() == "slow":
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
-    if not state.searching:
+    if not state.waiting:
         typer.echo(left)
         if (advice := seeds_advice(sweep)) is not None:
             typer.echo(advice)

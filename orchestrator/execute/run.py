@@ -112,7 +112,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     )
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
     specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
-    if missing or state.searching:
+    if missing or state.waiting:
         if options.address is None:
             needs_bfloat16 = any(spec.precision == "bfloat16" for spec in specs.values())
             check_machine(allotment.cpus, allotment.gpus, needs_bfloat16, sweep.scales_without_gpu)
@@ -163,7 +163,7 @@ def run_prepared(prepared: Prepared) -> tuple[int, Report | None]:
 def ending(state: SweepState, records: Records) -> Ending:
     """`stopped` if some trials can go on, `failed` if the others, or all trials of a search, failed or diverged."""
     states = {state_of(trial, records) for trial in state.trials}
-    if state.searching or states - {"done", "diverged", "failed"}:
+    if state.waiting or states - {"done", "diverged", "failed"}:
         return "stopped"
     return "complete" if states <= {"done"} and all(search.best is not None for search in state.searches) else "failed"
 
@@ -195,7 +195,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
     done = {trial.key for trial in state.table if trial.reads_from is None} - missing
-    train = bool(missing) or state.searching
+    train = bool(missing or state.waiting)
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
     if not train and not options.only and not questions(whole, state.table, records):
         report = last.report(state)
