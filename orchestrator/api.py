@@ -28,7 +28,7 @@ from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
-from orchestrator.trials.locks import HeldError, holding, holding_searches, trial_is_held
+from orchestrator.trials.locks import holding, holding_searches, trial_is_held
 from orchestrator.trials.plan import Facts, TrialStatus, state_of
 from orchestrator.trials.records import Records, read_all
 from orchestrator.trials.trial import Trial
@@ -231,7 +231,7 @@ def to_train(
 def set_trials_aside(state: SweepState, runs: Path) -> None:
     """Move the folders of a sweep's trials and its searches to `.old/`, and drop the notes of shared stages.
 
-    HeldError, and nothing is moved, if a process trains in one of the folders.
+    CannotStartError, and nothing is moved, if a process trains in one of the folders.
     """
     facts = Facts()
     trained = [trial for trial in state.table if trial.reads_from is None]
@@ -239,7 +239,7 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
     keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
     if (held := next(filter(trial_is_held, folders), None)) is not None:
-        raise HeldError(f"--fresh: {held} is in use: a process trains in it")
+        raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)
     stages = [stage for trial in trained for stage in trial.spec.stages().values()]

@@ -32,10 +32,6 @@ _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0  # far longer than `is_held` takes
 
 
-class HeldError(CannotStartError):
-    """Another command runs this sweep; nothing was started."""
-
-
 @dataclass(frozen=True)
 class Holder:
     """The command that runs a sweep, or ran it last; `until` is None while it runs, and if it was killed."""
@@ -56,7 +52,7 @@ class Holder:
 
 @contextmanager
 def holding(runs: Path, sweep: str, scale: str, at_scale: str | None = None) -> Iterator[None]:
-    """Hold a sweep within the block; HeldError says who holds it already, CannotStartError why nobody can.
+    """Hold a sweep within the block; CannotStartError says who holds it already, CannotStartError why nobody can.
 
     `at_scale` is how the message names the scale, ` at scale laptop` if it is None.
     """
@@ -69,7 +65,7 @@ def holding(runs: Path, sweep: str, scale: str, at_scale: str | None = None) -> 
         other = read_holder(path)
         where = f" at scale {scale}" if at_scale is None else at_scale
         who = "another command" if other is None else other.in_words()
-        raise HeldError(f"{sweep}{where} is run by {who}; `python -m orchestrator status` shows it") from None
+        raise CannotStartError(f"{sweep}{where} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
         raise CannotStartError(in_a_line(error)) from error
     try:
@@ -90,7 +86,7 @@ def holding(runs: Path, sweep: str, scale: str, at_scale: str | None = None) -> 
 
 @contextmanager
 def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
-    """Hold searches within the block: two drivers would mix up one ledger. HeldError if a sweep runs one of them."""
+    """Hold searches within the block: two drivers would mix up one ledger. CannotStartError if a sweep runs one of them."""
     with ExitStack() as held:
         for ledger in dict.fromkeys(ledgers):
             ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +94,7 @@ def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
                 held.enter_context(FileLock(ledger.with_suffix(".lock"), timeout=_PATIENCE_SECONDS))
             except Timeout:
                 message = f"another sweep runs the same search ({ledger}); start this one when that one has ended"
-                raise HeldError(message) from None
+                raise CannotStartError(message) from None
         yield
 
 
