@@ -51,11 +51,8 @@ class Holder:
 
 
 @contextmanager
-def holding(runs: Path, sweep: str, scale: str, at_scale: str | None = None) -> Iterator[None]:
-    """Hold a sweep within the block; CannotStartError says who holds it already, CannotStartError why nobody can.
-
-    `at_scale` is how the message names the scale, ` at scale laptop` if it is None.
-    """
+def holding(runs: Path, sweep: str, scale: str, at_scale: str) -> Iterator[None]:
+    """Hold a sweep within the block, whose scale messages name so; CannotStartError says who holds it already."""
     path = lock_path(runs, sweep, scale)
     lock = FileLock(path, timeout=_PATIENCE_SECONDS)
     try:
@@ -63,9 +60,8 @@ def holding(runs: Path, sweep: str, scale: str, at_scale: str | None = None) -> 
         lock.acquire()
     except Timeout:  # which is an OSError
         other = read_holder(path)
-        where = f" at scale {scale}" if at_scale is None else at_scale
         who = "another command" if other is None else other.in_words()
-        raise CannotStartError(f"{sweep}{where} is run by {who}; `python -m orchestrator status` shows it") from None
+        raise CannotStartError(f"{sweep}{at_scale} is run by {who}; `python -m orchestrator status` shows it") from None
     except OSError as error:
         raise CannotStartError(in_a_line(error)) from error
     try:
