@@ -16,6 +16,8 @@ from orchestrator.words import counted
 
 if TYPE_CHECKING:
     from lm.record import Evaluation
+    from orchestrator.agenda.expand import SweepState
+    from orchestrator.sweep import ScaledSweep
 
 _TRIAL = "a trial's key or its beginning; or a sweep FILE with --variant and --seed"
 _VARIANT = "of FILE [default: the baseline]"
@@ -34,10 +36,16 @@ def why(
 ) -> None:
     """Show why a trial failed or diverged: its reason, the ends of its traceback, its log and its curve."""
     from lm.record import read_curve
-    from orchestrator.trials.records import check_trial, damage_in_a_line
+    from orchestrator.trials.records import check_trial, damage_in_a_line, find_key
 
     with shared.refused(ValueError, OSError):
-        key = _key(file, variant, seed, scale, set_, seeds, runs)
+        if variant is None and seed is None and Path(file).suffix not in (".yaml", ".yml"):
+            if given := [name for name, value in (("--scale", scale), ("--set", set_), ("--seeds", seeds)) if value]:
+                shared.wrong(f"{given[0]}: goes with a sweep FILE, got a trial's key ({file})")
+            key = find_key(runs, file)
+        else:
+            sweep, state, _ = shared.opened_state(Path(file), scale, runs, set_, seeds, silent=True)
+            key = _key(sweep, state, variant, seed)
         try:
             record, curve = check_trial(runs / key), read_curve(runs / key)
         except DamagedError as error:
@@ -106,32 +114,15 @@ def reproduce(
     typer.echo(f"PASS: {counted(repetition.epochs, 'epoch')}{stages} the same {how}")
 
 
-def _key(
-    trial_or_file: str,
-    variant: str | None,
-    seed: int | None,
-    scale: str | None,
-    set_: list[str] | None,
-    seeds: str | None,
-    runs: Path,
-) -> str:
-    from orchestrator.trials.records import find_key
-
-    if variant is None and seed is None and Path(trial_or_file).suffix not in (".yaml", ".yml"):
-        if given := [name for name, value in (("--scale", scale), ("--set", set_), ("--seeds", seeds)) if value]:
-            shared.wrong(f"{given[0]}: goes with a sweep FILE, got a trial's key ({trial_or_file})")
-        return find_key(runs, trial_or_file)
-    sweep, state, _ = shared.opened_state(Path(trial_or_file), scale, runs, set_, seeds, silent=True)
-    trials: dict[str, dict[int, str]] = {}
-    for trial in state.trials:
-        trials.setdefault(trial.variant, {})[trial.seed] = trial.reads_from or trial.key
+def _key(sweep: ScaledSweep, state: SweepState, variant: str | None, seed: int | None) -> str:
+    keys = {(trial.variant, trial.seed): trial.reads_from or trial.key for trial in state.trials}
     variant = sweep.baseline.name if variant is None else variant
     seed = sweep.seeds[0] if seed is None else seed
-    if variant not in trials:
-        shared.wrong(f"--variant: unknown variant {variant!r}{nearest(variant, trials)}")
-    if seed not in trials[variant]:
+    if variant not in (variants := dict.fromkeys(name for name, _ in keys)):
+        shared.wrong(f"--variant: unknown variant {variant!r}{nearest(variant, variants)}")
+    if (variant, seed) not in keys:
         shared.wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
-    return trials[variant][seed]
+    return keys[variant, seed]
 
 
 def _end_of_log(folder: Path, lines: int) -> list[str]:
