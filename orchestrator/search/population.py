@@ -40,15 +40,6 @@ class Generations:
         """Whether a generation has ended without a member that can be continued."""
         return self._at_boundary and not self.waiting and not _alive(self.trials[-self.task.population :])
 
-    @property
-    def next_is_later(self) -> bool:
-        """Whether the next trial is of a later generation."""
-        return 0 < self.task.population <= len(self.trials)
-
-    def is_interim(self, number: int) -> bool:
-        """Whether a trial is of a generation before the last, and so has not trained for all epochs."""
-        return number < self.task.population * (len(self.task.generations) - 1)
-
     def next_member(self) -> tuple[dict[str, Any], int]:
         """A later generation's next trial: its values and the trial it continues; not if it is extinct."""
         scheduler, seed = self.task.searching.scheduler, self.task.searching.sampler_seed

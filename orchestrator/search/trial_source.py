@@ -108,7 +108,7 @@ class _Search:
     def ask(self) -> int:
         """The number of a new trial."""
         number, parent = len(self.ledger.trials), None
-        if self.state.generations.next_is_later:
+        if 0 < self.task.population <= number:  # of a later generation
             values, parent = self.state.generations.next_member()
         else:
             values = self._study.next_values()
@@ -153,8 +153,9 @@ class _Search:
         """The trial has its record. The rest of its curve is written first, for others to be judged by."""
         for point in self._records.curve(trial):
             self.evaluated(number, trial, point, judged=False)
-        interim = record.status == "complete" and self.state.generations.is_interim(number)
-        self.end(number, "stopped" if interim else record.status, record.reason, record)
+        before_last = number < self.task.population * (len(self.task.generations) - 1)  # not trained for all epochs
+        state = "stopped" if before_last and record.status == "complete" else record.status
+        self.end(number, state, record.reason, record)
 
     def end(self, number: int, state: SearchEnd, reason: str | None = None, record: Record | None = None) -> None:
         """The trial is over."""
