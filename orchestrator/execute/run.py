@@ -102,13 +102,19 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         exchange(Storage(options.storage), lambda: expand(sweep, Records(records.root)).trials, records)
     state = expand(sweep, records)
     missing = [trial for trial in state.table if trial.reads_from is None] if fresh else unsettled(state.table, records)
+    stall = None if options.executor == "inline" else sweep.resources.stall_minutes  # it would end this process too
+    if stall is not None and stall <= options.checkpoint_minutes:
+        raise CannotStartError(
+            f"resources.stall_minutes = {stall:g} must exceed the {options.checkpoint_minutes:g} minutes "
+            "between checkpoints (--checkpoint-minutes), because nothing else is written within an epoch"
+        )
     allotment = Allotment(
         runs=records.root,
         cpus=sweep.resources.cpus,
         gpus=gpus_of(sweep.resources),
         checkpoint_seconds=60 * options.checkpoint_minutes,
         storage=options.storage,
-        stall_seconds=_stall_seconds(sweep, options),
+        stall_seconds=stall and 60 * stall,
     )
     specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
     specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
@@ -127,19 +133,6 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
         make_folder(folder)
         check_writable(folder)
     return Prepared(sweep, whole, options, state, records, allotment)
-
-
-def _stall_seconds(sweep: ScaledSweep, options: Options) -> float | None:
-    """The stall limit; none for trials in this process, which it would end with them."""
-    minutes = sweep.resources.stall_minutes
-    if minutes is None or options.executor == "inline":
-        return None
-    if minutes <= options.checkpoint_minutes:
-        raise CannotStartError(
-            f"resources.stall_minutes = {minutes:g} must exceed the {options.checkpoint_minutes:g} minutes "
-            "between checkpoints (--checkpoint-minutes), because nothing else is written within an epoch"
-        )
-    return 60 * minutes
 
 
 def run_prepared(prepared: Prepared) -> tuple[int, Report | None]:
