@@ -34,21 +34,18 @@ def export(
     if optuna is not None:
         if sweep.searching is None:
             shared.wrong(f"{file}: neither searches nor tunes{sweep.at_scale}: there is no study to write")
-        _write_studies(f"{sweep.name}.{sweep.scale}", state, records, optuna)
+        place = f"{sweep.name}.{sweep.scale}"
+        studies = {f"{place}.{search.task.title}": (search.task, search.trials) for search in state.searches}
+        with shared.refused(ValueError, OSError):
+            # Optuna takes most of a second to import.
+            from orchestrator.search.optuna import export as write
+
+            write(studies, optuna, lambda key: records.times(key, records.read(key)))
+        for name, (_, trials) in studies.items():
+            typer.echo(f"{name}: {counted(len(trials), 'trial')}")
     if tensorboard is not None:
         with shared.refused(ValueError, OSError):
             _write_curves(state, records, tensorboard)
-
-
-def _write_studies(place: str, state: SweepState, records: Records, url: str) -> None:
-    studies = {f"{place}.{search.task.title}": (search.task, search.trials) for search in state.searches}
-    with shared.refused(ValueError, OSError):
-        # Optuna takes most of a second to import.
-        from orchestrator.search.optuna import export as write
-
-        write(studies, url, lambda key: records.times(key, records.read(key)))
-    for name, (_, trials) in studies.items():
-        typer.echo(f"{name}: {counted(len(trials), 'trial')}")
 
 
 def _write_curves(state: SweepState, records: Records, folder: Path) -> None:
