@@ -47,7 +47,6 @@ _ENVIRONMENT = {
 _LONGEST_NAME = "orch-01234567/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
 MOST_PATH_BYTES = 103 - len(_LONGEST_NAME) - 1
 """103 bytes is what the path of a socket may have on every system."""
-_STARTING = "starting Ray on this machine, which takes about ten seconds"
 _END_SECONDS = 15.0
 _KILL_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -133,11 +132,8 @@ def run_on_ray(
 
     try:
         with interrupt.stopping():
-            say(
-                _STARTING
-                if order.address is None
-                else f"joining the Ray cluster at {order.address}, whose nodes are checked"
-            )
+            joining = f"joining the Ray cluster at {order.address}, whose nodes are checked"
+            say(joining if order.address else "starting Ray on this machine, which takes about ten seconds")
             while (loss := _attempt(order, source(), started, interrupt)) is not None and interrupt.signal is None:
                 if first_loss is not None or order.address is not None:
                     raise error(loss)
