@@ -96,7 +96,8 @@ class Mirror:
             measures += contents.final_measures(record, ended)
             self._client.log_inputs(run.id, [_dataset(record.corpus)])
         run.log(measures, contents.params(trial))
-        status = _status(trial, run, record, running=running)
+        early = trial.stopped_early or run.tags.get("status") == _EARLY
+        status = record.status if record else "running" if running else _EARLY if early else "stopped"
         if record is not None or status == _EARLY:
             folder = self._records.folder(self._records.holder(trial))
             for name in (RECORD, CURVE, LOG):
@@ -197,12 +198,6 @@ class Mirror:
             run.log(tags={_PARENT: self._connected().id})
             self._client.delete_tag(run.id, SUPERSEDED)
             del run.tags[SUPERSEDED]
-
-
-def _status(trial: Trial, run: Run, record: Record | None, *, running: bool) -> str:
-    if running or record is not None:
-        return "running" if record is None else record.status
-    return _EARLY if trial.stopped_early or run.tags.get("status") == _EARLY else "stopped"
 
 
 def _name(run: Run) -> tuple[str, str]:
