@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.sweep.searches import Scheduler
     from orchestrator.trials.records import Records
 
+_SWEEPS, _REPORTS = "the folder of sweep files", "the folder of reports"
 _SPECS = "write a spec for `python -m lm train` for each trial to train"
 
 
@@ -86,12 +87,8 @@ def schema(
 
 
 def coverage(
-    sweeps: Annotated[Path, typer.Option(exists=True, file_okay=False, help="the folder of sweep files")] = Path(
-        "sweeps"
-    ),
-    reports: Annotated[Path, typer.Option(exists=True, file_okay=False, help="the folder of reports")] = Path(
-        "reports"
-    ),
+    sweeps: Annotated[Path, typer.Option(exists=True, file_okay=False, help=_SWEEPS)] = Path("sweeps"),
+    reports: Annotated[Path, typer.Option(exists=True, file_okay=False, help=_REPORTS)] = Path("reports"),
 ) -> None:
     """Print which published tables and figures are covered, which docs/coverage.md holds."""
     from orchestrator.report.coverage import coverage as rows_of
