@@ -41,11 +41,10 @@ def list_runs(
         names = _reported(reports, runs)
         if file is not None:
             sweep, state, _ = shared.opened_state(file, scale, runs, silent=as_json or as_csv)
-            of_sweep = dict(named(state))
-            names = {key: (f"{sweep.name}/{sweep.scale}", title) for key, title in of_sweep.items()}
+            names = {key: (f"{sweep.name}/{sweep.scale}", title) for key, title in named(state)}
         rows = [row for row in _rows(runs, names) if file is None or row["key"] in names]
     rows = [row for row in rows if status is None or row["status"] == status]
-    rows.sort(key=lambda row: (row[sort] is None, row[sort] or 0) if row[sort] != "" else (True, 0))
+    rows.sort(key=lambda row: (row[sort] is None, row[sort] or 0))
     if as_json:
         shared.print_json({"runs": rows})
     elif as_csv:
@@ -63,10 +62,8 @@ def named(state: SweepState) -> Iterator[tuple[str, str]]:
     yield from ((trial.key, trial.title) for trial in state.table)
 
 
-_FIELDS = (
-    *("key", "sweep", "variant", "seed", "what", "differs", "status", "valid_perplexity", "test_perplexity"),
-    *("bytes", "finished_at"),
-)
+_FIELDS = ("key", "sweep", "variant", "seed", "what", "differs", "status")
+_FIELDS += ("valid_perplexity", "test_perplexity", "bytes", "finished_at")
 
 
 def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
@@ -79,16 +76,14 @@ def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, An
     for folder in sorted(path.parent for path in runs.glob("*/record.json")):
         sweep, variant = names.get(folder.name, (None, None))
         row: dict[str, Any] = dict.fromkeys(_FIELDS) | {"key": folder.name, "sweep": sweep, "variant": variant}
-        rows.append(row)
         with suppress(OSError):
             row["bytes"] = size_of(folder)
         try:
             record = read_own(folder)
         except (ValueError, OSError) as error:
-            row |= {"status": "damaged", "what": str(error)}
+            rows.append(row | {"status": "damaged", "what": str(error)})
             continue
         if record is None:  # it was removed meanwhile
-            rows.pop()
             continue
         stage = record.stages[-1] if record.status == "complete" else None
         row |= {
@@ -99,6 +94,7 @@ def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, An
             "test_perplexity": stage and stage.test and stage.test.perplexity,
             "finished_at": record.finished_at,
         }
+        rows.append(row)
         specs[sweep][folder.name] = dict(dotted(record.spec.model_dump(exclude={"seed"})))
     differing = {key: text for group in specs.values() for key, text in _differences(group).items()}
     return [row | {"differs": differing.get(row["key"])} for row in rows]
