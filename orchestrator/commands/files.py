@@ -73,8 +73,9 @@ def init(
         shared.wrong(f"NAME: should be {rule}, got {name!r}")
     file = Path(f"{name}.yaml")
     _check_free(file)
-    text = Path(corpus)
-    if corpus not in PUBLISHED and (text.is_file() or _is_raw(text)):
+    text, names = Path(corpus), {path.name for path in Path(corpus).glob("*.txt")}
+    is_raw = text.is_file() or (names and not names & {"train.txt", "valid.txt", "test.txt"})
+    if corpus not in PUBLISHED and is_raw:
         made = f"{name}-corpus"
         lines = [
             shlex.join(
@@ -95,12 +96,6 @@ def init(
     quoted = corpus if re.fullmatch(SLUG, corpus) else json.dumps(corpus, ensure_ascii=False)
     write_text(file, _FILE.substitute(name=name, corpus=quoted, tokens=cut))
     typer.echo(f"{file} written. Next:\n  python -m orchestrator sweep {file} --scale laptop")
-
-
-def _is_raw(folder: Path) -> bool:
-    """Whether a folder has texts, and none of a corpus's three."""
-    names = {path.name for path in folder.glob("*.txt")}
-    return bool(names) and not names & {"train.txt", "valid.txt", "test.txt"}
 
 
 def _check_free(file: Path) -> None:
