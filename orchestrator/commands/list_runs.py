@@ -62,7 +62,7 @@ def named(state: SweepState) -> Iterator[tuple[str, str]]:
     yield from ((trial.key, trial.title) for trial in state.table)
 
 
-_FIELDS = ("key", "sweep", "variant", "seed", "what", "differs", "status")
+_FIELDS: tuple[str, ...] = ("key", "sweep", "variant", "seed", "what", "differs", "status")
 _FIELDS += ("valid_perplexity", "test_perplexity", "bytes", "finished_at")
 
 

@@ -82,7 +82,7 @@ def holding(runs: Path, sweep: str, scale: str, at_scale: str) -> Iterator[None]
 
 @contextmanager
 def holding_searches(ledgers: Iterable[Path]) -> Iterator[None]:
-    """Hold searches within the block: two drivers would mix up one ledger. CannotStartError if a sweep runs one of them."""
+    """Hold searches within the block: CannotStartError if a sweep runs one, since two would mix up its ledger."""
     with ExitStack() as held:
         for ledger in dict.fromkeys(ledgers):
             ledger.parent.mkdir(parents=True, exist_ok=True)
