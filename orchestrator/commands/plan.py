@@ -111,12 +111,12 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     if state.waiting and sweep.searching is not None:
         typer.echo(left)
         typer.echo(_defaults_in_words(sweep.searching.scheduler, sweep.baseline.spec))
-    states = {trial.key: state_of(trial, records) for trial in trials}
-    names = {trial.key: trial.variant for trial in trials}
+    states = [state_of(trial, records) for trial in trials]
+    names = {trial.key: trial.variant for trial in trials if trial.reads_from is None}
     if trials:
         rows = [
-            (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, states[t.key], names))
-            for t in trials
+            (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, state_of_t, names))
+            for t, state_of_t in zip(trials, states, strict=True)
         ]
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
         print_table(headings, rows, right=("seed", "parameters"))
@@ -135,7 +135,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         if len(sweep.looks) > 1:
             seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
         variants = counted(len({trial.variant for trial in trials}), "variant")
-        typer.echo(counts_in_words(len(trials), Counter(states.values()), f" ({variants}{seeds})"))
+        typer.echo(counts_in_words(len(trials), Counter(states), f" ({variants}{seeds})"))
     if any(trial.spec.precision == "bfloat16" for trial in trials) and bfloat16_products() == "slow":
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     if not state.waiting:
