@@ -192,10 +192,9 @@ def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> li
         if state_of(trial, records) in _TO_TRAIN:
             source = specs.get(trial.starts_from or "")
             shared = {} if source is None else source.stages()
-            stages = sum(shared.get(name) != spec for name, spec in trial.spec.stages().items())
-            curve = records.curve(trial)
-            epochs = max(0, epochs_to_train(trial, specs) - (curve[-1].epoch if curve else 0))
-            jobs.append(Job(trial, measuring.of(trial.spec), facts(trial.spec.corpus), epochs, stages))
+            stages = {name for name, spec in trial.spec.stages().items() if shared.get(name) != spec}
+            epochs = epochs_to_train(trial, specs) - sum(point.stage in stages for point in records.curve(trial))
+            jobs.append(Job(trial, measuring.of(trial.spec), facts(trial.spec.corpus), epochs, len(stages)))
     return jobs
 
 
