@@ -199,7 +199,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
 
     best = {
-        search.task.variant: (perplexity(of.valid_nats), of.number)
+        search.task.title: (perplexity(of.valid_nats), of.number)
         for search in state.searches
         if (of := search.best) is not None and of.valid_nats is not None
     }
