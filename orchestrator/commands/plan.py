@@ -1,4 +1,4 @@
-"""`plan` and `schema`: a sweep's trials, its searches, what a file may hold."""
+"""`plan`, `schema` and `coverage`: a sweep's trials, what a file may hold, which published tables are covered."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     names = {trial.key: trial.variant for trial in trials if trial.reads_from is None}
     if trials:
         rows = [
-            (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, state_of_t, names))
-            for t, state_of_t in zip(trials, states, strict=True)
+            (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, stands, names))
+            for t, stands in zip(trials, states, strict=True)
         ]
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
         print_table(headings, rows, right=("seed", "parameters"))

@@ -126,7 +126,7 @@ class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
     `done` are the keys of trials that were complete before; `records` show how long earlier commands took; `best` has
-    the best validation perplexity of each variant's search so far, and its trial's number. Without a terminal, a
+    the best validation perplexity of each search so far, by its title, and its trial's number. Without a terminal, a
     running trial prints at most one line every `line_seconds`. Safe from several threads.
     """
 

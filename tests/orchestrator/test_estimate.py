@@ -183,6 +183,8 @@ def test_epochs_on_disk_and_the_stages_of_another_trial_are_not_counted(tmp_path
     assert seconds(trial) == pytest.approx(first)
     assert seconds(trial, longer) == pytest.approx(first + Job(longer, MEASURED, facts, epochs=3, stages=1).seconds)
     assert seconds(longer) == pytest.approx(Job(longer, MEASURED, facts, epochs=7, stages=2).seconds)
+    write_curve(runs / longer.key, make_curve(tuned, 100.0, epochs=5))  # four of them are those that it took over
+    assert seconds(trial, longer) == pytest.approx(first + Job(longer, MEASURED, facts, epochs=2, stages=1).seconds)
 
 
 def test_bytes_on_disk() -> None:

@@ -9,16 +9,8 @@ import pytest
 from filelock import FileLock
 
 from orchestrator.agenda.standing import last_commands
-from orchestrator.trials.locks import (
-    HeldError,
-    holders,
-    holding,
-    holding_searches,
-    is_held,
-    lock_path,
-    read_holder,
-    sweep_runs,
-)
+from orchestrator.errors import CannotStartError
+from orchestrator.trials.locks import holding, holding_searches, is_held, lock_path, read_holder
 
 
 def hold_in_another_process(runs: Path) -> subprocess.Popen[str]:
@@ -27,7 +19,7 @@ def hold_in_another_process(runs: Path) -> subprocess.Popen[str]:
     from pathlib import Path
     from orchestrator.trials.locks import holding, holding_searches
     runs = Path({str(runs)!r})
-    with holding(runs, "toy", "mini"), holding_searches([runs / ".searches" / "aa.jsonl"]):
+    with holding(runs, "toy", "mini", " at scale mini"), holding_searches([runs / ".searches" / "aa.jsonl"]):
         print("held", flush=True)
         input()
     """
@@ -42,30 +34,30 @@ def hold_in_another_process(runs: Path) -> subprocess.Popen[str]:
 def test_the_second_command_is_told_who_holds_a_sweep_until_that_one_dies(tmp_path: Path) -> None:
     process = hold_in_another_process(tmp_path)
     said = rf"^toy at scale mini is run by .*process {process.pid} on .*since 2"
-    with pytest.raises(HeldError, match=said), holding(tmp_path, "toy", "mini"):
+    with pytest.raises(CannotStartError, match=said), holding(tmp_path, "toy", "mini", " at scale mini"):
         pytest.fail("held twice")
-    with pytest.raises(HeldError, match=r"^toy is run by "), holding(tmp_path, "toy", "mini", at_scale=""):
+    with pytest.raises(CannotStartError, match=r"^toy is run by "), holding(tmp_path, "toy", "mini", at_scale=""):
         pytest.fail("held twice")
     ledgers = [tmp_path / ".searches" / f"{key}.jsonl" for key in ("bb", "aa")]
     with (
-        holding(tmp_path, "other", "mini"),
-        pytest.raises(HeldError, match=r"^another sweep runs the same search \(.*aa.jsonl\)"),
+        holding(tmp_path, "other", "mini", " at scale mini"),
+        pytest.raises(CannotStartError, match=r"^another sweep runs the same search \(.*aa.jsonl\)"),
         holding_searches(ledgers),
     ):
         pytest.fail("searched twice")
     with holding_searches(ledgers[:1]):
         pass  # given back, and free
-    assert sweep_runs(tmp_path)
-    with holding(tmp_path, "toy", "paper"), holding(tmp_path, "toy2", "mini"):
+    assert is_held(lock_path(tmp_path, "toy", "mini"))
+    with holding(tmp_path, "toy", "paper", " at scale paper"), holding(tmp_path, "toy2", "mini", " at scale mini"):
         pass  # another scale or sweep is free
     ((holder, state),) = [found for found in last_commands(tmp_path) if found[0].pid == process.pid]
     assert (holder.sweep, holder.scale, state) == ("toy", "mini", "running")
 
     process.kill()
     process.communicate()
-    assert not sweep_runs(tmp_path)
+    assert not is_held(lock_path(tmp_path, "toy", "mini"))
     assert ("mini", "killed") in {(holder.scale, state) for holder, state in last_commands(tmp_path)}
-    with holding(tmp_path, "toy", "mini"):
+    with holding(tmp_path, "toy", "mini", " at scale mini"):
         assert is_held(lock_path(tmp_path, "toy", "mini"))
     holder = read_holder(lock_path(tmp_path, "toy", "mini"))
     assert holder is not None
@@ -74,10 +66,10 @@ def test_the_second_command_is_told_who_holds_a_sweep_until_that_one_dies(tmp_pa
 
 
 def test_a_sweep_that_ended_in_an_error_is_free_again(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), holding(tmp_path, "toy", "mini"):
+    with pytest.raises(ZeroDivisionError), holding(tmp_path, "toy", "mini", " at scale mini"):
         raise ZeroDivisionError
     assert not is_held(lock_path(tmp_path, "toy", "mini"))
-    assert [holder.until is not None for holder in holders(tmp_path)] == [True]
+    assert [holder.until is not None for holder, _ in last_commands(tmp_path)] == [True]
 
 
 def test_a_look_takes_nothing_and_is_seen_by_nobody(tmp_path: Path) -> None:
@@ -93,8 +85,11 @@ def test_a_look_takes_nothing_and_is_seen_by_nobody(tmp_path: Path) -> None:
 
 
 def test_a_damaged_note_holds_nothing_up(tmp_path: Path) -> None:
-    with holding(tmp_path, "toy", "mini"):
+    with holding(tmp_path, "toy", "mini", " at scale mini"):
         lock_path(tmp_path, "toy", "mini").with_suffix(".json").write_text("{")
-        assert holders(tmp_path) == []
-        with pytest.raises(HeldError, match="is run by another command"), holding(tmp_path, "toy", "mini"):
+        assert last_commands(tmp_path) == []
+        with (
+            pytest.raises(CannotStartError, match="is run by another command"),
+            holding(tmp_path, "toy", "mini", " at scale mini"),
+        ):
             pytest.fail("held twice")

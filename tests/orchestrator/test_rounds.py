@@ -87,7 +87,7 @@ def find(records: Records, task: SearchTask, *found: tuple[dict[str, float], flo
 def test_a_search_comes_first_and_its_trials_leave_test_closed(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
     now = expand(sweep, records)
-    assert now.searching
+    assert now.waiting
     assert {trial.variant for trial in now.trials} == {"full"}
     first = trial_source(sweep, records).next()
     assert first is not None
@@ -99,7 +99,7 @@ def test_what_a_search_found_is_trained_on_the_seeds_beside_the_base(tmp_path: P
     (task,) = search_tasks(sweep)
     find(records, task, ({"optimizer.learning_rate": 5.0}, 4.0), ({"optimizer.learning_rate": 7.0}, 3.9))
     now = expand(sweep, records)
-    assert not now.searching
+    assert not now.waiting
     rates = {(trial.variant, trial.seed): trial.spec.optimizer.learning_rate for trial in now.trials}
     assert rates == {("full", 1): 3.0, ("full", 2): 3.0, (BEST_FOUND, 1): 7.0, (BEST_FOUND, 2): 7.0}
     assert all(trial.opens_test for trial in now.trials)
@@ -141,7 +141,7 @@ def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
 def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, TUNE)
     for i, task in enumerate(search_tasks(sweep)):
-        assert expand(sweep, records).searching
+        assert expand(sweep, records).waiting
         rate = 0.002 if task.variant == "Adam" else 0.5 + i
         wanted = {"optimizer.learning_rate": rate, "dropout.weight": 0.1, "penalties.activation": 1.0}
         values = {key: wanted[key] for key in task.space}
@@ -167,16 +167,16 @@ def test_variants_whose_tuning_is_over_are_there_while_others_wait(tmp_path: Pat
     assert {trial.variant for trial in expand(sweep, records).trials} == {"full"}, "nothing to compare with yet"
     find(records, tasks["full"], (values, 4.0), (values | {"dropout.weight": 0.3}, None))
     now = expand(sweep, records)
-    assert now.searching
+    assert now.waiting
     rates = {trial.variant: trial.spec.optimizer.learning_rate for trial in now.trials}
     assert rates == {"full": 5.0, "Adam": 0.002}
-    assert not expand(select(sweep, ["Adam"]), records).searching
+    assert not expand(select(sweep, ["Adam"]), records).waiting
 
 
 def test_without_the_search_the_base_alone_is_run(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
-    assert not expand(select(sweep, ["full"]), records).searching
-    assert expand(select(sweep, [BEST_FOUND]), records).searching
+    assert not expand(select(sweep, ["full"]), records).waiting
+    assert expand(select(sweep, [BEST_FOUND]), records).waiting
     with pytest.raises(CannotStartError, match="did you mean 'best found'"):
         select(sweep, ["best fund"])
 
@@ -296,4 +296,4 @@ def test_a_search_whose_trial_left_no_record_ends_the_command(tmp_path: Path, re
         assert trial is not None and trial.number is not None
         running.settled(trial, None)
     assert running.next() is None
-    assert expand(sweep, records).searching
+    assert expand(sweep, records).waiting

@@ -197,7 +197,7 @@ def test_gc_removes_weights_of_the_named_sweep_alone(place: Path) -> None:
     assert " bytes would be freed\n" in command(*line, "--dry-run")[1]
     assert command(*line, answer="n\n")[1].endswith("nothing was removed\n")
     assert has_weights(full) and has_weights(other)
-    with holding(place / "runs", "toy", "paper"):
+    with holding(place / "runs", "toy", "paper", " at scale paper"):
         code, _, err = command(*line, "-y")
         assert code == 2 and "a sweep runs with" in err, "it may start a trial from these weights"
     out = command(*line, "--keep-best", "1", answer="y\n")[1]

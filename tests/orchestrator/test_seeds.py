@@ -109,7 +109,7 @@ def test_a_repeated_search_gives_each_seed_values_of_its_own(tmp_path: Path) -> 
     for number, task in enumerate(search_tasks(sweep)):
         find(records, task, (within(task, number / 10), 4.0))
     state = expand(sweep, records)
-    assert not state.searching
+    assert not state.waiting
     rates = {(t.variant, t.seed): t.spec.optimizer.learning_rate for t in state.trials}
     assert rates["full", 1] != rates["full", 2]
     assert {t.change for t in state.trials if t.variant == "full"} == {"the base itself, at its tuned values"}

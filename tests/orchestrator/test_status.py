@@ -26,7 +26,7 @@ def test_status_tells_what_runs_what_is_done_and_the_best(place: Path) -> None:
     full, other = trials()["full"], trials()["no weight-dropping"]
     os.utime(settle(full) / "curve.parquet", (4e9, 4e9))  # as a copy of the folder would have it
     running = start(other.spec, place / "runs" / other.key)
-    with holding(place / "runs", "toy", "paper"):
+    with holding(place / "runs", "toy", "paper", " at scale paper"):
         code, out, _ = command("status", "toy.yaml", "--scale", "paper")
         everything = json.loads(command("status", "toy.yaml", "--scale", "paper", "--json")[1])
         sweeps = command("status")[1]

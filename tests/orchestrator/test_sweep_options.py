@@ -158,7 +158,7 @@ def test_the_baseline_is_always_there(place: Path) -> None:
 
 
 def test_the_second_command_on_a_sweep_ends_with_who_holds_it(place: Path) -> None:
-    with holding(place / "runs", "toy", "paper"):
+    with holding(place / "runs", "toy", "paper", " at scale paper"):
         code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
         assert code == 2
         assert err.startswith("toy at scale paper is run by ")

@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from orchestrator.__main__ import app
 from orchestrator.agenda.expand import Left, expand, search_tasks, what_is_left
+from orchestrator.agenda.standing import sweep_standing
 from orchestrator.api import select, to_train
+from orchestrator.commands.plan import print_plan
 from orchestrator.execute.estimate import most_trials
 from orchestrator.report.markdown import template
 from orchestrator.report.pictures import Pictures
@@ -81,7 +83,7 @@ def test_the_search_is_the_one_of_the_file_without_components(tmp_path: Path) ->
 def test_nothing_of_the_table_is_final_before_the_search_is_over(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, DESIGN)
     state = expand(sweep, records)
-    assert state.searching and state.table == []
+    assert state.waiting and state.table == []
     assert what_is_left(sweep, state, records) == Left(2, 18, 18)
     most = most_trials(sweep, state)
     assert len(most) == 20 and len({trial.key for trial in most}) == 20, "by hand is not what will be found"
@@ -124,13 +126,21 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     )
 
 
-def test_what_the_search_has_taken_away_already_is_read_from_the_base(tmp_path: Path, records: Records) -> None:
+def test_what_the_search_has_taken_away_already_is_read_from_the_base(
+    tmp_path: Path, records: Records, capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep = at_paper(tmp_path, DESIGN)
     (task,) = search_tasks(sweep)
     find(records, task, ({RATE: 5.0, WEIGHT: 0.0}, 3.8), ({RATE: 7.0, WEIGHT: 0.3}, 3.9))
-    trials = {trial.variant: trial for trial in expand(sweep, records).trials}
+    state = expand(sweep, records)
+    trials = {trial.variant: trial for trial in state.trials}
     assert trials["no weight-dropping"].change == "nothing: what was found has it already"
     assert trials["no weight-dropping"].reads_from == trials["full"].key
+    print_plan(sweep, state, records)
+    shown = capsys.readouterr().out
+    assert "read from full" in shown and "12 new, 6 read" in shown
+    standing = {(t.variant, t.seed): t.state_in_words for t in sweep_standing(sweep, state, records).trials}
+    assert (standing["full", 1], standing["no weight-dropping", 1]) == ("new", "read from full")
 
 
 def test_what_is_searched_may_be_off_in_the_base_as_written(tmp_path: Path, records: Records) -> None:

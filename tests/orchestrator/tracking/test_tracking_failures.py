@@ -105,7 +105,8 @@ def test_a_server_that_never_answers_holds_up_the_end_for_seconds(
     monkeypatch.setattr(tracker_module, "_FINISH_SECONDS", 1.0)
     leave(records, FULL, record(FULL))
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        mirror = tracker([FULL], records, uri=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        mirror = tracker([FULL], records)
         mirror.started(FULL)
         mirror.evaluated(FULL, point(1))
         began = time.monotonic()
@@ -284,7 +285,7 @@ def test_a_database_of_another_schema_is_named_with_what_to_do_and_left_as_it_wa
 
 
 def test_a_server_that_answers_with_an_error_is_behind_and_nobodys_file_is_named(
-    records: Records, caplog: pytest.LogCaptureFixture
+    records: Records, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refuses(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -296,7 +297,8 @@ def test_a_server_that_answers_with_an_error_is_behind_and_nobodys_file_is_named
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
-            mirror = tracker([FULL], records, uri=f"http://127.0.0.1:{server.server_port}")
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+            mirror = tracker([FULL], records)
             mirror.finish(None, "complete")
         finally:
             server.shutdown()
