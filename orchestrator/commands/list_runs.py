@@ -38,8 +38,9 @@ def list_runs(
     if as_csv and as_json:
         shared.wrong("runs list: --csv and --json: give one of them")
     with shared.refused(ValueError, OSError):
-        names = _reported(reports, runs)
-        if file is not None:
+        if file is None:
+            names = _reported(reports, runs)
+        else:
             sweep, state, _ = shared.opened_state(file, scale, runs, silent=as_json or as_csv)
             names = {key: (f"{sweep.name}/{sweep.scale}", title) for key, title in named(state)}
         rows = [row for row in _rows(runs, names) if file is None or row["key"] in names]

@@ -36,7 +36,7 @@ def variants_of(context: typer.Context) -> list[str]:
 
 
 def _scales_and_variants(context: typer.Context) -> tuple[list[str], list[str]]:
-    """None if there is no file yet, or a wrong one."""
+    """Two empty lists if there is no file yet, or a wrong one."""
     from orchestrator.sweep import SweepError, read_sweep
 
     # An option that still lacks its value keeps the parser from giving the line's other words their names.
@@ -89,11 +89,10 @@ def opened(
 
     Exit code 2, errors on stderr, if it is wrong.
     """
-    from lm.data import CorpusError
     from orchestrator.execute.machine import open_sweep
     from orchestrator.sweep import Changes
 
-    with refused(ValueError, CorpusError):
+    with refused(ValueError):
         sweep, why = open_sweep(file, scale, Changes.read(set_ or (), seeds))
     if not silent:
         at_scale = f"{sweep.at_scale} ({why})" if sweep.at_scale else ""

@@ -101,7 +101,7 @@ def print_trials(lines: Sequence[TrialLine]) -> None:
 
 
 def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
-    when = trial.finished_at or trial.last_epoch_at
+    when = trial.last_epoch_at
     at = "" if when is None else f"{datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M:%S}"
     reached = f"{trial.epoch}/{trial.epochs}" if trial.epoch else ""
     perplexities = (trial.valid_perplexity, trial.best_valid_perplexity)

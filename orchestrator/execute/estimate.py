@@ -231,7 +231,7 @@ def makespan(seconds: Iterable[float], jobs: int) -> float:
 def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
     """How many trials fit at once, by the model that needs the most memory; on a GPU at least one."""
     peak, gpus_each = max(each.peak_memory_bytes for each in measured), gpus_of(sweep.resources)
-    by_cpus = int(cpu_count() / sweep.resources.cpus)
+    by_cpus = int(cpu_count() / sweep.resources.cpus + 1e-9)
     if not gpus_each:
         room = memory_bytes()
         return Packing(by_cpus, room and max(0, int((room - _DRIVER_BYTES) / (_HEADROOM * peak))), None)

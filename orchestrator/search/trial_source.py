@@ -94,7 +94,7 @@ class _Search:
 
         self.task, self._records, self._facts = task, records, facts
         self._fingerprint = facts.fingerprint(task.base.corpus)
-        self._study = Study(task, task.base.most_epochs)
+        self._study = Study(task)
         path = ledger_path(records.root, task.key(self._fingerprint))
         self.ledger = Ledger(path, task, self._fingerprint)
         self.state = SearchState(task, path, self.ledger.trials)  # of the ledger's own list, which grows

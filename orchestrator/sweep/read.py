@@ -58,7 +58,7 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
     document, misfits = changes.applied(read_document(path), sweep.scale_in_file), cache(_misfits_of_text)
     problems, of_base = list(_unknown_words(sweep)), list[tuple[str, str]]()
     at_scale = f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
-    for variant in (sweep.baseline, *(variant for variant in sweep.variants if variant is not sweep.baseline)):
+    for variant in sweep.variants:
         try:
             of_variant = misfits(variant.spec)
         except CorpusError as error:

@@ -152,7 +152,7 @@ class ScaledSweep:
 
     def seeds_of(self, variant: Variant) -> tuple[int, ...]:
         """Every seed that a variant may get."""
-        return self.seeds if variant is self.baseline or variant.name == self.baseline.name else self.variant_seeds
+        return self.seeds if variant.name == self.baseline.name else self.variant_seeds
 
     def spec(self, variant: Variant, seed: int) -> TrainSpec:
         """What a variant trains with a seed. What varies has the seed's number; each seed has a stretch of its own.

@@ -126,11 +126,11 @@ def pruner(scheduler: searches.Scheduler | None, most_epochs: int) -> BasePruner
 class Study:
     """One task's search in memory. Trials are numbered from 0 in the order in which they are asked."""
 
-    def __init__(self, task: SearchTask, most_epochs: int) -> None:
+    def __init__(self, task: SearchTask) -> None:
         self._task = task
         self._starts = task.starts()
         self._combinations = combinations(task.base, task.space, task.min_trials_per_option)
-        self._pruner = pruner(task.searching.scheduler, most_epochs)
+        self._pruner = pruner(task.searching.scheduler, task.base.most_epochs)
         # Under one name for every variant: Hyperband deals trials to its brackets by the name and the number.
         self._study = optuna.create_study(
             study_name="search",

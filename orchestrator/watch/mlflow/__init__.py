@@ -1,4 +1,4 @@
-"""The mirror of a sweep in MLflow; `store` is the only module of the project that talks to MLflow."""
+"""The mirror of a sweep in MLflow; no other module of the project talks to MLflow."""
 
 from orchestrator.watch.mlflow.mirror import Planned
 from orchestrator.watch.mlflow.tracker import Tracker
