@@ -152,7 +152,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
-    """The record of every settled trial in a folder, by key; one that cannot be read is left out with a warning."""
+    """The record of every settled trial in a folder, by key; one that cannot be read is left out, and named once."""
     return read_all(Path(path))
 
 

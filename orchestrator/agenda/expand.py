@@ -191,7 +191,7 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
     if searching is None:
         return []
     if isinstance(searching, Search):
-        name = sweep.baseline.name if sweep.base_is_found else BEST_FOUND  # then the base has no variants
+        name = sweep.baseline.name if sweep.base_is_found else BEST_FOUND  # a row beside the base, if that is not found
         built_on = {v.name: v.overrides for v in sweep.variants[1:] if v.name != BY_HAND}
         return [replace(_task(sweep, sweep.baseline, searching), variant=name, built_on=built_on)]
     tasks = [_task(sweep, variant, searching) for variant in sweep.variants]

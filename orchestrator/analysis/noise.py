@@ -133,6 +133,8 @@ def text_variance(blocks_B: Array) -> float:
 def text_correlation(blocks: Sequence[Array]) -> float:
     """How far neighbouring pieces of a text go together in contrasts, whose means in B blocks are given.
 
+    One number for all, in which contrasts count by their size along the text.
+
     The autocorrelation at lag one, less the bias of short series (Kendall 1954, "Note on bias in the estimation of
     autocorrelation", Biometrika 41).
     """
@@ -145,13 +147,14 @@ def text_correlation(blocks: Sequence[Array]) -> float:
 def missed_by_waves(correlation: float) -> float:
     """By what factor `text_variance` is too small on average, if neighbouring pieces correlate by so much; at least 1.
 
-    Topics are taken to end with the same chance after every block. Below `LONG_TOPICS` nothing is corrected: there the
-    waves miss little, and a correlation that is not there would be corrected for as often as one that is.
+    Topics are taken to end with the same chance after every block, and to last a third of the text at the most. Below
+    `LONG_TOPICS` nothing is corrected: there the waves miss up to a sixth, and a correlation that is not there would be
+    corrected for as often as one that is.
     """
     if correlation <= LONG_TOPICS:
         return 1.0
     # How neighbouring pieces of four blocks correlate, if neighbouring blocks do so by R.
-    blocks_R = np.linspace(0.0, 0.99, 100)
+    blocks_R = np.linspace(0.0, 0.95, 96)
     pieces_R = blocks_R * (1 + blocks_R + blocks_R**2 + blocks_R**3) ** 2
     pieces_R /= 4 + 6 * blocks_R + 4 * blocks_R**2 + 2 * blocks_R**3
     lags_BB = np.abs(np.subtract.outer(np.arange(BLOCKS), np.arange(BLOCKS)))

@@ -81,7 +81,9 @@ def contrasts(
     names = [name for name in judged if name not in barred]
     errors = Errors.of(level, _measurements(judged, names))
     decided, last = _step_down(estimates, judged, names, level)
-    here, _ = _step_down({name: replace(each, text=None) for name, each in estimates.items()}, judged, names, level)
+    here, _ = _step_down(
+        {name: replace(each, text=None, seen=None) for name, each in estimates.items()}, judged, names, level
+    )
     for name, estimate in estimates.items():
         effect = estimate.effect(errors, barred.get(name), decided_on_this_text=name in here)
         effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
@@ -158,18 +160,25 @@ def _without_interval(
 
 @dataclass(frozen=True)
 class _Estimate:
-    """A contrast's value with what its interval rests on: variances with their degrees of freedom."""
+    """A contrast's value with what its interval rests on: variances with their degrees of freedom.
+
+    `seen` is the text's as the waves see it, `text` with what they miss.
+    """
 
     nats: float
     seeds: tuple[float, float]
     lone: tuple[float, float]
     text: tuple[float, float] | None
+    seen: tuple[float, float] | None
     single_seed_share: float
     groups: tuple[tuple[float, Deviation, int], ...]
 
     def half_width(self, errors: Errors) -> float:
-        """Half the width of its interval."""
-        return float(half_width(self.seeds, self.lone, self.text, errors))
+        """Half the width of its interval, no less than by what the waves see.
+
+        A larger variance of the text alone could lessen it, because its degrees of freedom hide the few of the seeds.
+        """
+        return max(float(half_width(self.seeds, self.lone, text, errors)) for text in (self.text, self.seen))
 
     def interval(self, errors: Errors) -> Interval:
         """Its interval."""
@@ -178,7 +187,7 @@ class _Estimate:
 
     def effect(self, errors: Errors, obstacle: Obstacle | None, *, decided_on_this_text: bool) -> Effect:
         """The effect with its intervals, and no verdict yet."""
-        on_this_text = replace(self, text=None).interval(errors)
+        on_this_text = replace(self, text=None, seen=None).interval(errors)
         return Effect(
             nats=self.nats,
             interval=self.interval(errors),
@@ -212,7 +221,7 @@ def _estimates(
     scales = [sum(weight**2 for weight in weights.values()) for weights in judged.values()]
     kinds = ["\n".join(sorted({groups[group].kind for group in weights})) for weights in judged.values()]
     missed = missed_by_waves(noise.text_correlation or 0.0)
-    variances = [missed * text_variance(along_B) for along_B in along.values()]
+    variances = [text_variance(along_B) for along_B in along.values()]
     texts = dict(zip(along, borrowed_text(variances, scales, kinds) if along else (), strict=True))
     blocks = {name: losses.blocks for name, losses in groups.items() if losses.blocks is not None}
     every_degree = sum(losses.nats.size - 1 for losses in groups.values())
@@ -224,14 +233,15 @@ def _estimates(
         alone = {group: (each.own, sizes[group] - 1.0) for group, each in deviation.items()}
         variance, degrees = _seed_variance(weights, groups, noise.correlation, borrowed)
         lone, lone_degrees = _seed_variance(weights, groups, noise.correlation, alone)
-        text = texts.get(name)
-        single = sum(weight**2 * interaction_variance(blocks[group]) for group, weight in weights.items() if text)
+        seen = texts.get(name)
+        single = sum(weight**2 * interaction_variance(blocks[group]) for group, weight in weights.items() if seen)
         estimates[name] = _Estimate(
             nats=effects[name].nats or 0.0,
             seeds=(variance, min(degrees, every_degree)),
             lone=(lone, max(lone_degrees / 2, min(sizes.values()) - 1.0)),
-            text=text,
-            single_seed_share=min(1.0, single / text[0]) if text and text[0] else 0.0,
+            text=seen and (missed * seen[0], seen[1]),
+            seen=seen,
+            single_seed_share=min(1.0, single / seen[0]) if seen and seen[0] else 0.0,
             groups=tuple((weight, deviation[group], sizes[group]) for group, weight in weights.items()),
         )
     return estimates

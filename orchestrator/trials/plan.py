@@ -86,7 +86,7 @@ def state_of(trial: Trial, records: Records) -> TrialStatus:
 
 
 def state_in_words(trial: Trial, state: TrialStatus, names: Mapping[str, str]) -> str:
-    """A state as the plan's table shows it; `names` has every trial's variant by key."""
+    """A state as the plan's table shows it; `names` has the variant of each trial that trains, by key."""
     if state == "read":
         return f"read from {names[trial.reads_from or '']}"
     if state == "new" and trial.starts_from is not None:

@@ -103,6 +103,20 @@ def test_short_topics_are_not_corrected_for_and_longer_ones_the_more_the_longer(
     assert factors == sorted(factors) and 1.2 < factors[0] < 1.3 and math.isfinite(factors[-1])
 
 
+def test_long_topics_narrow_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their larger variance brings degrees of freedom that would hide the few of seeds that are as noisy."""
+    setting = calibration.Setting("", topic_blocks=10.0)
+    widths: dict[float, list[float]] = {1.0: [], 2.5: []}
+    for seed in range(20):
+        sweep = calibration.simulated(setting, 3, np.random.default_rng(seed))
+        for missed, of in widths.items():
+            monkeypatch.setattr("orchestrator.analysis.statistics.missed_by_waves", lambda _, by=missed: by)
+            ends = [effect.interval or Interval(0, 0) for effect in calibration.judge(sweep).effects.values()]
+            of += [high - low for low, high in ends]
+    seen, whole = map(np.array, widths.values())
+    assert np.all(whole >= seen) and np.any(whole > 1.05 * seen)
+
+
 def test_a_table_of_a_text_with_long_topics_errs_no_more_often_than_it_says() -> None:
     """Nine variants that are one, where the text dominates: without the correction 9.5% of tables erred."""
     setting, rng = calibration.Setting("", text_deviation=0.006, topic_blocks=6.0), np.random.default_rng(3)

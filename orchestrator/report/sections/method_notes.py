@@ -79,8 +79,8 @@ def _cautions(
     if text is not None and text > LONG_TOPICS:
         yield Markdown(
             f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are "
-            "long, and intervals are wider for it. If a topic lasts a sixth of the text or longer, they miss in one "
-            "table of ten or more."
+            "long, and the text’s part in the intervals is larger for it. If a topic lasts a sixth of the text, "
+            "intervals miss in a tenth of all tables, if it lasts longer, in more."
         )
     specs = [group[0].trial.spec for group in outcomes.values()]
     coded = any(hasattr(getattr(spec.head, "codebook", None), "seed") for spec in specs)
