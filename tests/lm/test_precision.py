@@ -126,10 +126,13 @@ def test_a_trial_in_bfloat16_is_scored_in_float32(
     """Its weights, read again, have the very loss that its record tells; and training did round if the CPU can."""
     monkeypatch.setattr("lm.train.can_round", lambda: True)  # so that even a CPU that rounds nothing trains it
     curves = {}
-    # With AMX, products of factors with 16 columns or fewer are not rounded.
-    sizes = {"layers": 2, "embedding_size": 32, "hidden_size": 32}
+    # An AMX unit rounds no product of factors with 16 columns or fewer; and what is not learnt tells nothing apart.
+    learning = {
+        "model": {"layers": 2, "embedding_size": 32, "hidden_size": 32},
+        "optimizer": {"kind": "adam", "learning_rate": 0.01},
+    }
     for precision in ("float32", "bfloat16"):
-        spec, out = tiny_spec(corpus, precision=precision, model=sizes), tmp_path / precision
+        spec, out = tiny_spec(corpus, precision=precision, **learning), tmp_path / precision
         list(train(spec, out=out))
         record, text = read_record(out), load(spec.corpus)
         assert record is not None
@@ -139,7 +142,7 @@ def test_a_trial_in_bfloat16_is_scored_in_float32(
         assert record.stages[-1].valid.nats_per_token == pytest.approx(valid, rel=1e-6)
         curves[precision] = [point.train_nats_per_token for point in read_curve(out)]
     apart = max(abs(one / other - 1) for one, other in zip(curves["float32"], curves["bfloat16"], strict=True))
-    assert (apart > 1e-6) == can_round()  # another kernel's sums alone differ by less
+    assert (apart > 1e-5) == can_round()  # another kernel's sums alone differ by less
     assert curves["float32"] == pytest.approx(curves["bfloat16"], rel=0.02)
 
 
