@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from orchestrator.analysis.noise import Correlation, Deviation
 from orchestrator.analysis.power import Further
 
@@ -95,3 +97,20 @@ class Comparison:
     intervals: int
     level: float
     margin: float
+
+
+def perplexity_change(baseline_nats: float, nats: float) -> float:
+    """The difference in perplexity that a difference in loss makes at the baseline's loss; inf where it overflows."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(baseline_nats) * np.expm1(nats))
+
+
+def perplexity_ratio(nats: float) -> float:
+    """The ratio of perplexities, variant to baseline, of a difference in loss; inf where it overflows."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(nats))
+
+
+def per_cent(nats: float) -> float:
+    """A difference in loss as a change of perplexity in per cent: −100 at the least, inf where it overflows."""
+    return 100 * perplexity_change(0.0, nats)

@@ -102,18 +102,6 @@ def compare(
     return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred)
 
 
-def perplexity_change(baseline_nats: float, nats: float) -> float:
-    """The difference in perplexity that a difference in loss makes at the baseline's loss; inf where it overflows."""
-    with np.errstate(over="ignore"):
-        return float(np.exp(baseline_nats) * np.expm1(nats))
-
-
-def perplexity_ratio(nats: float) -> float:
-    """The ratio of perplexities, variant to baseline, of a difference in loss; inf where it overflows."""
-    with np.errstate(over="ignore"):
-        return float(np.exp(nats))
-
-
 def _correlation(groups: Mapping[str, Losses], judged: Mapping[str, Mapping[str, float]]) -> Correlation | None:
     """How seeds go together over all groups; used is what surely holds in every contrast by itself.
 

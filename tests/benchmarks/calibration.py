@@ -29,10 +29,10 @@ import numpy as np
 
 from lm.record import opened, read_record, token_nats_path
 from lm.spec import TrainSpec
-from orchestrator.analysis.effects import Comparison
+from orchestrator.analysis.effects import Comparison, perplexity_ratio
 from orchestrator.analysis.looks import LEVEL_OF_ERROR, Looks
 from orchestrator.analysis.noise import BLOCKS, Array, Losses
-from orchestrator.analysis.statistics import MARGIN, compare, perplexity_ratio
+from orchestrator.analysis.statistics import MARGIN, compare
 from orchestrator.analysis.token_losses import TokenLossReader
 
 VARIANTS = 9

@@ -13,9 +13,8 @@ import pyarrow as pa
 from lm.files import write_text
 from lm.record import opened
 from lm.tables import write_table
-from orchestrator.analysis.effects import Interval
+from orchestrator.analysis.effects import Interval, perplexity_ratio
 from orchestrator.analysis.outcomes import Outcome, Outcomes
-from orchestrator.analysis.statistics import perplexity_ratio
 from orchestrator.report.markdown import environment, plain
 from orchestrator.report.sections.ablation import RECALLED, REFERENCE, AblationRow, ReferenceRow
 from orchestrator.report.sections.interactions import InteractionRow

@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from orchestrator.analysis.effects import per_cent
 from orchestrator.report.pictures import style
 from orchestrator.report.pictures.style import COLOURS, GREY, HELPS, HURTS, PALE, Limits
 from orchestrator.words import NOTHING, rounded_by_interval
@@ -133,7 +134,7 @@ def difference_in_words(row: ForestRow) -> str:
         return f"{NOTHING}\n{verdict}"
     if row.low is None or row.high is None:
         return f"{style.change_in_words(row.nats)}\n{verdict}"
-    value, low, high = rounded_by_interval(*map(style.per_cent, (row.nats, row.low, row.high)))
+    value, low, high = rounded_by_interval(*map(per_cent, (row.nats, row.low, row.high)))
     ends = f"[{low}, {high}]".replace("above ", ">").replace("below ", "<")
     return f"{value}% {ends}\n{verdict}"
 
@@ -152,7 +153,7 @@ def _forest_keys(rows: Sequence[ForestRow], margin_nats: float, level: str) -> l
     if any(row.low is not None for row in rows):
         label = f"{level} interval" + ", all that can get a verdict at once" * (len(rows) > 1)
         keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
-    keys.append(Patch(color=_BAND, label=f"no more than ±{style.per_cent(margin_nats):.2g}%"))
+    keys.append(Patch(color=_BAND, label=f"no more than ±{per_cent(margin_nats):.2g}%"))
     for recalled, label in ((False, "published difference"), (True, "published difference, from memory")):
         if any(row.published_nats is not None and row.recalled == recalled for row in rows):
             keys.append(Line2D([], [], label=label, **_PUBLISHED[recalled]))

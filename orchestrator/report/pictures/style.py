@@ -17,6 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from orchestrator.analysis.effects import per_cent
 from orchestrator.words import MINUS, counted, signed, significant
 
 Style = dict[str, Any]
@@ -148,11 +149,6 @@ def log_ticks(axis: Axis, limits: Limits) -> None:
     )
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter("{x:,.10g}")
-
-
-def per_cent(nats: float) -> float:
-    """The change of perplexity in per cent that a difference in loss makes; infinite if it overflows."""
-    return 100 * math.expm1(nats) if nats < 700 else math.inf
 
 
 def change_in_words(nats: float) -> str:

@@ -10,12 +10,11 @@ from statistics import median
 
 from lm.record import Record, opened
 from orchestrator.analysis.comparison import equal_variants
-from orchestrator.analysis.effects import Comparison
+from orchestrator.analysis.effects import Comparison, per_cent
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive, last_trained
 from orchestrator.analysis.power import WANTED_DEVIATIONS
-from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
@@ -135,4 +134,4 @@ def _trials(outcomes: Outcomes) -> Markdown:
 
 
 def _percent(nats: float) -> str:
-    return f"{significant(100 * perplexity_change(0.0, nats), 2)}%"
+    return f"{significant(per_cent(nats), 2)}%"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason, per_cent
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.power import MOST_FURTHER, Further
-from orchestrator.analysis.statistics import perplexity_change
 from orchestrator.words import counted, decimals_for, listed, rounded_by_interval, signed, significant
 
 WORSE_THAN_GUESSING: Reason = "worse than guessing"
@@ -40,11 +39,6 @@ def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
 def verdict_in_words(effect: Effect, margin: float) -> str:
     """A verdict with its margin, `no effect larger than 0.5%`."""
     return no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
-
-
-def per_cent(nats: float) -> float:
-    """A difference of losses as a change of perplexity in per cent: −100 at the least."""
-    return 100 * perplexity_change(0.0, nats)
 
 
 def in_percent(nats: float, interval: Interval | None) -> str:
