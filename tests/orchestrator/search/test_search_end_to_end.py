@@ -238,6 +238,22 @@ def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path)
     assert after.output.splitlines()[-1] == "nothing is left to train"
 
 
+def test_the_best_so_far_of_each_seed_s_search_outlives_the_command(place: Path) -> None:
+    space = "space:\n    optimizer.learning_rate: {kind: log_uniform, low: 0.01, high: 10.0}"
+    tuned = (
+        SWEEP.replace("seeds: [1]", "seeds: [1, 2]") + f"baseline: full\ntune:\n  trials: 1\n  repeats: 2\n  {space}\n"
+    )
+    (place / "tuned.yaml").write_text(tuned)
+    arguments = ["sweep", "tuned.yaml", "--scale", "paper", "--executor", "inline"]
+    first = CliRunner().invoke(app, arguments)
+    (found,) = re.findall(r"full for seed 1, trial 0 .*; best so far (\S+)", first.stderr)
+    (place / "tuned.yaml").write_text(tuned.replace("trials: 1", "trials: 2"))
+    then = CliRunner().invoke(app, arguments)
+    (worse,) = re.findall(r"full for seed 1, trial 1 .* perplexity (\S+) validation", then.stderr)
+    assert float(worse) > float(found)
+    assert re.search(rf"full for seed 1, trial 1 .*; best so far {found} validation perplexity, trial 0", then.stderr)
+
+
 def test_export_writes_what_a_search_found(place: Path) -> None:
     url = f"sqlite:///{place}/optuna.db"
     result = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", url, "--scale", "paper"])
