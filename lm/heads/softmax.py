@@ -37,7 +37,8 @@ class Softmax(OutputHead):
         super().__init__()
         self.tied = tied_weight is not None
         if tied_weight is None:
-            tied_weight = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1, generator=init))
+            bound = spec.init_range or 0.1
+            tied_weight = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-bound, bound, generator=init))
         self.weight_VH = tied_weight
         self.bias_V = nn.Parameter(torch.zeros(vocabulary_size)) if spec.bias else None
         self.augmented = spec.augmented

@@ -28,6 +28,11 @@ def misfits(head: Head, model: Model) -> Iterator[str]:
         case SoftmaxHead() | SampledHead():
             if model.init_range is not None and isinstance(head, SampledHead) and isinstance(head.loss, NceLoss):
                 yield "model.init_range would undo what NCE's bias starts from, the logarithm of the noise"
+            if isinstance(head, SoftmaxHead) and head.init_range is not None:
+                if model.tied:
+                    yield "head.init_range is of an output matrix of its own: model.tied must be false"
+                elif model.init_range is not None:
+                    yield "model.init_range would undo head.init_range: set one of them"
             if model.tied and last != model.embedding_size:
                 yield (
                     f"a tied model's last layer must have the embedding's size: "

@@ -20,7 +20,7 @@ from lm.spec.losses import (
     SpanProbability,
     SpanSumLoss,
 )
-from lm.spec.part import NonNegative, Part, PositiveInt, Probability, Seed, Share, Size
+from lm.spec.part import NonNegative, Part, Positive, PositiveInt, Probability, Seed, Share, Size
 
 
 class SoftmaxHead(Part):
@@ -28,6 +28,11 @@ class SoftmaxHead(Part):
 
     kind: Literal["softmax"]
     bias: bool = Field(default=True, description="Whether every word has a learned bias, b.")
+    init_range: Positive | None = Field(
+        default=None,
+        description="An output matrix of its own is drawn uniformly between minus and plus this; null: within "
+        "model.init_range, or 0.1 without it.",
+    )
     augmented: AugmentedLoss | None = Field(
         default=None, description="Soft targets from the embedding; null: cross-entropy alone."
     )

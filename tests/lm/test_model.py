@@ -144,6 +144,16 @@ def test_one_range_for_every_weight(tied: bool) -> None:
     assert not any(torch.equal(weight, other[name]) for name, weight in model.weights().items())
 
 
+def test_an_output_matrix_may_have_a_range_of_its_own() -> None:
+    shape = Model(layers=1, embedding_size=50, hidden_size=50, tied=False)
+    plain, small = (
+        LanguageModel(shape, SoftmaxHead(kind="softmax", init_range=bound), Dropout(), even(400), seeded(0)).weights()
+        for bound in (None, 1e-6)
+    )
+    assert torch.allclose(small["head.weight_VH"], plain["head.weight_VH"] * 1e-5, rtol=1e-4)
+    assert all(torch.equal(small[name], weight) for name, weight in plain.items() if name != "head.weight_VH")
+
+
 def test_same_seed_same_weights_and_masks() -> None:
     shape, drop = Model(layers=2, embedding_size=5, hidden_size=6), Dropout(weight=0.5, input=0.5)
     first, second, other = build(shape, drop, 3), build(shape, drop, 3), build(shape, drop, 4)

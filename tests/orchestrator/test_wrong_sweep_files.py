@@ -47,6 +47,8 @@ WRONG = {
     "slices that do not fill the layer": (CHANGE, "{model.tied: false, head: {kind: differentiated, sizes: [8, 4, 3]}}", "14: variants.neural cache.head: head.sizes sum to 15, the last layer has 16 units"),
     "shares that do not fill the vocabulary": (CHANGE, "{model.tied: false, head: {kind: differentiated, shares: [0.5, 0.4], sizes: [8, 8]}}", "14: variants.neural cache.head.shares: shares [0.5, 0.4] sum to 0.9, not 1"),
     "a range that undoes a bias": (CHANGE, "{model.tied: false, model.init_range: 0.1, head: {kind: sampled, loss: {kind: nce}}}", "14: variants.neural cache.model.init_range: model.init_range would undo what NCE's bias starts from, the logarithm of the noise"),
+    "two ranges for one matrix": (CHANGE, "{model.tied: false, model.init_range: 0.1, head.init_range: 0.01}", "14: variants.neural cache.model.init_range: model.init_range would undo head.init_range: set one of them"),
+    "a range of a matrix that is the embedding": (CHANGE, "{head.init_range: 0.01}", "14: variants.neural cache.head.init_range: head.init_range is of an output matrix of its own: model.tied must be false"),
     "spans that a code has not": (CHANGE, "{model.tied: false, head: {kind: ecoc, codebook: {kind: random, bits: 20}, loss: {kind: span_sum}}}", "14: variants.neural cache.head.loss: loss span_sum needs a codebook with spans, random has none"),
     "no part": ("{weight: 0.5, input: 0.4}", "0.5", "6: base.dropout: should be a mapping, got 0.5"),
     "seed in the base": ("  epochs: 4", "  epochs: 4\n  seed: 1", "9: base.seed: no seed in the base: replicates are listed under 'seeds'"),
