@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
 from lm.files import in_a_line, read_regular, write_text
-from orchestrator.errors import CannotStartError
+from orchestrator.errors import CannotStartError, redacted
 
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0  # far longer than `is_held` takes
@@ -70,7 +70,7 @@ def holding(runs: Path, sweep: str, scale: str, at_scale: str) -> Iterator[None]
         user = str(os.getuid())
     program, *arguments = sys.argv
     started = ["python", "-m", "orchestrator"] if program.endswith("__main__.py") else [program]
-    command = shlex.join([*started, *arguments])
+    command = redacted(shlex.join([*started, *arguments]))
     holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), user, _now(), None, command)
     try:
         _note(path, holder)

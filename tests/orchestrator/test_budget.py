@@ -27,10 +27,13 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place: Path) -> None:
-    code, output = finish(start(place, "--executor", "inline", "--budget", "0.01s"))
+    command = "true https://ann:hunter2@host"
+    code, output = finish(start(place, "--executor", "inline", "--budget", "0.01s", "--notify", command))
     assert code == 3, output
     assert "The budget of 0.01s is spent; nothing finished is lost. To go on:" in output
-    assert "--executor inline --budget 0.01s" in output
+    assert "--executor inline --budget 0.01s" in output and "--notify 'true https://***@host'" in output
+    kept = [file.read_text() for file in (place / "runs" / ".sweeps").glob("*.json")]
+    assert any("https://***@host" in text for text in kept) and not any("hunter2" in text for text in (output, *kept))
     assert (place / "reports" / "tiny" / "paper" / "report.md").exists()
 
 
