@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable
 
 _USER = re.compile(r"(?<=://)[^/\s?#]*@")
 _SECRET_VALUE = re.compile(
@@ -21,3 +23,8 @@ class RayLostError(RuntimeError):
 def redacted(text: object) -> str:
     """Text with `***` for the user and password of every address in it, and for `token=`, `password=` and the like."""
     return _SECRET_VALUE.sub(r"\1***", _USER.sub("***@", str(text)))
+
+
+def command_line(words: Iterable[str]) -> str:
+    """Words as a shell reads them, those with an address redacted; `train_tokens=200` is no secret and stays."""
+    return shlex.join(redacted(word) if "://" in word else word for word in words)

@@ -18,7 +18,7 @@ from lm.files import check_writable, make_folder
 from lm.record import perplexity
 from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
 from orchestrator.agenda.trial_source import TrialSource
-from orchestrator.errors import CannotStartError, redacted
+from orchestrator.errors import CannotStartError, command_line
 from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.machine import SMALL_SCALE, check_machine, gpus_of, granted, has_gpu
@@ -81,8 +81,8 @@ class Prepared:
             value, option = getattr(self.options, field.name), f"--{field.name.replace('_', '-')}"
             if value != field.default and (options is None or field.name in options):
                 items = value if isinstance(value, tuple) else (value,)
-                words += [option if item is True else f"{option} {shlex.quote(str(item))}" for item in items]
-        return redacted(" ".join(words))
+                words += [option if item is True else command_line([option, str(item)]) for item in items]
+        return " ".join(words)
 
 
 def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:

@@ -13,7 +13,6 @@ import getpass
 import json
 import logging
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -26,7 +25,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
 from lm.files import in_a_line, read_regular, write_text
-from orchestrator.errors import CannotStartError, redacted
+from orchestrator.errors import CannotStartError, command_line
 
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0  # far longer than `is_held` takes
@@ -70,7 +69,7 @@ def holding(runs: Path, sweep: str, scale: str, at_scale: str) -> Iterator[None]
         user = str(os.getuid())
     program, *arguments = sys.argv
     started = ["python", "-m", "orchestrator"] if program.endswith("__main__.py") else [program]
-    command = redacted(shlex.join([*started, *arguments]))
+    command = command_line([*started, *arguments])
     holder = Holder(sweep, scale, os.getpid(), socket.gethostname(), user, _now(), None, command)
     try:
         _note(path, holder)

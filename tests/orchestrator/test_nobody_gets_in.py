@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import redacted
+from orchestrator.errors import command_line, redacted
 from orchestrator.execute.ray import supervise
 from orchestrator.execute.ray.session import compared
 from orchestrator.execute.ray.supervise import ray_environment, session_folder
@@ -106,6 +106,19 @@ def test_a_node_that_differs_is_told_with_both_sides(changed: dict[str, str], sa
 )
 def test_secrets_are_starred_and_nothing_else(text: str, kept: str) -> None:
     assert redacted(text) == kept
+
+
+def test_a_command_line_keeps_its_settings_and_no_secret() -> None:
+    words = [
+        "sweep",
+        "a.yaml",
+        "--set",
+        "base.corpus.train_tokens=200",
+        "--notify",
+        "curl https://ann:hunter2@host/?key=1",
+    ]
+    kept = "sweep a.yaml --set base.corpus.train_tokens=200 --notify 'curl https://***@host/?key=***'"
+    assert command_line(words) == kept
 
 
 @pytest.mark.parametrize(
