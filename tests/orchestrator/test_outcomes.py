@@ -40,6 +40,14 @@ def test_seeds_that_are_not_complete_are_counted_by_what_became_of_them(tmp_path
     assert [outcome.reason for outcome in group[2:4]] == ["no reason was recorded"] * 2
 
 
+def test_a_damaged_record_is_the_reason_why_its_trial_is_missing(tmp_path: Path) -> None:
+    trial = make_trial()
+    settle(tmp_path, trial, 60.0)
+    (tmp_path / trial.key / "record.json").write_text("{")
+    (outcome,) = read_outcomes([trial], Records(tmp_path), "full").of_baseline
+    assert (outcome.status, outcome.reason) == ("missing", "damaged, to be trained again")
+
+
 @pytest.mark.parametrize(("variants", "verb"), [(("a",), "adapts"), (("a", "b"), "adapt")])
 def test_one_adapts_and_two_adapt(variants: tuple[str, ...], verb: str) -> None:
     assert f" {verb} " in why_no_verdict(Obstacle("adaptive", variants))
