@@ -18,7 +18,7 @@ from lm.files import WriteError, cannot_write, in_a_line
 from lm.names import nearest
 from lm.record import Record
 from lm.spec import trial_key
-from orchestrator.agenda.expand import BEST_FOUND, SweepState, expand, unsettled
+from orchestrator.agenda.expand import SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
 from orchestrator.execute.notify import notify as notify_of
@@ -26,6 +26,7 @@ from orchestrator.execute.run import Executor, Options, prepare, run_prepared
 from orchestrator.report.files.summary import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, trial_is_held
@@ -83,7 +84,8 @@ def run_sweep(
 ) -> SweepResult:
     """Train what has no record yet, mirror it to MLflow, write the report.
 
-    `sweep` is a sweep file, or what `load_sweep` made of `file` (by default `sweeps/<name>.yaml`). `only` names
+    `sweep` is a sweep file, or what `load_sweep` made of one; `file` is where it lies, by default where it was read.
+    `only` names
     variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
     these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in place of the file's.
     `notify` is a shell command that reads how the sweep ended.
@@ -93,10 +95,11 @@ def run_sweep(
     `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray was lost twice.
     """
     if not isinstance(sweep, ScaledSweep):
-        file = sweep
-        sweep = load_sweep(file, scale)
+        sweep = load_sweep(sweep, scale)
+    elif scale is not None:
+        raise CannotStartError(f"scale: expected none, because the sweep is at scale {sweep.scale!r}, got {scale!r}")
     options = Options(
-        file=Path("sweeps") / f"{sweep.name}.yaml" if file is None else Path(file),
+        file=Path(file or sweep.file or f"sweeps/{sweep.name}.yaml"),
         runs=Path(runs),
         reports=Path(reports),
         executor=executor,
@@ -118,7 +121,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     part = select(sweep, options.only)
     try:
         if options.budget is not None:
-            seconds_in(options.budget)
+            _check_budget(options.budget)
         prepared = prepare(part, options, whole=sweep, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
@@ -149,6 +152,13 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
         del of["report"]
         notify_of(options.notify, code, of)
     return result
+
+
+def _check_budget(text: str) -> None:
+    try:
+        seconds_in(text)
+    except ValueError as error:
+        raise CannotStartError(f"--budget: {error}") from error
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:

@@ -7,8 +7,11 @@ import shlex
 from collections.abc import Iterable
 
 _USER = re.compile(r"(?<=://)[^/\s?#]*@")
+_SECRET = "token|password|passwd|pwd|secret|signature|credential"
 _SECRET_VALUE = re.compile(
-    r"(?i)(?<![a-z0-9])((?:[a-z0-9]+[-_])*(?:token|password|passwd|pwd|secret|key|signature|credential)[-_a-z0-9]*=)[^&\s'\")#;]+"
+    # A parameter of an address, whatever stands around the word; elsewhere not the code of a traceback, which has
+    # `key=` and `tokens=` too.
+    rf"(?i)([?&][-\w]*(?:{_SECRET}|key)[-\w]*=|(?<![a-z0-9])(?:[a-z0-9]+[-_])*(?:{_SECRET}|(?<=[-_])key)=)[^&\s'\")#;]+"
 )
 
 
@@ -26,5 +29,5 @@ def redacted(text: object) -> str:
 
 
 def command_line(words: Iterable[str]) -> str:
-    """Words as a shell reads them, those with an address redacted; `train_tokens=200` is no secret and stays."""
-    return shlex.join(redacted(word) if "://" in word else word for word in words)
+    """Words as a shell reads them, redacted."""
+    return shlex.join(map(redacted, words))

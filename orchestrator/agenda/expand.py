@@ -19,16 +19,14 @@ from orchestrator.search.ledger import SearchState, ledger_path, read_search_tri
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.override import override, value_at
-from orchestrator.sweep.scaled import BY_HAND, Variant
+from orchestrator.sweep.draws import paths_of
+from orchestrator.sweep.override import changed_paths, override
+from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
 from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Trial
-
-BEST_FOUND = "best found"
-"""The variant that a search makes of the base."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,8 @@ def _task(sweep: ScaledSweep, variant: Variant, searching: Search | Tune) -> Sea
     ranges = searching.variants.get(variant.name, {}) if isinstance(searching, Tune) else {}
 
     def changes(key: str) -> bool:
-        return value_at(sweep.baseline.spec, key) != value_at(variant.spec, key)
+        """Whether the variant changes what the key stands for; of a named change, what one of its options sets."""
+        return bool(changed_paths(sweep.baseline.spec, variant.spec, paths_of(key, searching.space[key])))
 
     return SearchTask(
         variant=variant.name,

@@ -129,13 +129,15 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     for search in state.searches:
         typer.echo(search_standing(search).in_words())
     if trials:
-        seeds = f" x {counted(len(sweep.variant_seeds), 'seed')}"
-        if len(sweep.seeds) > len(sweep.variant_seeds):
-            seeds += f", the baseline {len(sweep.seeds)}"
+        count, each = len({trial.variant for trial in trials}), f" x {counted(len(sweep.variant_seeds), 'seed')}"
+        of = counted(count, "variant") + each
         if len(sweep.looks) > 1:
-            seeds = f", {sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
-        variants = counted(len({trial.variant for trial in trials}), "variant")
-        typer.echo(counts_in_words(len(trials), Counter(states), f" ({variants}{seeds})"))
+            looks = f"{sweep.looks[0]} to {sweep.looks[-1]} seeds each, more for those that are not decided"
+            of = f"{counted(count, 'variant')}, {looks}"
+        elif len(sweep.seeds) > len(sweep.variant_seeds):
+            others = f"{counted(count - 1, 'variant')}{each}, " if count > 1 else ""
+            of = f"{others}the baseline x {len(sweep.seeds)}"
+        typer.echo(counts_in_words(len(trials), Counter(states), f" ({of})"))
     if any(trial.spec.precision == "bfloat16" for trial in trials) and bfloat16_products() == "slow":
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
     if not state.waiting:

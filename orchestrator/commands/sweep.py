@@ -60,7 +60,6 @@ def sweep(
     with shared.refused(CannotStartError), shared.refused(RayLostError, exit_code=4):
         result = run_sweep(
             scaled,
-            file=file,
             only=only or (),
             fresh=fresh,
             runs=runs,
@@ -101,7 +100,7 @@ def report(
     scale: shared.ScaleName = None,
     set_: shared.Set = None,
     seeds: shared.Seeds = None,
-    runs: shared.RunsFolder = Path("runs"),
+    runs: shared.WrittenRuns = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: between looks")] = 10.0,

@@ -12,12 +12,13 @@ from functools import cache
 from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
-from orchestrator.agenda.expand import BEST_FOUND, SweepState, search_trials_left
+from orchestrator.agenda.expand import SweepState, search_trials_left
 from orchestrator.analysis.detectable import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_bytes
 from orchestrator.execute.measuring import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.trials.plan import TrialStatus, plan, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
@@ -216,7 +217,7 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
         each = replace(example, variant=f"search for {task.variant}", spec=spec)
         trials += [replace(each, key=f"{task.title} {n}") for n in range(search_trials_left(search) or 0)]
         if task.variant == BEST_FOUND:
-            trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {seed}") for seed in sweep.seeds]
+            trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {s}") for s in sweep.variant_seeds]
     return trials
 
 

@@ -34,7 +34,7 @@ from lm.spec import (
 from lm.spec.feedback import ConstantSchedule
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.machine import cpu_count, gpus_of, has_gpu, list_gpus
+from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus
 from orchestrator.sweep import Resources
 
 
@@ -107,12 +107,16 @@ class Measuring:
     steps: int = 8
     again: bool = False
     folder: Path = field(default_factory=lambda: platformdirs.user_cache_path("lm") / "measured")
+    gpus: list[str] = field(default_factory=list)
+    """The names of this machine's GPUs, if it measures on one."""
     _measured: dict[str, Measured] = field(default_factory=dict, init=False)
 
     @classmethod
     def granted(cls, resources: Resources, steps: int = 8, *, again: bool = False) -> Measuring:
         """As a trial with these resources would run: on a GPU if it asks for one, with a thread for each whole CPU."""
-        return cls("cuda" if gpus_of(resources) else "cpu", resources.threads, steps, again)
+        device = "cuda" if gpus_of(resources) else "cpu"
+        names = [gpu.name for gpu in list_gpus()] if device == "cuda" else []  # once: it starts a program
+        return cls(device, resources.threads, steps, again, gpus=names)
 
     def of(self, spec: TrainSpec) -> Measured:
         """What a trial of this spec costs; CannotStartError, with the last line of the error, if it does not run."""
@@ -131,14 +135,13 @@ class Measuring:
 
     def _key(self, spec: TrainSpec) -> str:
         """Of all that decides the figures: the model, the text, the machine, the library, the resources."""
-        names = [gpu.name for gpu in list_gpus()] if self.device == "cuda" else []
-        machine = (platform.node(), platform.machine(), cpu_count(), names)
+        machine = (platform.node(), platform.machine(), cpu_count(), self.gpus)
         model = trial_key(spec, fingerprint_of(spec.corpus))
         decides = [model, *machine, version("torch"), self.device, self.threads, self.steps]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
 
     def _measure(self, spec: TrainSpec) -> Measured:
-        if self.device == "cuda" and not has_gpu():
+        if self.device == "cuda" and not self.gpus:
             without = "a trial asks for a GPU, and this machine has none to measure it on; --gpus 0 measures it on CPUs"
             raise CannotStartError(f"resources.gpus: {without}")
         with tempfile.TemporaryDirectory() as folder:

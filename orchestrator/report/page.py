@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +19,7 @@ from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_co
 from orchestrator.report.files.summary import Summary, write_summary
 from orchestrator.report.files.tables import write_tables
 from orchestrator.report.html import write_html
-from orchestrator.report.html.curves import hover_curves
+from orchestrator.report.html.curves import HoverCurves, hover_curves
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
@@ -40,6 +41,8 @@ from orchestrator.sweep.published import Measure, Published
 from orchestrator.trials.plan import overrides
 from orchestrator.trials.records import Records
 from orchestrator.words import Markdown
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,21 @@ def write_report(
         write_tables(
             staging, outcomes, judged.rows, judged.references, contrasts, report.searches, report.sweep.margin, caption
         )
-        write_html(staging, text, hover_curves(outcomes))
+        write_html(staging, text, _hover_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
     changes = answer.changes(judged.rows)
     return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, changes)
+
+
+def _hover_curves(outcomes: Outcomes) -> HoverCurves | None:
+    """The curves of `report.html`, which goes without them if they cannot be made, as the page without a picture."""
+    try:
+        return hover_curves(outcomes)
+    except Exception:
+        _log.warning("report.html is written without curves that can be hovered", exc_info=True)
+        return None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from lm.spec import Leg, TrainSpec
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.override import value_of
+from orchestrator.sweep.draws import value_of
 from orchestrator.sweep.searches import PopulationBased
 from orchestrator.sweep.space import Dimension, Integer, OneOf
 
@@ -63,21 +63,21 @@ class Generations:
                 return value_of(dimension, resampled[key])
             return _perturbed(dimension, donor.values[key], factor)
 
-        return self.task.walk(draw).values, donor.number
+        return self.task.draw_all(draw).values, donor.number
 
     def spec(self, values: Mapping[str, Any], parent: int | None) -> tuple[TrainSpec | None, str | None]:
         """The spec that goes on from the parent's, or None and why; fine-tuning and cache end the last generation."""
-        walks = [self.task.walked(member) for member in history(self.trials, values, parent)]
-        if (reason := next((walked.reason for walked in walks if walked.reason), None)) is not None:
+        each_drawn = [self.task.drawn(member) for member in history(self.trials, values, parent)]
+        if (reason := next((drawn.reason for drawn in each_drawn if drawn.reason), None)) is not None:
             return None, reason
-        first, *later = (walked.last_spec for walked in walks)
+        first, *later = (drawn.last_spec for drawn in each_drawn)
         if not (epochs := self.task.generations):
             return first, None
         legs = tuple(
             Leg(epochs=count, optimizer=spec.optimizer, dropout=spec.dropout, penalties=spec.penalties)
             for spec, count in zip(later, epochs[1:], strict=False)
         )
-        interim = {"finetune": None, "cache": None} if len(walks) < len(epochs) else {}
+        interim = {"finetune": None, "cache": None} if len(each_drawn) < len(epochs) else {}
         return first.model_copy(update={"epochs": epochs[0], "legs": legs} | interim), None
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from lm.spec import TrainSpec, trial_key
 from orchestrator.errors import CannotStartError
-from orchestrator.sweep.override import Draw, Walked, every, points_of, start_values, walk
+from orchestrator.sweep.draws import Draw, Drawn, draw_all, every, points_of, start_values
 from orchestrator.sweep.searches import GridSampler, Objective, PopulationBased, Search, Searching
 from orchestrator.sweep.space import Dimension, Range
 from orchestrator.words import value_in_words
@@ -117,13 +117,13 @@ class SearchTask:
         decides["base"] = decides["base"]["key"]
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
-    def walk(self, draw: Draw) -> Walked:
+    def draw_all(self, draw: Draw) -> Drawn:
         """Draw values in the space's order."""
-        return walk(self.base, self.space, draw)
+        return draw_all(self.base, self.space, draw)
 
-    def walked(self, values: Mapping[str, Any]) -> Walked:
+    def drawn(self, values: Mapping[str, Any]) -> Drawn:
         """A trial's values: their dimensions, and the spec that they make or the reason why there is none."""
-        return self.walk(lambda key, *_: values[key])
+        return self.draw_all(lambda key, *_: values[key])
 
     def in_words(self, values: Mapping[str, Any]) -> str:
         """A trial's values: `head mixture; dropout.weight 0.31`."""

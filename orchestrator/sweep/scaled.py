@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -17,6 +18,8 @@ from orchestrator.sweep.override import ABSENT, override, value_at
 from orchestrator.sweep.searches import Search, Tune
 
 TRAIN_START = "corpus.train_start"
+BEST_FOUND = "best found"
+"""The variant that a search makes of the base, if it has no other variants."""
 BY_HAND = "by hand"
 """The base as the file has it, beside variants of the one that a search found."""
 
@@ -97,7 +100,8 @@ class ScaledSweep:
     `changed_by` are the options of the command line that changed the scale; its name then has them after a plus.
     If `base_is_found`, the baseline has the values that the search finds, the others are changes of it, and the last
     variant is the base by hand. A file without scales (`has_scales`) has one all the same, which no sentence names.
-    `alternatives` are the file's scales if nobody asked for this one, None if somebody did.
+    `alternatives` are the file's scales if nobody asked for this one, None if somebody did. `file` is where
+    it was read.
     """
 
     name: str
@@ -124,6 +128,7 @@ class ScaledSweep:
     base_is_found: bool = False
     has_scales: bool = True
     alternatives: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
+    file: Path | None = field(default=None, repr=False, compare=False)
 
     @property
     def baseline(self) -> Variant:

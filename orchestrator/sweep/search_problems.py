@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,21 +14,21 @@ from lm.spec import TrainSpec
 from lm.validation import Problem, problems_of, shown, unknown_key
 from lm.yaml_text import Place
 from orchestrator.sweep.designs import planned_seeds
-from orchestrator.sweep.override import (
-    ABSENT,
+from orchestrator.sweep.draws import (
     LEFT_OUT,
     Options,
     Places,
     as_drawn,
     changes_of,
     combinations,
+    draw_all,
+    ends_of,
     lacking,
-    override,
+    paths_of,
     start_values,
-    value_at,
-    walk,
 )
-from orchestrator.sweep.scaled import BY_HAND, Variant
+from orchestrator.sweep.override import ABSENT, changed_paths, override, value_at
+from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant
 from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
 from orchestrator.sweep.space import Change, Dimension, OneOf, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
@@ -66,10 +66,13 @@ def search_problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) 
             key, inside = next(iter(problem.place), None), problem.place[1:]
             is_replaced = key in replaced and (key != "space" or not inside or inside[0] in replaced["space"])
             yield problem.under(*(above if is_replaced or not words else ()), word)
-        for variant in variants if word == "search" and len(variants) > 1 else ():
-            if variant.name == BY_HAND:
+        taken, by = BEST_FOUND, "what the search finds"
+        if len(variants) > 1:
+            taken, by = BY_HAND, "the base as it was before the search"
+        for variant in variants if word == "search" else ():
+            if variant.name == taken:
                 place = ("baseline",) if variant is variants[0] else variant.place
-                yield Problem(place, f"the name {BY_HAND!r} is taken by the base as it was before the search")
+                yield Problem(place, f"the name {taken!r} is taken by {by}")
 
 
 def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:
@@ -79,7 +82,7 @@ def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:
     except ValidationError:  # `search_problems` says what it is
         return set()
     space = searching.space if isinstance(searching, Search) else {}
-    return {path for key, place in space.items() for one in dimensions_of(place) for path in _paths_of(key, one)}
+    return {path for key, place in space.items() for path in paths_of(key, place)}
 
 
 def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Iterator[Problem]:
@@ -109,6 +112,8 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
         for key in space:
             problems = _dimension_problems({**searching.space, **space}, key, spec, budget, is_population)
             yield from (problem.under(*place, key) for problem in problems)
+    if isinstance(searching, Tune):
+        yield from _half_changed(searching, variants)
     wrong_starts = list(_start_problems(searching, base))
     yield from wrong_starts or _least_trials(searching, base)
     if is_population and base.legs:
@@ -116,6 +121,19 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
     if is_population and not is_tuned and len(variants) > 1:
         rule = "a population finds a schedule, off which nothing can be taken: take another scheduler"
         yield Problem(("scheduler",), f"{rule}, or leave components and variants to a file of their own")
+
+
+def _half_changed(tune: Tune, variants: Sequence[Variant]) -> Iterator[Problem]:
+    """Variants that set some of what a named change sets: it could be neither tuned nor left as the variant has it."""
+    base = variants[0].spec
+    for key, place in tune.space.items():
+        paths = paths_of(key, place)
+        for variant in variants:
+            own = tune.variants.get(variant.name, {})
+            changed = changed_paths(base, variant.spec, paths)
+            if changed and changed != paths and key not in own:
+                rule = f"variant {variant.name!r} sets {', '.join(sorted(changed))}, but not all that this change sets"
+                yield Problem(("space", key), f"{rule}: give it a space of its own under 'variants'")
 
 
 def _dimension_problems(
@@ -130,7 +148,7 @@ def _dimension_problems(
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
     for number, dimension in enumerate(dimensions_of(place)):
-        paths = _paths_of(key, dimension)
+        paths = paths_of(key, dimension)
         rules = {_NEVER[part] for path in paths if (part := path.partition(".")[0]) in _NEVER}
         if budget is not None and not paths.isdisjoint(_BUDGET):
             rules.add(budget)
@@ -146,7 +164,7 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
             yield Problem(("when", path), rule)
             return
         spec = fitting
-    for place, point in _points(dimension).items():
+    for place, point in ends_of(dimension).items():
         _, problems = override(spec, changes_of(key, dimension, point))
         if problems and problems[0].place == (key,) and value_at(spec, key) is ABSENT:
             yield Problem((), problems[0].text)
@@ -155,26 +173,13 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
         yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
 
 
-def _paths_of(key: str, dimension: Dimension) -> set[str]:
-    """The dotted paths of a spec that a dimension may change."""
-    return {path for point in _points(dimension).values() for path in changes_of(key, dimension, point)}
-
-
-def _points(dimension: Dimension) -> dict[Place, Any]:
-    """Both ends of a range, or the names of all options, by their place in the file."""
-    if not isinstance(dimension, OneOf):
-        return {("low",): dimension.low, ("high",): dimension.high}
-    places: Iterable[str | int] = dimension.among if isinstance(dimension.among, dict) else itertools.count()
-    return {("among", place): option for place, option in zip(places, dimension.options, strict=False)}
-
-
 def _spec_where(space: Places, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
     """A spec in which a condition, perhaps on an option, holds: this one, or with a point of an earlier dimension."""
     if value_at(spec, path) == value:
         return spec
     for other in itertools.takewhile(lambda other: other != key, space):
         for dimension in dimensions_of(space[other]):
-            for point in _points(dimension).values():
+            for point in ends_of(dimension).values():
                 changed, problems = override(spec, changes_of(other, dimension, point))
                 if not problems and ((other, point) == (path, value) or value_at(changed, path) == value):
                     return changed
@@ -191,7 +196,7 @@ def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
             return as_drawn(dimension, start[key]) if key in start else LEFT_OUT
 
         if all(any(_fits(d, value) for d in dimensions.get(key, ())) for key, value in start.items()):
-            holding = walk(base, space, draw).drawn
+            holding = draw_all(base, space, draw).dimensions
             dimensions |= {key: [dimension] for key, dimension in holding.items()}
         for key, value in start.items():
             if key not in space:

@@ -96,6 +96,11 @@ class Storage:
             with path.open("rb") as source, self._fs.open_output_stream(target) as copy:
                 shutil.copyfileobj(source, copy, 8 * 2**20)
 
+    def has(self, name: str) -> bool:
+        """Whether it holds a file of this name, such as `<key>/record.json`."""
+        with self._named_errors():
+            return bool(self._fs.get_file_info(name).is_file)
+
     def _files(self, key: str) -> set[PurePosixPath]:
         """The files that it holds of a trial."""
         names = {PurePosixPath(info.path).relative_to(key) for info in self._infos(key) if info.is_file}
@@ -125,7 +130,7 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
                 record = records.read(key)
                 if key in there and (record is None or record.status == "failed" or not record.tested):
                     storage.pull(key, records.root, without=ONLY_TRAINING)
-                elif key not in there and records.folder(key).exists():
+                elif records.folder(key).exists() and not (key in there and storage.has(f"{key}/{RECORD}")):
                     storage.push(key, records.root)
             done |= new
     except OSError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import BEST_FOUND, Left, SweepState, expand, search_tasks, trial_source, what_is_left
+from orchestrator.agenda.expand import Left, SweepState, expand, search_tasks, trial_source, what_is_left
 from orchestrator.api import select, set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.estimate import most_trials
@@ -15,6 +15,7 @@ from orchestrator.search.events import Asked, Ended, SearchEnd
 from orchestrator.search.ledger import Ledger, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.trials.plan import Facts, plan, state_of
 from orchestrator.trials.records import Records
 from tests.support.factories import settle
@@ -138,6 +139,14 @@ def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
     assert len({task.searching.trials for task in tasks.values()}) == 1
 
 
+def test_a_named_change_is_not_tuned_for_a_variant_that_takes_away_what_it_sets(tmp_path: Path) -> None:
+    amount = "{kind: change, among: {less: {dropout.weight: 0.1}, more: {dropout.weight: 0.6}}}"
+    text = TUNE.replace("dropout.weight: {kind: uniform, low: 0.0, high: 0.6}", f"amount: {amount}")
+    tasks = {task.variant: task for task in search_tasks(at_paper(tmp_path, text))}
+    assert tasks["no weight-dropping"].fixed == ("amount",)
+    assert tasks["full"].fixed == tasks["Adam"].fixed == ()
+
+
 def test_every_variant_is_compared_at_its_own_best_values(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, TUNE)
     for i, task in enumerate(search_tasks(sweep)):
@@ -254,6 +263,13 @@ def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path,
     assert what_is_left(grid, expand(grid, records), records).search_trials == 1 + 3
     more = at_paper(tmp_path, SEARCH.replace("trials: 2", "trials: 100").replace("random", "grid"))
     assert what_is_left(more, expand(more, records), records).search_trials == 3, "a grid has no more points"
+
+
+def test_what_a_search_will_find_is_estimated_for_the_seeds_of_a_variant(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, SEARCH.replace("seeds: [1, 2]", "seeds: {baseline: 6, variants: 3}"))
+    trials = most_trials(sweep, expand(sweep, records))
+    assert sum(trial.variant == BEST_FOUND for trial in trials) == 3
+    assert len(trials) == 2 + 6 + 3
 
 
 def test_a_variant_that_is_being_tuned_is_estimated_as_new(tmp_path: Path, records: Records) -> None:

@@ -175,6 +175,15 @@ def test_before_a_sweep_each_side_gets_what_it_lacks(tmp_path: Path) -> None:
     assert there.find(one) == here.find(one) is not None
 
 
+def test_a_finished_trial_is_sent_where_only_checkpoints_of_it_are(tmp_path: Path) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    one = trial("one")
+    leave(here, one, record(one))
+    written(there.root, f"{one.key}/checkpoints/00000001/state.pt")
+    exchange(Storage(str(there.root)), lambda: [one], here)
+    assert there.find(one) == here.find(one) is not None
+
+
 def test_a_damaged_trial_is_fetched_once_more_and_never_sent(tmp_path: Path) -> None:
     here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
     one, other = trial("one"), trial("other")

@@ -45,6 +45,17 @@ def test_auto_is_a_quarter_of_a_gpu_where_there_is_one_and_none_elsewhere(
     assert gpus_of(Resources(gpus=0.5)) == 0.5
 
 
+def test_a_control_groups_quota_counts_as_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quota = tmp_path / "cpu.max"
+    monkeypatch.setattr("orchestrator.execute.machine.CPU_QUOTA", quota)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(64))
+    counts = []
+    for text in ("max 100000\n", "250000 100000\n", "50000 100000\n"):
+        quota.write_text(text)
+        counts.append(cpu_count())
+    assert counts == [64, 2, 1]
+
+
 def test_what_is_granted_replaces_the_files_own_and_leaves_the_rest() -> None:
     file = Resources(cpus=4, gpus=0.5, stall_minutes=5)
     assert granted(file) == file

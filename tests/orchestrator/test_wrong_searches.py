@@ -152,6 +152,28 @@ def test_a_design_that_a_search_cannot_be_the_base_of_is_told_at_its_line(case: 
     assert line in errors_of(tmp_path, text.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("base:\n", "baseline: best found\nbase:\n", "3: baseline: "),
+        ("seeds: [1, 2]", "variants: {}\nbaseline: best found\nseeds: [1, 2]", "25: baseline: "),
+    ],
+)
+def test_what_a_search_finds_has_its_name_for_itself(old: str, new: str, line: str, tmp_path: Path) -> None:
+    assert errors_of(tmp_path, SEARCH.replace(old, new)) == [
+        f"{line}the name 'best found' is taken by what the search finds"
+    ]
+    read_text(tmp_path, DESIGN.replace("base:\n", "baseline: best found\nbase:\n"))  # there the base is what is found
+
+
+def test_a_variant_that_sets_a_part_of_a_named_change_needs_a_space_of_its_own(tmp_path: Path) -> None:
+    text = TUNE.replace("clip: {off: {optimizer.clip: 0.5}}", "width: {off: {model.embedding_size: 4}}")
+    said = "variant 'no width' sets model.embedding_size, but not all that this change sets: give it a space of its own "
+    assert errors_of(tmp_path, text) == [f"18: tune.space.size: {said}under 'variants'"]
+    own = "  variants:\n    no width: {size: {kind: change, among: {one: {}, two: {model.layers: 2}}}}\n  start:"
+    read_text(tmp_path, text.replace("  start:", own))
+
+
 WHOLE = "{trials: 2, space: {optimizer.learning_rate: {kind: uniform, low: 1.0, high: 2.0}}}"
 PLAIN = DESIGN[: DESIGN.index("search:")] + DESIGN[DESIGN.index("components:") :]
 """Neither searches nor tunes but for what its scale has, in line 12."""

@@ -6,6 +6,7 @@ import csv
 import errno
 import itertools
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -45,7 +46,8 @@ def place_for(folder: Path, summary: Summary, outcomes: Outcomes, if_fuller: IfF
 def remove_contained(folder: Path, written: Path, summary: Summary, outcomes: Outcomes) -> None:
     """Remove every report in `<folder>+2`, ... whose trials are all in the one just written."""
     for page in folder.parent.glob(f"{folder.name}+*/{PAGE}"):
-        if page.parent != written and _missing_from(page.parent, summary, outcomes) is None:
+        beside = re.fullmatch(r"\+\d+", page.parent.name.removeprefix(folder.name))  # no `laptop+seeds=1-2`
+        if beside and page.parent != written and _missing_from(page.parent, summary, outcomes) is None:
             with writing(page.parent):
                 for name in _files(page.parent):
                     (page.parent / name).unlink(missing_ok=True)

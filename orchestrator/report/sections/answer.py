@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from orchestrator.agenda.expand import BEST_FOUND
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
@@ -27,6 +26,7 @@ from orchestrator.report.sections.verdicts import (
     signed_ends,
 )
 from orchestrator.sweep.published import Number
+from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.words import Markdown, counted, ends_in_words, escape, listed, number, significant
 
 FRAME = " (Ranges: "

@@ -159,7 +159,7 @@ def _values(search: SearchState, trial: SearchTrial) -> str:
 def _edges(search: SearchState) -> Markdown:
     """The search, and the searched paths whose best value lies at an end of its range; empty if none does."""
     values = search.best.values if search.best else {}
-    drawn = search.task.walked(values).drawn if values else {}
+    drawn = search.task.drawn(values).dimensions if values else {}
     edges = [key for key, dimension in drawn.items() if _is_at_edge(dimension, values[key])]
     return Markdown(f"{escape(search.task.title)} (`{'`, `'.join(edges)}`)" if edges else "")
 

@@ -81,7 +81,7 @@ def rung_table(searches: Sequence[SearchState]) -> Iterator[Row]:
 def _points(searches: Sequence[SearchState]) -> tuple[list[SearchPoint], bool]:
     """Every trial with a loss; whether colours are not variants but, of a lone search, the several kinds of heads."""
     tried = [(search, trial) for search in searches for trial in search.trials if trial.valid_nats is not None]
-    kinds = [search.task.walked(trial.values).last_spec.head.kind for search, trial in tried]
+    kinds = [search.task.drawn(trial.values).last_spec.head.kind for search, trial in tried]
     heads = len(searches) == 1 and len(set(kinds)) > 1
     points = [
         SearchPoint(
@@ -145,7 +145,7 @@ def front_in_order(search: SearchState) -> list[SearchTrial]:
 def name_of(task: SearchTask, values: Mapping[str, Any]) -> str:
     """What a trial is, by what it chose: `adaptive, divisor 4.0`; all of its values if nothing was to choose."""
     words = []
-    for key, dimension in task.walked(values).drawn.items():
+    for key, dimension in task.drawn(values).dimensions.items():
         if isinstance(dimension, OneOf):
             plain = isinstance(dimension, Choice) and not isinstance(dimension.among, dict)
             words.append(f"{key.rpartition('.')[2]} {values[key]}" if plain else str(values[key]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason, per_cent
@@ -77,7 +78,9 @@ def no_effect(margin: float) -> str:
 
 def level_in_words(comparison: Comparison | None) -> str:
     """The probability with which the intervals cover, all at once: `95%`."""
-    return f"{100 * (1 - LEVEL_OF_ERROR if comparison is None else comparison.level):.3g}%"
+    level = 1 - LEVEL_OF_ERROR if comparison is None else comparison.level
+    nines = math.floor(-math.log10(1 - level)) if level < 1 else 0
+    return f"{100 * level:.{max(3, 1 + nines)}g}%"  # that of an early look is no 100%
 
 
 def what_would_decide(further: Further | None) -> str:

@@ -87,7 +87,7 @@ def _frozen(
     task: SearchTask, trial: SearchTrial, values: Sequence[float] | None, times: Times = lambda key: None
 ) -> FrozenTrial:
     """The trial with its true times, which Optuna wants local and naive, if they are known."""
-    drawn = {key: (parameter(task.space, key, d), d) for key, d in task.walked(trial.values).drawn.items()}
+    drawn = {key: (parameter(task.space, key, d), d) for key, d in task.drawn(trial.values).dimensions.items()}
     names = ("key", "reason", "state", "valid_perplexity")
     about = {"variant": task.title} | {name: getattr(trial, name) for name in names}
     frozen = create_trial(

@@ -31,7 +31,7 @@ from lm.spec import TrainSpec
 from orchestrator.search.events import Asked, Ended, Evaluated, Event
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep import searches
-from orchestrator.sweep.override import Draw, Places, combinations, lacking, value_of
+from orchestrator.sweep.draws import Draw, Places, combinations, lacking, value_of
 from orchestrator.sweep.space import Dimension, Integer, LogUniform, OneOf, dimensions_of, fits
 from orchestrator.words import value_in_words
 
@@ -163,12 +163,12 @@ class Study:
                 study = self._copy()
                 study.sampler = sampler_for(sampler, task.searching.sampler_seed, number)
                 study.enqueue_trial(parameters(task.space, fixed))
-                return task.walk(suggesting(study.ask(), task.space)).values
+                return task.draw_all(suggesting(study.ask(), task.space)).values
 
         def draw(key: str, dimension: Dimension, _: TrainSpec) -> Any:
             return fixed[key] if key in fixed and fits(dimension, fixed[key]) else value_of(dimension, point[key])
 
-        return task.walk(draw).values
+        return task.draw_all(draw).values
 
     def apply(self, event: Event) -> None:
         """Take an event of the ledger into account."""
@@ -196,7 +196,7 @@ class Study:
             self._study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, len(self._trials))
         self._study.enqueue_trial(parameters(space, values))
         trial = self._study.ask()
-        self._task.walk(suggesting(trial, space))
+        self._task.draw_all(suggesting(trial, space))
         self._trials.append(trial)
         self._values.append(values)
 

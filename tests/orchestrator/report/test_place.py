@@ -119,8 +119,10 @@ def test_the_new_page_lies_beside_a_fuller_one_until_it_is_as_full(tmp_path: Pat
     assert report(tmp_path, sweep(epochs=9), "write beside") == before
     assert {path.name for path in x.iterdir()} == {"mini", "mini+2", "mini+3"}
     (x / "mini+3" / "notes.txt").write_text("mine")
+    (x / "mini+2").rename(x / "mini+seeds=1-2")  # as `--seeds 1-2` writes it
+    assert report(tmp_path, sweep(seeds=3), "write beside", complete=4) == before
     report(tmp_path, sweep(seeds=3), "write beside")
-    assert {path.name for path in x.iterdir()} == {"mini", "mini+3"}, "all of mini+2 is in mini now"
+    assert {path.name for path in x.iterdir()} == {"mini", "mini+3", "mini+seeds=1-2"}, "all of mini+2 is in mini now"
 
 
 def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:

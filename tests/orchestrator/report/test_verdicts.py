@@ -6,9 +6,16 @@ import math
 
 import pytest
 
-from orchestrator.analysis.effects import Effect, Interval, Obstacle
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle
 from orchestrator.analysis.power import MOST_FURTHER, Further
-from orchestrator.report.sections.verdicts import TWOFOLD, at_most, signed_ends, what_would_decide, why_no_verdict
+from orchestrator.report.sections.verdicts import (
+    TWOFOLD,
+    at_most,
+    level_in_words,
+    signed_ends,
+    what_would_decide,
+    why_no_verdict,
+)
 
 
 def effect(low: float, high: float) -> Effect:
@@ -45,6 +52,13 @@ def test_why_there_is_no_verdict(reason: str, variants: tuple[str, ...], of_cont
 def test_how_large_an_undecided_effect_can_be(ends: list[tuple[float, float]], largest: str, between: str) -> None:
     effects = [effect(low, high) for low, high in ends]
     assert (at_most(effects), signed_ends(effects)) == (largest, between)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(0.05, "95%"), (0.025, "97.5%"), (0.0004, "99.96%"), (6.1e-5, "99.994%"), (1e-7, "99.99999%")]
+)
+def test_an_early_looks_level_is_not_100_per_cent(error: float, words: str) -> None:
+    assert level_in_words(Comparison({}, None, 1, 1 - error, 0.005)) == words
 
 
 def test_what_would_decide() -> None:

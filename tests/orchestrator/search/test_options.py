@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.task import SearchTask
-from orchestrator.sweep.override import Options, combinations, lacking
+from orchestrator.sweep.draws import Options, combinations, lacking
 from tests.orchestrator.search.test_search_contract import SAMPLERS, names
 from tests.support.searching import BASE, Shelf, found, path_of, search, task
 
@@ -56,7 +56,7 @@ def test_every_option_is_searched_in_its_own_range(sampler: dict[str, Any], tmp_
         low, high = RATES[HEADS[trial.values["layer"]]]
         assert low <= trial.values["optimizer.learning_rate"] <= high
         assert ("head.codebook" in trial.values) == (trial.values["layer"] == "codes")
-        spec = one.walked(trial.values).spec
+        spec = one.drawn(trial.values).spec
         assert spec is not None and spec.optimizer.learning_rate == trial.values["optimizer.learning_rate"]
 
 
@@ -67,7 +67,7 @@ def test_where_no_range_holds_the_trial_keeps_the_rate_that_it_has(tmp_path: Pat
     (trials,) = search([options(space=space, sampler={"kind": "random"})], Shelf(tmp_path))
     codes = [trial for trial in trials if trial.values["layer"] == "codes"]
     assert codes and all("optimizer.learning_rate" not in trial.values for trial in codes)
-    spec = options(space=space).walked(codes[0].values).spec
+    spec = options(space=space).drawn(codes[0].values).spec
     assert spec is not None and spec.optimizer.learning_rate == 0.5
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.sweep.override import value_of
+from orchestrator.sweep.draws import value_of
 from orchestrator.sweep.space import Choice, Dimension, Integer, LogUniform, Uniform
 
 POINTS = [(i + 0.5) / 12_000 for i in range(12_000)]

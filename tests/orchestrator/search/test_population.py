@@ -202,5 +202,5 @@ def test_a_schedule_beats_the_values_that_it_began_with(tmp_path: Path) -> None:
     chosen = best(trials)
     assert chosen is not None and chosen.valid_nats is not None
     assert [trial.values for trial in trials[:POPULATION]] == start
-    held = [curve_of(spec) for values in start if (spec := one.walked(values).spec) is not None]
+    held = [curve_of(spec) for values in start if (spec := one.drawn(values).spec) is not None]
     assert chosen.valid_nats < min(curve[-1].valid_nats_per_token for curve in held)

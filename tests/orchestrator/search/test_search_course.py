@@ -73,7 +73,7 @@ def test_asha_stops_the_right_ones(grace: int, factor: int, tmp_path: Path) -> N
     scheduler = {"kind": "asha", "grace_epochs": grace, "reduction_factor": factor}
     one = task(space=space, sampler=RANDOM, scheduler=scheduler, trials=30)
     (trials,) = search([one], Shelf(tmp_path))
-    specs = [one.walked(trial.values).spec for trial in trials]
+    specs = [one.drawn(trial.values).spec for trial in trials]
     losses = [[loss(spec, epoch) for epoch in range(1, 10)] for spec in specs if spec is not None]
     ends = asha_stops(losses, grace, factor)
     assert [trial.epochs for trial in trials] == ends
@@ -305,8 +305,8 @@ def test_values_that_no_spec_can_have_alone_are_mended_by_later_ones() -> None:
         "model.embedding_size": {"kind": "choice", "among": [16, 24]},
     }
     values = {"model.tied": "True", "model.hidden_size": "large", "model.embedding_size": "24"}
-    walked = task(space=space).walked(values)
-    assert (spec := walked.spec) is not None and walked.reason is None
+    drawn = task(space=space).drawn(values)
+    assert (spec := drawn.spec) is not None and drawn.reason is None
     assert (spec.model.tied, spec.model.embedding_size, spec.model.hidden_size) == (True, 24, (24,))
 
 
@@ -324,7 +324,7 @@ def test_what_a_choice_rules_out_is_not_searched(tmp_path: Path) -> None:
     (trials,) = search([one], Shelf(tmp_path))
     kinds = {("layers", value): "head.dropout" in trial.values for trial in trials if (value := trial.values["layers"])}
     assert kinds == {("layers", "plain"): False, ("layers", "mixture"): True}
-    spec = one.walked({"optimizer.learning_rate": 3.0, "layers": "mixture", "head.dropout": 0.25}).spec
+    spec = one.drawn({"optimizer.learning_rate": 3.0, "layers": "mixture", "head.dropout": 0.25}).spec
     assert spec is not None
     assert (spec.head.kind, spec.head.dropout) == ("mixture", 0.25)  # type: ignore[union-attr]
     assert one.in_words({"layers": "plain", "dropout.input": 0.123456789012}) == "layers plain; dropout.input 0.1235"
@@ -336,8 +336,8 @@ def test_inside_a_part_that_is_null_nothing_is_searched(tmp_path: Path) -> None:
         "penalties.activation": {"kind": "uniform", "low": 0.0, "high": 4.0},
     }
     one = task(space=space, base=BASE.model_copy(update={"penalties": Penalties(activation=2.0)}))
-    assert one.walk(lambda key, *_: "none" if key == "penalties" else 3.0).values == {"penalties": "none"}
-    assert one.walk(lambda key, *_: "some" if key == "penalties" else 3.0).spec.penalties.activation == 3.0  # type: ignore[union-attr]
+    assert one.draw_all(lambda key, *_: "none" if key == "penalties" else 3.0).values == {"penalties": "none"}
+    assert one.draw_all(lambda key, *_: "some" if key == "penalties" else 3.0).spec.penalties.activation == 3.0  # type: ignore[union-attr]
 
 
 def test_a_grid_has_every_combination_that_holds_once(tmp_path: Path) -> None:
