@@ -76,7 +76,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
             continue
         if details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]:
             continue  # it has enough items, but some of them are wrong
-        problem = _problem(details, place, form, parent)
+        problem = _problem(details, place, form, parent, model)
         key = problem.place, "" if problem.text.startswith("should be ") else problem.text
         if key in problems and problem != problems[key]:
             rule = problems[key].text.rsplit(", got ", 1)[0]
@@ -85,10 +85,12 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
     return list(problems.values())
 
 
-def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Problem:
+def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model: type[BaseModel]) -> Problem:
     context, got = details.get("ctx", {}), shown(details["input"])
     match details["type"]:
         case "extra_forbidden":
+            if place[-1] in _fields(model) and parent is not model and closest(place[-1], _fields(parent)) is None:
+                return Problem(place, f"unknown key {place[-1]!r} (it belongs at the top level: indented too far?)")
             return unknown_key(place, _fields(parent))
         case "missing":
             return Problem(place[:-1], f"missing key {place[-1]!r}")
@@ -110,6 +112,8 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any) -> Pro
             rule = f"should be a mapping{required and f' with {required}'}"
         case "tuple_type":
             rule = "should be a list"
+        case "bool_type" | "bool_parsing":
+            rule = "should be true or false"
         case "string_pattern_mismatch" if context["pattern"] in _PATTERNS:
             rule = f"should be {_PATTERNS[context['pattern']]}"
         case "too_short":

@@ -53,7 +53,7 @@ def plan(
         if not as_json:
             left = what_is_left(sweep, state, records)
             starts = () if left.nothing else _of_start(sweep, file, Changes.read(set_ or (), seeds))
-            for warning in (*_of_texts(sweep), *starts):
+            for warning in (*sweep.warnings, *_of_texts(sweep), *starts):
                 typer.echo(f"warning: {warning}", err=True)
             print_plan(sweep, state, records)
         cost = None

@@ -54,6 +54,8 @@ def sweep(
     scaled = shared.opened(file, scale, set_, seeds)
     with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
+    for warning in scaled.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     if dry_run:
         _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
         return

@@ -47,11 +47,12 @@ class Ablation:
     def problem(self) -> str | None:
         """Why the design does not fit this number of factors; None if it does."""
         count, fractions = len(self.factors), _FRACTIONS.get(self.design, {})
-        low = min(fractions, default=2 if self.design in ("add_one_in", "both", "pairs") else 0)
+        fewest = {"add_one_in": 2, "both": 2, "pairs": 2, "factorial": 1}
+        low = min(fractions, default=fewest.get(self.design, 0))
         high = max(fractions, default=10 if self.design == "factorial" else count)
         if low <= count <= high:
             return None
-        bounds = f"{low} to {high}" if fractions else f"{low} or more" if low else f"at most {high}"
+        bounds = f"{low} to {high}" if high != count else f"{low} or more"
         return f"design {self.design} needs {bounds} components (a group counts as one), got {count}"
 
     @property

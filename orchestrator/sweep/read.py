@@ -233,7 +233,8 @@ def _variant_problems(sweep: Sweep, scale_name: str, base: Variant, others: Sequ
         # What a change of a searched value comes to is known when the search is over.
         pairs = [(f"{key}.", f"{path}.") for key in overrides for path in searched]
         is_open = any(key.startswith(path) or path.startswith(key) for key, path in pairs)
-        same = None if problems or is_open else seen.setdefault(effective(variant.spec), variant.name)
+        is_unsure = problems or is_open or variant.name == base.name  # `_name_problems` says that the name is taken
+        same = None if is_unsure else seen.setdefault(effective(variant.spec), variant.name)
         if same == base.name:
             values = {key: value_at(base.spec, key) for key in overrides}
             texts = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,8 +16,10 @@ from lm.yaml_text import Place
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.override import ABSENT, override, value_at
 from orchestrator.sweep.searches import Search, Tune
+from orchestrator.words import listed
 
 TRAIN_START = "corpus.train_start"
+_SIZES = ("layers", "embedding_size", "hidden_size")
 BEST_FOUND = "best found"
 """The variant that a search makes of the base, if it has no other variants."""
 BY_HAND = "by hand"
@@ -101,7 +103,7 @@ class ScaledSweep:
     If `base_is_found`, the baseline has the values that the search finds, the others are changes of it, and the last
     variant is the base by hand. A file without scales (`has_scales`) has one all the same, which no sentence names.
     `alternatives` are the file's scales if nobody asked for this one, None if somebody did. `file` is where
-    it was read.
+    it was read, `warnings` what in it is easily meant otherwise.
     """
 
     name: str
@@ -129,6 +131,7 @@ class ScaledSweep:
     has_scales: bool = True
     alternatives: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
     file: Path | None = field(default=None, repr=False, compare=False)
+    warnings: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def baseline(self) -> Variant:
@@ -174,6 +177,17 @@ class ScaledSweep:
         varied, problems = override(spec, changes) if changes else (spec, [])
         assert not problems, problems
         return varied.model_copy(update={"seed": seed})
+
+
+def sizes_left_out(name: str, changes: Mapping[str, Any], base: TrainSpec) -> Iterator[str]:
+    """A warning if a change replaces the whole model without its sizes, which then are those of AWD-LSTM."""
+    model = changes.get("model")
+    left_out = [size for size in _SIZES if isinstance(model, Mapping) and size not in model]
+    defaults = {size: type(base.model).model_fields[size].default for size in left_out}
+    if any(getattr(base.model, size) != default for size, default in defaults.items()):
+        sizes = listed([f"{size} {default}" for size, default in defaults.items()])
+        keys = ", ".join(f"model.{key}" for key in model or ())
+        yield f"{name} replaces the whole part, so it has the defaults {sizes}; write {keys} to change nothing else"
 
 
 def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:

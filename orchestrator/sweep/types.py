@@ -13,7 +13,15 @@ from lm.validation import SLUG, VARIED
 from lm.yaml_text import Place, dotted
 from orchestrator.sweep.designs import Ablation, Design, SomeSeeds, SplitSeeds, UntilDecided, distinct, planned_seeds
 from orchestrator.sweep.override import override
-from orchestrator.sweep.scaled import BY_HAND, Dose, Resources, ScaledSweep, Variant, with_as_many_epochs
+from orchestrator.sweep.scaled import (
+    BY_HAND,
+    Dose,
+    Resources,
+    ScaledSweep,
+    Variant,
+    sizes_left_out,
+    with_as_many_epochs,
+)
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.sweep.space import Name
 
@@ -142,7 +150,8 @@ class Sweep(Part):
     def scale(self, name: str) -> Scale:
         """A scale's replacements; SweepError for one that the file does not have."""
         if name not in self.scale_names:
-            raise SweepError([f"--scale: unknown scale {name!r}{nearest(name, self.scale_names)}"])
+            hint = nearest(name, self.scale_names) if self.scales else "; the file has no scales: leave --scale out"
+            raise SweepError([f"--scale: unknown scale {name!r}{hint}"])
         return self.scales.get(name, Scale())
 
     @property
@@ -231,4 +240,8 @@ class Sweep(Part):
             scales_without_gpu=tuple(name for name, asked in resources.items() if asked.gpus in (0, "auto")),
             base_is_found=base_is_found,
             has_scales=bool(self.scales),
+            warnings=(
+                *sizes_left_out(f"scales.{scale_name}.base.model", scale.base, self.base),
+                *(w for v in variants[1:] for w in sizes_left_out(f"model of {v.name!r}", v.overrides, base)),
+            ),
         )

@@ -39,5 +39,7 @@ def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place:
 
 def test_a_span_that_is_none_is_refused_before_anything_starts(place: Path) -> None:
     code, output = finish(start(place, "--budget", "8 hours"))
-    assert code == 2 and "--budget: expected a number above 0 and s, m, h or d, such as 90m or 8h, got '8 hours'" in output
+    assert (
+        code == 2 and "--budget: expected a number above 0 and s, m, h or d, such as 90m or 8h, got '8 hours'" in output
+    )
     assert not (place / "runs").exists()

@@ -168,7 +168,9 @@ def test_what_a_search_finds_has_its_name_for_itself(old: str, new: str, line: s
 
 def test_a_variant_that_sets_a_part_of_a_named_change_needs_a_space_of_its_own(tmp_path: Path) -> None:
     text = TUNE.replace("clip: {off: {optimizer.clip: 0.5}}", "width: {off: {model.embedding_size: 4}}")
-    said = "variant 'no width' sets model.embedding_size, but not all that this change sets: give it a space of its own "
+    said = (
+        "variant 'no width' sets model.embedding_size, but not all that this change sets: give it a space of its own "
+    )
     assert errors_of(tmp_path, text) == [f"18: tune.space.size: {said}under 'variants'"]
     own = "  variants:\n    no width: {size: {kind: change, among: {one: {}, two: {model.layers: 2}}}}\n  start:"
     read_text(tmp_path, text.replace("  start:", own))

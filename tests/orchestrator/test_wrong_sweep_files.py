@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.sweep import SweepError, read_sweep
-from tests.support.sweep_texts import CHANGE, GOOD, edited, errors_of
+from tests.support.sweep_texts import CHANGE, GOOD, edited, errors_of, read_text
 
 WRONG = {
     "unknown key of the sweep": ("seeds: [1, 2]", "sedes: 3\nseeds: [1, 2]", "15: sedes: unknown key 'sedes' (did you mean 'seeds'?)"),
@@ -250,3 +250,41 @@ def test_a_base_whose_parts_do_not_fit_each_other_does_not_hide_the_rest_of_the_
     base, *others = errors_of(tmp_path, text)
     assert base.startswith("9: base.finetune: finetune.learning_rate: averaged SGD cannot take over Adam's rate")
     assert [line.split(": ")[1] for line in others] == ["resources.gpu"]
+
+
+def test_what_needs_components_says_so(tmp_path: Path) -> None:
+    text = (
+        GOOD[: GOOD.index("components:")]
+        + "design: factorial\n"
+        + GOOD[GOOD.index("variants:") : GOOD.index("scales:")]
+    )
+    assert errors_of(tmp_path, text) == [
+        "10: design: design factorial needs 1 to 10 components (a group counts as one), got 0"
+    ]
+
+
+def test_a_section_that_is_indented_into_the_base_belongs_at_the_top_level(tmp_path: Path) -> None:
+    text = GOOD[: GOOD.index("components:")] + "  variants: {b: {epochs: 3}}\nseeds: [1, 2]\n"
+    said = "10: base.variants: unknown key 'variants' (it belongs at the top level: indented too far?)"
+    assert errors_of(tmp_path, text) == [said]
+
+
+def test_a_variant_with_the_bases_name_is_told_once(tmp_path: Path) -> None:
+    said = errors_of(
+        tmp_path, edited("  neural cache: {cache: {window: 10", "  full: {cache: {window: 10").split("scales:")[0]
+    )
+    assert said == ["14: variants.full: the name 'full' is taken by the base"]
+
+
+def test_a_whole_model_without_its_sizes_is_a_warning(tmp_path: Path) -> None:
+    text = edited(CHANGE, "{model: {cell: gru}}").replace(
+        "dropout.input: 0.1}", "model: {layers: 1, embedding_size: 8}}"
+    )
+    sweep = read_text(tmp_path, text.replace("    variants:\n      neural cache:", "    # "))
+    rule = "replaces the whole part, so it has the defaults"
+    others = "layers 3, embedding_size 400 and hidden_size 1150"
+    of_variant = f"model of 'neural cache' {rule} {others}; write model.cell to change nothing else"
+    assert sweep.at("paper").warnings == (of_variant,)
+    of_base = f"scales.tiny.base.model {rule} hidden_size 1150; write model.layers, model.embedding_size to change nothing else"
+    assert sweep.at("tiny").warnings[0] == of_base
+    assert not read_text(tmp_path, GOOD).at("paper").warnings
