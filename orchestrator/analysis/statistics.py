@@ -174,13 +174,11 @@ class _Estimate:
         return Interval(self.nats - half, self.nats + half)
 
     def effect(self, errors: Errors, obstacle: Obstacle | None, *, decided_on_this_text: bool) -> Effect:
-        """The effect with its intervals, and no verdict yet."""
-        on_this_text = replace(self, text=None, seen=None).interval(errors)
+        """The effect with its interval, and no verdict yet."""
         return Effect(
             nats=self.nats,
             interval=self.interval(errors),
             obstacle=obstacle,
-            on_this_text=on_this_text.beside_zero(self.nats) if decided_on_this_text else on_this_text,
             decided_on_this_text=decided_on_this_text,
             seed_error=math.sqrt(self.seeds[0]),
             text_error=None if self.text is None else math.sqrt(self.text[0]),

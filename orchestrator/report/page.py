@@ -29,7 +29,7 @@ from orchestrator.report.sections.doses import dose_clauses, dose_sections
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import InteractionRow, Interactions, interaction_section
 from orchestrator.report.sections.method_notes import method_notes
-from orchestrator.report.sections.provenance import provenance
+from orchestrator.report.sections.provenance import provenance, setting
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause
@@ -159,6 +159,7 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
+        setting=setting(outcomes),
         provenance=provenance(outcomes, sweep.named_scale, report.searches, records),
         picture=pictures.on_page,
         base=base,

@@ -62,5 +62,5 @@ def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], 
         numbers = published_numbers(sweep.published, dataset, cells, folder)
         measures = published_measures(sweep.published, dataset, folder)
         if numbers or measures:
-            return numbers, measures, f"{', '.join(sweep.published)}, on {dataset}"
+            return numbers, measures, f"From sweeps/published/: {', '.join(sweep.published)}; corpus {dataset}"
     return {}, [], ""

@@ -136,7 +136,6 @@ def test_what_seeds_alone_decide_is_certain_on_this_text() -> None:
     effect = compare(losses[0], {"a": losses[1]}).effects["a"]
     assert effect.verdict == "not decided" and effect.decided_on_this_text
     assert effect.interval is not None and effect.interval.low < 0
-    assert effect.on_this_text is not None and effect.on_this_text.low > 0
 
 
 def test_with_a_hundred_seeds_nothing_matters_but_ones_own_and_the_interval_is_welchs() -> None:
@@ -222,7 +221,7 @@ def test_verdicts_step_down_and_an_interval_that_a_later_step_decides_ends_at_ze
         effect = last(share * still.high)
         assert effect.verdict == verdict and effect.interval is not None
         assert (0.0 in effect.interval) == (end == 0.0)
-        assert effect.on_this_text == effect.interval, "the text has no noise here"
+        assert effect.decided_on_this_text == (verdict != "not decided"), "the text has no noise here"
 
 
 def test_the_text_adds_its_noise() -> None:

@@ -38,28 +38,33 @@ class SeedRange:
 
 @dataclass(frozen=True)
 class HeadPoint:
-    """A variant with the kind of its head; `decoder_parameters` leaves a shared embedding out."""
+    """A variant with the kind of its head; `decoder_parameters` leaves a shared embedding out.
+
+    `train_seconds` is None in all points if their times do not compare.
+    """
 
     name: str
     kind: str
     decoder_parameters: int
     test_perplexity: SeedRange
-    train_seconds: SeedRange
+    train_seconds: SeedRange | None
 
 
 def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
-    """Two panels with a numbered point for each variant and bars over its seeds; an arrow leads to one far above."""
+    """A panel by parameters and one by time, if given: numbered points, bars over seeds, arrows to those far above."""
+    times = [seconds for point in points if (seconds := point.train_seconds)]
     ranked = sorted(points, key=lambda point: (point.test_perplexity.mean, point.name))
     figure = Figure(figsize=(10.4, max(4.4, 0.6 + 0.2 * len(ranked))))
-    left, right = figure.subplots(1, 2, sharey=True)
+    panels: list[Axes] = list(figure.subplots(1, 1 + bool(times), sharey=True, squeeze=False)[0])
+    left = panels[0]
     seeds = [seed for point in ranked for seed in (point.test_perplexity.low, point.test_perplexity.high)]
-    top = max(style.perplexity_axis(axes, seeds) for axes in (left, right))
-    places = {axes: list[tuple[float, float]]() for axes in (left, right)}
+    top = max(style.perplexity_axis(axes, seeds) for axes in panels)
+    places = {axes: list[tuple[float, float]]() for axes in panels}
     for number, point in enumerate(ranked, 1):
         test, marker, colour = point.test_perplexity, MARKERS[point.kind], MARKERS[point.kind]["markerfacecolor"]
         parameters, y = SeedRange(*[point.decoder_parameters] * 3), min(test.mean, top)
         above = f" ({significant(test.mean)})" if test.mean > top else ""
-        for axes, across in ((left, parameters), (right, point.train_seconds)):
+        for axes, across in zip(panels, filter(None, (parameters, point.train_seconds)), strict=True):
             axes.plot([across.mean] * 2, [min(test.low, top), min(test.high, top)], color=colour, linewidth=1.3)
             axes.plot([across.low, across.high], [y, y], color=colour, linewidth=1.3)
             label = f"{number}  {style.one_line(point.name, 30)}{above}"
@@ -70,18 +75,18 @@ def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
             if point.name == baseline:
                 axes.plot(across.mean, y, label="baseline", **style.marker("o", 12, "none"))
                 axes.axhline(y, color=GREY, linewidth=0.8, linestyle="dashed", zorder=1)
-    times = [end for point in ranked for end in (point.train_seconds.low, point.train_seconds.high)]
     style.any_scale(left, left.xaxis, [point.decoder_parameters for point in ranked])
-    style.any_scale(right, right.xaxis, times)
-    for axes, label in ((left, "parameters of the decoder itself"), (right, "seconds of training")):
+    for axes in panels[1:]:
+        style.any_scale(axes, axes.xaxis, [end for seconds in times for end in (seconds.low, seconds.high)])
+    for axes, label in zip(panels, ("parameters of the decoder itself", "seconds of training"), strict=False):
         axes.margins(x=0.12)
         axes.set_xlabel(label)
     left.set_ylabel("test perplexity (log scale)")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right upper")
     figure.draw_without_rendering()  # where the points lie is known once all has its place
     # Beside upright bars, numbers are read best to the right.
-    _number(left, places[left], (9, -3))
-    _number(right, places[right], (5, 4))
+    for axes, offset in zip(panels, ((9, -3), (5, 4)), strict=False):
+        _number(axes, places[axes], offset)
     return figure
 
 

@@ -26,8 +26,10 @@ _ITERATE: style.Style = {"linestyle": (0, (1, 1)), "linewidth": 0.9}
 _BASELINE: style.Style = {"color": GREY, "linewidth": 3.0, "alpha": 0.45}
 
 
-def overview(variants: Sequence[VariantCurves], published: float | None, unigram: float | None = None) -> Figure:
-    """All variants by epoch and by time; `published` and `unigram` are validation perplexities to draw as lines."""
+def overview(
+    variants: Sequence[VariantCurves], published: float | None, unigram: float | None = None, by_time: bool = True
+) -> Figure:
+    """All variants by epoch, and by time; `published` and `unigram` are validation perplexities to draw as lines."""
     limits = curves.visible_range(variants, published)
     ranked = sorted(variants, key=lambda variant: variant.lowest, reverse=True)
     styles = _styles(variants, ranked)
@@ -39,13 +41,15 @@ def overview(variants: Sequence[VariantCurves], published: float | None, unigram
     if len(lines) < len(ranked):
         lines.append(Line2D([], [], label=counted(len(ranked) - len(lines), "other variant"), **_PALE))
     figure = Figure(figsize=(8.6, 4.0 + 0.16 * math.ceil(len(lines) / 2)))
-    left, right = figure.subplots(1, 2, sharey=True, subplot_kw={"yscale": "log", "ylim": limits})
+    look_of_all = {"yscale": "log", "ylim": limits}
+    panels: list[Axes] = list(figure.subplots(1, 1 + by_time, sharey=True, squeeze=False, subplot_kw=look_of_all)[0])
+    left = panels[0]
     for variant in sorted(ranked, key=lambda each: (each.name in styles, each.baseline)):
         mean = curves.band(variant.seeds.values())
         iterates = [raw for seed in variant.seeds.values() if len(raw := curves.iterate(seed))]
         marks = [mark for seed in variant.seeds.values() for mark in curves.events(seed)]
         look = styles.get(variant.name, _PALE)
-        for axes, x in ((left, mean.epoch), (right, mean.seconds / size)):
+        for axes, x in zip(panels, (mean.epoch, mean.seconds / size), strict=False):
             axes.plot(x, mean.mean, marker="." if len(x) == 1 else "", **look)
             if variant.name not in styles:
                 continue
@@ -60,17 +64,17 @@ def overview(variants: Sequence[VariantCurves], published: float | None, unigram
     if unigram is not None and limits[0] < unigram < limits[1]:
         levels.append((unigram, GREY, f"unigram model: {number(unigram)}"))
     for level, colour, label in levels:
-        for axes in (left, right):
+        for axes in panels:
             line = axes.axhline(level, color=colour, linewidth=1.0, linestyle="dotted", label=label)
         keys.append(line)
-    for axes, label in ((left, "epoch"), (right, f"{unit} of training")):
+    for axes, label in zip(panels, ("epoch", f"{unit} of training"), strict=False):
         axes.set(xlim=(0, 1.04 * axes.dataLim.x1), xlabel=label)
         axes.grid(axis="y", **style.GRID)
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     left.set_ylabel("validation perplexity (log scale)")
     style.log_ticks(left.yaxis, limits)
     figure.legend(handles=keys, loc="outside upper center", ncols=5)
-    title = "lowest point, mean over seeds"
+    title = "mean of each seed's lowest"
     figure.legend(handles=lines, loc="outside lower center", ncols=2, handlelength=3, title=title)
     return figure
 

@@ -61,14 +61,19 @@ class Spread:
         return cls(float(values.mean()), deviation, values.size)
 
     @property
-    def one_more_seed(self) -> Interval | None:
-        """Where one more seed would lie with a probability of 95%, a prediction interval by Student's t.
+    def of_mean(self) -> Interval | None:
+        """The 95% interval of the mean over seeds, by Student's t; None if no two seeds differ."""
+        return self._interval(1 / self.n)
 
-        None if no two seeds differ. A published number is mostly of one run, so this is what it is held against.
-        """
+    @property
+    def one_more_seed(self) -> Interval | None:
+        """Where one more seed would lie with a probability of 95%, as a published number does, mostly of one run."""
+        return self._interval(1 + 1 / self.n)
+
+    def _interval(self, variances: float) -> Interval | None:
         if not self.deviation:
             return None
-        half = float(t_beyond(0.025, self.n - 1)) * self.deviation * math.sqrt(1 + 1 / self.n)
+        half = float(t_beyond(0.025, self.n - 1)) * self.deviation * math.sqrt(variances)
         return Interval(self.mean - half, self.mean + half)
 
     def __str__(self) -> str:

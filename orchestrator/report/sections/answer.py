@@ -133,16 +133,17 @@ def _reached(base: AblationRow, published: Number | None) -> str:
     reaches = f"{_quoted(base.variant)} reaches test perplexity {base.test} ({_of_seeds(base)})"
     if published is None:
         return reaches
-    change, memory = 100 * (base.test.mean / published.perplexity - 1), " (from memory)"
-    reaches += (
-        f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {published.perplexity:g}"
-    )
-    reaches += memory if published.certainty == RECALLED else ""
-    if (more := base.test.one_more_seed) is None:
+    paper, change = published.perplexity, 100 * (base.test.mean / published.perplexity - 1)
+    memory = " (from memory)" if published.certainty == RECALLED else ""
+    reaches += f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {paper:g}{memory}"
+    mean, more = base.test.of_mean, base.test.one_more_seed
+    if mean is None or more is None:
         return reaches
-    lies = more.low <= published.perplexity <= more.high
-    how = "as one more seed may be" if lies else "where one more seed would hardly be"
-    return f"{reaches}, {how} (95%: {ends_in_words(*more)})"
+    if mean.low <= paper <= mean.high:
+        return f"{reaches}, which lies in the 95% interval of this mean ({ends_in_words(*mean)})"
+    one_run = "may be" if more.low <= paper <= more.high else "would hardly be"
+    outside = f"which lies outside the 95% interval of this mean ({ends_in_words(*mean)})"
+    return f"{reaches}, {outside}; a single seed {one_run} there ({ends_in_words(*more)})"
 
 
 def _quoted(name: str) -> str:
@@ -160,28 +161,41 @@ def _subject(row: AblationRow) -> str:
 
     Half of all readers would take “no AR/TAR lowers it” for the contrary.
     """
-    removed = listed([escape(name) for name in row.removed])
-    return f"removing {removed}" if 0 < len(row.removed) <= 2 else _quoted(row.variant)
+    if _takes_away_few(row):
+        return f"removing {listed([escape(name) for name in row.removed])}"
+    return f"leaving {escape(row.variant)}" if row.removed and row.variant.startswith("only ") else _quoted(row.variant)
+
+
+def _takes_away_few(row: AblationRow) -> bool:
+    return 0 < len(row.removed) <= 2
 
 
 def _decided(rows: Sequence[AblationRow], base: AblationRow) -> list[str]:
-    """The changes that raise and those that lower test perplexity, the largest first."""
+    """The changes that raise and those that lower test perplexity, the largest first; of many what each removes."""
     sentences = []
     for verdict in ("raises", "lowers"):
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
-        if len(matching) > LISTED:
-            ends = (f"{_size_of(row)} by {_subject(row)}" for row in (matching[-1], matching[0]))
-            sentences.append(f"{len(matching)} changes {verdict[:-1]} test perplexity, from {' to '.join(ends)}")
-        elif matching:
-            larger = [_larger(row, base) for row in matching]
-            shared = len(matching) > 1 and len(set(larger)) == 1
-            sizes = [f"by {_size_of(row)}{'' if shared else said}" for row, said in zip(matching, larger, strict=True)]
-            first = f"{_subject(matching[0])} {verdict} test perplexity {sizes[0]}"
-            rest = [f"{_subject(row)} {size}" for row, size in zip(matching[1:], sizes[1:], strict=True)]
-            together = f", each{larger[0].removeprefix(',')}" if shared and larger[0] else ""
-            sentences.append(listed([first, *rest]) + together)
+        named = matching if len(matching) <= LISTED else [row for row in matching if _takes_away_few(row)]
+        if len(named) > LISTED or len(matching) == len(named) + 1:
+            named = []
+        if named:
+            sentences.append(_each_size(named, verdict, base))
+        if others := [row for row in matching if row not in named]:
+            ends = " to ".join(f"{_size_of(row)} by {_subject(row)}" for row in (others[-1], others[0]))
+            other = "other " if named else ""
+            sentences.append(f"{len(others)} {other}changes {verdict[:-1]} test perplexity, from {ends}")
     return sentences
+
+
+def _each_size(rows: Sequence[AblationRow], verdict: str, base: AblationRow) -> str:
+    larger = [_larger(row, base) for row in rows]
+    shared = len(rows) > 1 and len(set(larger)) == 1
+    sizes = [f"by {_size_of(row)}{'' if shared else said}" for row, said in zip(rows, larger, strict=True)]
+    first = f"{_subject(rows[0])} {verdict} test perplexity {sizes[0]}"
+    rest = [f"{_subject(row)} {size}" for row, size in zip(rows[1:], sizes[1:], strict=True)]
+    together = f", each{larger[0].removeprefix(',')}" if shared and larger[0] else ""
+    return listed([first, *rest]) + together
 
 
 def _size_of(row: AblationRow) -> str:
@@ -238,9 +252,9 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
 
 def _on_this_text(rows: Sequence[AblationRow]) -> list[str]:
     effects = [(row, row.effect) for row in rows if row.effect is not None]
-    certain = [row for row, effect in effects if effect.verdict == "not decided" and effect.decided_on_this_text]
-    named = listed([f"{_subject(row)} ({_direction(row)})" for row in certain[:LISTED]])
-    return [f"decided on this test text alone, by intervals of the seeds alone: {named}"] if certain else []
+    certain = [each for each in effects if each[1].verdict == "not decided" and each[1].decided_on_this_text]
+    named = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in certain[:LISTED]])
+    return [f"not decided for other test texts, though the seeds agree on this one: {named}"] if certain else []
 
 
 def _left_open(rows: Sequence[AblationRow], baseline: str) -> list[str]:
@@ -260,11 +274,6 @@ def _left_open(rows: Sequence[AblationRow], baseline: str) -> list[str]:
         if matching := incomplete if reason == "not complete" else barred:
             sentences.append(_without_verdict(reason, matching, _quoted(baseline)))
     return sentences
-
-
-def _direction(row: AblationRow) -> str:
-    assert row.effect is not None and row.effect.on_this_text is not None and row.effect.nats is not None
-    return in_percent(row.effect.nats, row.effect.on_this_text)
 
 
 def _named(rows: Sequence[AblationRow], which: str = "") -> str:

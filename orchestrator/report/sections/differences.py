@@ -19,6 +19,7 @@ from orchestrator.report.pictures import differences as figures
 from orchestrator.report.pictures.curves import VariantCurves, variant_curves
 from orchestrator.report.pictures.learning import overview, panels
 from orchestrator.report.sections.ablation import AblationRow
+from orchestrator.report.sections.tables import times_compare
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
 from orchestrator.sweep.published import Number
 
@@ -39,12 +40,16 @@ class Where:
 
 @dataclass(frozen=True)
 class Differences:
-    """What the pictures show, each of which is drawn if there is something to show; adaptive variants have no curve."""
+    """What the pictures show, each of which is drawn if there is something to show; adaptive variants have no curve.
+
+    `by_time`: curves are drawn by seconds too, because times compare.
+    """
 
     forest: Sequence[figures.ForestRow]
     curves: Sequence[VariantCurves]
     adaptive: Sequence[str]
     where: Where | None
+    by_time: bool
 
 
 def picture_section(
@@ -55,10 +60,10 @@ def picture_section(
     published_line: Number | None,
 ) -> Differences:
     """Draw every picture of differences and of training that the outcomes have, variants in the forest's order."""
-    curves = variant_curves(outcomes)
+    curves, by_time = variant_curves(outcomes), times_compare(outcomes)
     if curves:
         published = None if published_line is None else published_line.perplexity
-        pictures.draw("overview.svg", overview, curves, published, _unigram(outcomes.of_baseline))
+        pictures.draw("overview.svg", overview, curves, published, _unigram(outcomes.of_baseline), by_time)
         pictures.draw("variants.svg", panels, curves)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     forest: list[figures.ForestRow] = []
@@ -76,7 +81,7 @@ def picture_section(
         )
         pictures.draw("position.svg", figures.position, where.by_piece, outcomes.baseline)
     adaptive = [variant for variant, group in outcomes.items() if is_adaptive(group)]
-    return Differences(forest, curves, adaptive, where)
+    return Differences(forest, curves, adaptive, where, by_time)
 
 
 def where_table(outcomes: Outcomes) -> Where | None:

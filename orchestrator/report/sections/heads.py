@@ -14,7 +14,7 @@ from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adapti
 from orchestrator.report.markdown import Row, Rows, names
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.heads import HeadPoint, SeedRange, heads
-from orchestrator.report.sections.tables import tokens_per_second, train_seconds, trained
+from orchestrator.report.sections.tables import times_compare, tokens_per_second, train_seconds, trained
 from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 
 _DISTRIBUTIONS = ("temperature_1_nats_per_token", "span_sum_nats_per_token")
@@ -23,9 +23,13 @@ _DISTRIBUTIONS = ("temperature_1_nats_per_token", "span_sum_nats_per_token")
 
 @dataclass(frozen=True)
 class HeadSection:
-    """The tables; the picture shows the `drawn` variants. `distributions` are measures that are of words too."""
+    """The tables; the picture shows the `drawn` variants, their times if these compare.
+
+    `distributions` are measures that are of words too.
+    """
 
     rows: Rows
+    has_times: bool
     drawn: list[str]
     left_out: Markdown
     measures: Rows
@@ -45,6 +49,7 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
     measures = list(measure_table(outcomes))
     return HeadSection(
         rows=rows,
+        has_times=times_compare(outcomes),
         drawn=[point.name for point in points],
         left_out=Markdown(listed(left_out)),
         measures=measures,
@@ -55,10 +60,10 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
 def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
     """A row for every variant with a complete seed, and what the picture shows; nothing if all decoders are alike.
 
-    FLOPs and bytes are by formula. Adaptive variants are left out.
+    FLOPs and bytes are by formula. Adaptive variants are left out, and times if they do not compare.
     """
     sizes = {o.record.spec.corpus: o.record.corpus.vocabulary_size for o in outcomes.all if o.record is not None}
-    complete = trained(outcomes)
+    complete, has_times = trained(outcomes), times_compare(outcomes)
     decoders: set[tuple[Part, int]] = set()
     rows, points = [], []
     for variant, group in outcomes.items():
@@ -69,16 +74,19 @@ def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
         parameters = decoder_parameters(spec.model, spec.head, words)
         decoders.add((spec.head, parameters))
         if records := complete.get(variant):
-            seconds = _over_seeds(map(train_seconds, records))
+            seconds = _over_seeds(map(train_seconds, records)) if has_times else None
             flops, size = _formulas(records[0].head_cost)
+            times = {}
+            if seconds is not None:
+                times["Training seconds"] = significant(seconds.mean, 3)
+                times["Training tokens/s"] = f"{tokens_per_second(records):,.0f}"
             row = {
                 "Variant": variant,
                 "Head": value_in_words(spec.head) + ", tied" * spec.model.tied,
                 "Decoder parameters": f"{parameters:,}",
                 "Decoder FLOPs a token, training / evaluation": flops,
                 "Decoder bytes in training": size,
-                "Training seconds": significant(seconds.mean, 3),
-                "Training tokens/s": f"{tokens_per_second(records):,.0f}",
+                **times,
                 "Peak memory": byte_size(fmean(record.peak_memory_bytes for record in records)),
                 "Seeds": f"{len(records)} of {len(group)}" if len(records) < len(group) else len(group),
             }

@@ -68,18 +68,21 @@ def _cautions(
 ) -> Iterator[Markdown]:
     """What to know before quoting a verdict, a sentence each."""
     if comparison is not None and (smallest := smallest_found(comparison)) is not None:
-        sentence = f"In the median comparison a true change of {_percent(smallest)} is found with a chance of 80%."
-        papers = {row.variant: row.published_difference for row in rows if row.published_difference is not None}
-        if smaller := [name for name, paper in papers.items() if abs(paper.nats) < smallest]:
+        where = "In the middle one of the comparisons a" if comparison.intervals > 1 else "A"
+        sentence = f"{where} true change of {_percent(smallest)} would get a verdict with a probability of 80%."
+        undecided = [row for row in rows if row.effect is not None and row.effect.verdict == "not decided"]
+        papers = {row.variant: row.published_difference for row in undecided}
+        if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < smallest]:
             named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])
-            sentence += f" **Published differences of {named} are smaller.**"
+            changes = "change of {} is smaller and was" if len(smaller) == 1 else "changes of {} are smaller and were"
+            sentence += f" The published {changes.format(named)} hardly to be found."
         yield Markdown(sentence)
     text = comparison.noise.text_correlation if comparison and comparison.noise else None
     if text is not None and text > LONG_TOPICS:
         yield Markdown(
-            f"**Neighbouring sixteenths of the test text correlate by {text:.2f} in these differences**: topics are "
-            "long, and the text’s part in the intervals is larger for it. If a topic lasts a sixth of the text, "
-            "intervals miss in a tenth of all tables, if it lasts longer, in more."
+            f"**The differences in neighbouring sixteenths of the test text correlate by {text:.2f}**: its topics are "
+            "long. The intervals are wider for it, and still too narrow if one topic lasts a sixth of the text (in a "
+            "tenth of all tables one misses) or longer."
         )
     specs = [group[0].trial.spec for group in outcomes.values()]
     coded = any(hasattr(getattr(spec.head, "codebook", None), "seed") for spec in specs)
@@ -89,19 +92,20 @@ def _cautions(
         "what one search found": searched,
     }
     if same := [what for what, is_shared in shared.items() if is_shared]:
-        yield Markdown(f"All seeds share {listed(same)}: what others would give is in no interval.")
+        yield Markdown(f"All seeds share {listed(same)}, so no interval covers what another choice would change.")
     averaged = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
     if averaged and not any(began for began, _ in averaged):
         yield Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    complete = [outcome.record for outcome in outcomes.all if outcome.final and outcome.record]
-    if (learning := sum(map(_best_at_the_end, complete))) > _SEVERAL * len(complete):
+    of_key = {each.trial.reads_from or each.trial.key: each.record for each in outcomes.all if each.final}
+    trained = [record for record in of_key.values() if record]  # each once: a cache reads another trial's weights
+    if (learning := sum(map(_best_at_the_end, trained))) > _SEVERAL * len(trained):
         yield Markdown(
-            f"**In {learning} of {counted(len(complete), 'trial')} validation was lowest at the last epoch**: with "
-            "more epochs the results may change."
+            f"**In {learning} of the {counted(len(trained), 'trial')} that were trained validation was lowest at the "
+            "last epoch**: with more epochs the results may change."
         )
     for variants in equal_variants(outcomes):
         names = listed([escape(name) for name in variants])
-        yield Markdown(f"Equal in every seed, so that what tells them apart is not tested: {names}.")
+        yield Markdown(f"{names} have the same loss in every seed: the setting in which they differ had no effect.")
 
 
 def _best_at_the_end(record: Record) -> bool:

@@ -14,6 +14,19 @@ from orchestrator.trials.records import Records
 from orchestrator.words import NOTHING, Markdown, byte_size, counted, duration, escape
 
 
+def setting(outcomes: Outcomes) -> Markdown:
+    """What the baseline is and saw, in a sentence; empty before one of its trials is complete."""
+    complete = [outcome for outcome in outcomes.of_baseline if outcome.final]
+    if not complete or (record := complete[0].record) is None:
+        return Markdown("")
+    trial, corpus = complete[0].trial, record.corpus
+    name, epochs = escape(outcomes.baseline), counted(trial.spec.most_epochs, "epoch")
+    return Markdown(
+        f"“{name}” has {trial.parameters:,} parameters and trains for at most {epochs} on {corpus.train_tokens:,} "
+        f"tokens of {escape(corpus.name)}; the test text has {corpus.test_tokens:,}."
+    )
+
+
 def provenance(
     outcomes: Outcomes, scale: str, searches: Sequence[SearchState], runs: Records
 ) -> list[tuple[str, Markdown]]:

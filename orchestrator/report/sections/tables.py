@@ -81,7 +81,7 @@ def ensemble_table(outcomes: Outcomes, records: Records) -> Iterator[Row]:
                 "Seeds": len(losses),
                 "Mean of their test perplexities": number(mixed.mean),
                 "Ensemble": number(mixed.perplexity),
-                "Change": f"{signed(100 * mixed.change)}%",
+                "Against their mean": f"{signed(100 * mixed.change)}%",
             }
 
 
@@ -137,6 +137,11 @@ def trained(outcomes: Outcomes) -> dict[str, list[Record]]:
         if not is_adaptive(group)
     }
     return {variant: records for variant, records in variants.items() if records}
+
+
+def times_compare(outcomes: Outcomes) -> bool:
+    """Whether all variants were trained on the same devices, so that times are of variants and not of machines."""
+    return len({frozenset(record.device for record in records) for records in trained(outcomes).values()}) <= 1
 
 
 def train_seconds(record: Record) -> float:

@@ -88,9 +88,9 @@ def what_would_decide(further: Further | None) -> str:
     if further is None:
         return ""
     if further.text == "short":
-        return "no number of seeds (short test text)"
+        return "only a longer test text"
     if further.text == "perhaps short":
-        return "perhaps no number of seeds (short test text)"
+        return "perhaps only a longer test text"
     return (
         f"more than {MOST_FURTHER} more seeds"
         if further.seeds is None

@@ -56,15 +56,17 @@ def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_s
     for share, smaller in ((0.9, True), (1.1, False), (-0.9, True)):
         papers = {"full": base, "b": Published(None, number(round(50.0 * math.exp(share * nats), 4)))}
         text = write(tmp_path, trials, published=papers)
-        assert re.search(rf"- In the median comparison a true change of {said} is found with a chance of 80%\.", text)
-        assert ("**Published differences of b are smaller.**" in text) == smaller
+        assert re.search(rf"- A true change of {said} would get a verdict with a probability of 80%\.", text)
+        assert ("The published change of b is smaller and was hardly to be found." in text) == smaller
     one_seed = write(tmp_path, [trial for trial in trials if trial.seed == 1])
-    assert "with a chance of 80%" not in one_seed
+    assert "with a probability of 80%" not in one_seed
 
 
 def test_long_topics_are_warned_of() -> None:
     outcomes = outcomes_of(TWO)
-    assert "of the test text correlate by 0.36 in these differences**" in cautions(outcomes, 0.36)
+    assert "**The differences in neighbouring sixteenths of the test text correlate by 0.36**" in cautions(
+        outcomes, 0.36
+    )
     assert "correlate" not in cautions(outcomes, 0.34) + cautions(outcomes)
 
 
@@ -81,7 +83,7 @@ def test_what_all_seeds_share_is_named_unless_it_varies_with_the_seed() -> None:
     }
     shared = Outcomes(groups, "full")
     code, stretch, search = "one code for each codebook", "one stretch of the training text", "what one search found"
-    told = "All seeds share {}: what others would give is in no interval."
+    told = "All seeds share {}, so no interval covers what another choice would change."
     assert told.format(f"{code}, {stretch} and {search}") in cautions(shared, searched=True)
     assert told.format(stretch) in cautions(shared, varies=("head.codebook.seed",))
     assert told.format(code) in cautions(shared, varies=("corpus.train_start",))
@@ -111,7 +113,7 @@ def test_a_page_with_intervals_is_a_look_that_counts_when_seeds_are_added(tmp_pa
     assert ledger.read_text() == '{"seeds": [1, 2]}\n' and "earlier page" not in first
     more = report(tmp_path, 1, 2, 3).page.read_text(encoding="utf-8")
     assert "1 earlier page judged some of these seeds (of 2 seeds), and each counts as a look." in more
-    assert "This look may err in 2.5% of tables." in more and "97.5% interval" in more
+    assert "the table has a wrong verdict with a probability of at most 2.5%." in more and "97.5% interval" in more
 
 
 def test_a_folder_of_trials_that_may_only_be_read_costs_a_warning_alone(
@@ -191,5 +193,7 @@ def test_trials_whose_validation_still_fell_are_counted(tmp_path: Path, learning
         stages = (record.stages[0], record.stages[1].model_copy(update={"best_epoch": best}))
         write_record(tmp_path / "runs" / trial.key, record.model_copy(update={"stages": stages}))
     outcomes = read_outcomes(trials, Records(tmp_path / "runs"), "full")
-    said = f"**In {learning} of 11 trials validation was lowest at the last epoch**"
+    said = f"**In {learning} of the 11 trials that were trained validation was lowest at the last epoch**"
     assert (said in " ".join(method_notes(outcomes, None).cautions)) == is_said
+    twice = Outcomes({**outcomes, "again": outcomes.of_baseline}, "full")  # a cache, or a search that found the base
+    assert (said in " ".join(method_notes(twice, None).cautions)) == is_said

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from lm.record import read_record, write_record
 from lm.spec import AdaptiveHead
+from orchestrator.report.pictures.heads import heads as drawn
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_head_tables import ECOC, UNTIED
 from tests.support.factories import CACHE, make_trial, settle
-from tests.support.pages import HOSTILE, answer, render, write
+from tests.support.pages import HOSTILE, NoArtist, answer, render, write
 
 ADAPTIVE = AdaptiveHead(kind="adaptive")
 COST = "6.00 M / 2.00 M | 50.0 MiB"
@@ -55,6 +57,22 @@ def test_heads_are_drawn_and_their_costs_listed(tmp_path: Path) -> None:
     first = (tmp_path / "report" / "heads.svg").read_bytes()
     write(tmp_path, trials, baseline="softmax", pictures=True, folder=tmp_path / "again")
     assert (tmp_path / "again" / "heads.svg").read_bytes() == first
+
+
+def test_times_of_variants_that_ran_on_other_devices_are_not_set_side_by_side(tmp_path: Path) -> None:
+    trials = heads(tmp_path / "runs")
+    for trial in trials:
+        if trial.variant == "ecoc":
+            record = read_record(tmp_path / "runs" / trial.key)
+            assert record is not None
+            write_record(tmp_path / "runs" / trial.key, record.model_copy(update={"device": "cuda (A)"}))
+    artist = NoArtist()
+    text = write(tmp_path, trials, baseline="softmax", artist=artist)
+    points, _ = artist.asked["heads.svg"]
+    assert all(point.train_seconds is None for point in points) and len(drawn(points, "softmax").axes) == 1
+    assert artist.asked["overview.svg"][-1] is False
+    assert "Training seconds" not in text and "and training time" not in text and "by seconds" not in text
+    assert "**Not all variants were trained on the same devices, so their times do not compare.**" in text
 
 
 def test_the_answer_names_heads(tmp_path: Path) -> None:

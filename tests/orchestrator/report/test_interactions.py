@@ -149,7 +149,7 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     once = write(tmp_path, trials, ablation=ablation)
     twice = write(tmp_path, trials, ablation=ablation, looks=Looks((2, 4)))
     assert "\n95% intervals. In full digits" in once
-    assert "\n99.9% intervals. In full digits" in twice
+    assert "\n99.92% intervals. In full digits" in twice
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     assert answer(text).startswith("At laptop scale, after 2 trials of tuning each, ")
     assert "Only one tuning trial of 4 variants came to its end." in answer(text)
     hardly = (
-        "**Hardly chosen**: the values of full, no weight-dropping, no AR and Adam. Where a single trial is complete"
+        "**Chosen from one trial**: the values of full, no weight-dropping, no AR and Adam. Only one trial was complete"
     )
     assert hardly in text
     row = next(line for line in text.splitlines() if line.startswith("| no weight-dropping | 2 |"))
@@ -169,11 +169,11 @@ def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_
         second = None if task.variant == "Adam" else 4.1
         find(records, task, (within(task), 4.0), (within(task, 0.7), second))
     searches = expand(sweep, records).searches
-    assert "**Hardly chosen**: the values of Adam. Where" in page(tmp_path, *searches)
+    assert "**Chosen from one trial**: the values of Adam. Only" in page(tmp_path, *searches)
     assert trials_of_tuning(searches, ["full", "Adam"]) == [2, 2]
     under_way = replace(searches[0], trials=searches[0].trials[:1])
     text = page(tmp_path, under_way)
-    assert "of tuning each" not in text and "Hardly chosen" not in text
+    assert "of tuning each" not in text and "Chosen from one trial" not in text
     assert trials_of_tuning(searches[:1], ["b"]) == []
 
 
@@ -185,7 +185,7 @@ def test_a_variant_that_could_not_be_tuned_is_named_and_not_compared(tmp_path: P
         find(records, task, (within(task), nats), (within(task, 0.7), None))
     now = expand(sweep, records)
     assert {trial.variant for trial in now.trials} == {"full", "no weight-dropping", "Adam"}
-    assert "**Not tuned, since no trial was complete**: no AR." in page(tmp_path, *now.searches)
+    assert "**Not tuned, because no trial was complete**: no AR." in page(tmp_path, *now.searches)
 
 
 CHOICES = SEARCH.replace(

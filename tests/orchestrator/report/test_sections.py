@@ -41,7 +41,7 @@ def test_another_budget_is_marked_and_told(tmp_path: Path) -> None:
     text = write(tmp_path, trials)
     assert "| no fine-tuning | 12 of 12 (another budget) | 1.7 min | 5.0 s | 10,000 | 300 MiB | 1 |" in text
     assert "| 3.3 min | 10.0 s | 10,000" in text, "of both stages"
-    assert "**Another budget than `full`** is part of what no fine-tuning changes" in text
+    assert "**Another budget than “full”** is part of what no fine-tuning changes" in text
     assert "| b | 24 of 16 |" in text
     shifted = trials[2].spec.corpus.model_copy(update={"train_start": 9})
     other_text = trials[2].spec.model_copy(update={"corpus": shifted})

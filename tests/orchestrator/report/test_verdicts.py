@@ -65,5 +65,5 @@ def test_what_would_decide() -> None:
     assert what_would_decide(None) == ""
     assert what_would_decide(Further(1, "long enough")) == "about 1 more seed"
     assert what_would_decide(Further(None, "long enough")) == f"more than {MOST_FURTHER} more seeds"
-    assert what_would_decide(Further(5, "short")) == "no number of seeds (short test text)"
-    assert what_would_decide(Further(5, "perhaps short")) == "perhaps no number of seeds (short test text)"
+    assert what_would_decide(Further(5, "short")) == "only a longer test text"
+    assert what_would_decide(Further(5, "perhaps short")) == "perhaps only a longer test text"
