@@ -99,7 +99,7 @@ class Rounds:
         except (OSError, ValueError) as error:
             self._source, self._sources = None, iter(())
             problem = f"{type(error).__name__}: {redacted(error)}"
-            _log.error("nothing more is started; the same command goes on: %s", problem)
+            _log.error("no further trial is started (%s); run the same command again to continue", problem)
 
 
 def in_order(missing: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:

@@ -215,7 +215,7 @@ def _left_in_words(left: Left) -> str:
     if left.search_trials is not None:
         searches = f"up to {counted(left.search_trials, 'search trial')}"
     table = str(most) if fewest == most else f"{fewest} to {most}"
-    return f"to train: {searches}, then {table} of the table, with the values that the searches find"
+    return f"to train: {searches}, then {table} for the table of results, with the values that the searches find"
 
 
 def print_estimate(cost: Estimate) -> None:

@@ -15,7 +15,7 @@ from orchestrator.words import byte_size, counted
 if TYPE_CHECKING:
     from orchestrator.trials.disk import Carried
 
-app = typer.Typer(help="List, show, compare and carry the trials on disk, and free their disk.", no_args_is_help=True)
+app = typer.Typer(help="List, show, compare, copy and free the trials on disk.", no_args_is_help=True)
 _WEIGHTS = "with --sweep: also the weights of its trials, after a question"
 _KEEP_BEST = "with --weights: not those of the N best on validation"
 

@@ -74,7 +74,7 @@ ReportsFolder = Annotated[Path, typer.Option("--reports", help="the folder of th
 RunsFolder = Annotated[Path, typer.Option("--runs", help="the folder of the records")]
 WrittenRuns = Annotated[Path, typer.Option("--runs", help="the folder of the records", callback=_existing)]
 """Of a command that only reads: a folder that is named must exist; the default one may not have been written yet."""
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts; its keys stay as they are")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts; its keys are stable")]
 _CPUS = "of a trial, which trains with as many threads [default: the file's]"
 _GPUS = "of a trial: a number, or auto: 0.25 if there is one, else 0 [default: the file's]"
 Cpus = Annotated[float | None, typer.Option("--cpus", help=_CPUS)]

@@ -43,11 +43,13 @@ def sweep(
     storage: Annotated[str | None, typer.Option(envvar="LM_STORAGE", help=_STORAGE)] = None,
     executor: Annotated[Literal["ray", "inline"], typer.Option(help=_EXECUTOR)] = "ray",
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Ray says")] = False,
-    checkpoint_minutes: Annotated[float, typer.Option(min=0.0, help="between checkpoints within an epoch")] = 10.0,
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0.0, help="minutes between checkpoints within an epoch")
+    ] = 10.0,
     budget: Annotated[str | None, typer.Option(help="start no trial after this time: 8h, 90m, 30s, 1d")] = None,
     notify: Annotated[str | None, typer.Option(metavar="COMMAND", help=_NOTIFY)] = None,
 ) -> None:
-    """Train what has no record yet, track it in MLflow, and write the report. The same command again goes on."""
+    """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue."""
     from orchestrator.api import run_sweep
     from orchestrator.execute.machine import granted
 
@@ -105,7 +107,9 @@ def report(
     runs: shared.WrittenRuns = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
-    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: between looks")] = 10.0,
+    every: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: seconds between looks")
+    ] = 10.0,
     force: Annotated[bool, typer.Option("--force", help=_FORCE)] = False,
     compare: Annotated[tuple[Path, Path] | None, typer.Option(metavar="A B", help=_COMPARE)] = None,
 ) -> None:

@@ -82,7 +82,11 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
 
 
 def _blame(problem: Problem, paths: Sequence[str]) -> Problem:
-    """The problem under the change that caused it: the nearest to its place, one in a part that it names, the last."""
+    """The problem under the change that most likely caused it.
+
+    That is the change whose path shares most of the problem's place; of equals one whose part the message names, then
+    the last.
+    """
 
     def shared(path: str) -> int:
         pairs = zip(path.split("."), problem.place, strict=False)

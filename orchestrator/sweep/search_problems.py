@@ -101,10 +101,10 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
     spaces: list[tuple[Place, Mapping[str, Any], TrainSpec | None]] = [(("space",), searching.space, base)]
     if isinstance(searching, Tune):
         spaces += [(("variants", name), space, specs.get(name)) for name, space in searching.variants.items()]
-        count = len(seeds) if isinstance(seeds, tuple) else "another number"
+        count = len(seeds) if isinstance(seeds, tuple) else 1
         if searching.repeats not in (1, count):
-            text = f"should be 1, or as many as 'seeds' lists, each of which gets a search; got {searching.repeats}"
-            yield Problem(("repeats",), f"{text} for {count} of seeds")
+            most = f"1 or {count}, a search for each of 'seeds'" if count > 1 else "1 unless 'seeds' is a list"
+            yield Problem(("repeats",), f"should be {most}, got {searching.repeats}")
     for place, space, spec in spaces:
         if spec is None:
             yield unknown_key(place, specs)
@@ -119,8 +119,8 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
     if is_population and base.legs:
         yield Problem(("scheduler",), "a population makes legs: the base must have none")
     if is_population and not is_tuned and len(variants) > 1:
-        rule = "a population finds a schedule, off which nothing can be taken: take another scheduler"
-        yield Problem(("scheduler",), f"{rule}, or leave components and variants to a file of their own")
+        rule = "a population finds a schedule, which has no components to take away: use another scheduler"
+        yield Problem(("scheduler",), f"{rule}, or put components and variants in a file of their own")
 
 
 def _half_changed(tune: Tune, variants: Sequence[Variant]) -> Iterator[Problem]:

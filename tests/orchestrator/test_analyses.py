@@ -93,7 +93,7 @@ def test_the_page_is_made_again_from_evidence_without_weights(place: Path) -> No
         shutil.rmtree(path)
     assert command(*line)[0] == 0
     text = section(Path("pages/toy/paper/report.md"))
-    assert "Without 4 trials (full, seed 1;" in text and "whose weights are gone, or were not asked yet" in text
+    assert "4 trials are left out (full, seed 1;" in text and "weights are gone, or have not been analysed yet" in text
     assert "rank.svg" not in text
     assert command("runs", "export", "toy.yaml", "--scale", "paper", "--to", "there")[1].count("trials copied")
     assert list(Path("there").glob("*/analyses/rank.json")), "an answer that came later is carried too"

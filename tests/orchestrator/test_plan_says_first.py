@@ -42,7 +42,7 @@ def test_a_file_that_tunes_says_first_what_it_will_train(place: Path) -> None:
     code, out, _ = invoke("plan", "tiny.yaml", "--scale", "paper")
     assert code == 0
     assert out.splitlines()[1:3] == [
-        "to train: up to 8 search trials, then 6 of the table, with the values that the searches find",
+        "to train: up to 8 search trials, then 6 for the table of results, with the values that the searches find",
         "no trial is stopped early (scheduler null); in the base gradients are clipped at 0.25, embeddings not tied",
     ]
     code, out, _ = invoke("plan", str(SWEEPS / "tuned_ablation.yaml"), "--scale", "laptop")

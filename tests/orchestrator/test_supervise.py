@@ -93,7 +93,7 @@ def test_what_was_under_way_is_given_out_again(
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("lose,lose", "Ray was lost: its raylet ended; nothing finished is lost, and the same command goes on"),
+        ("lose,lose", "Ray was lost: its raylet ended; finished trials are kept, run the same command again to continue"),
         ("lose,refuse", "Ray was lost: its raylet ended; it could not be started again: no room; nothing finished"),
     ],
 )

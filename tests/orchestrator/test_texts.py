@@ -96,7 +96,7 @@ def test_other_settings_leave_keys_as_they_are_and_draw_other_text(place: Path) 
     Path("toy.yaml").write_text(text.replace("seed: 2", "seed: 3"), encoding="utf-8")
     assert {name: trial.key for name, trial in trials().items()} == keys
     unmade = text_of(page())
-    assert "No text by full: seed 1 has not written any yet: a run of the sweep has it do so at its end." in unmade
+    assert "No text by full: seed 1 has no text yet; `sweep` writes it at its end." in unmade
     assert sweep() == 0
     assert len(kept()) == 2 * len(before) and before.items() <= kept().items()
     Path("toy.yaml").write_text(text.replace(GENERATE, ""), encoding="utf-8")
@@ -130,7 +130,7 @@ def test_text_that_is_not_this_trials_is_not_believed(place: Path, change: str) 
     path, content = next(iter(kept().items()))
     other = json.dumps(json.loads(content) | {"weights": "0" * 64, "texts": [["w9"] * 12]})
     (Path("runs") / path).write_text("{" if change == "damaged" else other, encoding="utf-8")
-    assert "has not written any yet" in text_of(page())
+    assert "has no text yet" in text_of(page())
     assert sweep() == 0
     assert kept()[path] == content
 

@@ -135,7 +135,7 @@ DESIGN = SEARCH.replace("seeds: [1, 2]\n", "components:\n  clip: {off: {optimize
 """What is found becomes the base; its component stands in line 25."""
 HEAD = SEARCH[SEARCH.index("    head:") : SEARCH.index("  start:")]
 WRONG_DESIGNS = {
-    "a population": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.scheduler: a population finds a schedule, off which nothing can be taken: take another scheduler, or leave components and variants to a file of their own"),
+    "a population": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.scheduler: a population finds a schedule, which has no components to take away: use another scheduler, or put components and variants in a file of their own"),
     "an unknown budget": ("seeds: [1, 2]", "equal_budget: true\nseeds: [1, 2]", "18: search.space.size: equal_budget must know the epochs of the base before they are searched: set it to false, or do not search them"),
     "a baseline called by hand": ("base:\n", "baseline: by hand\nbase:\n", "3: baseline: the name 'by hand' is taken by the base as it was before the search"),
     "a variant called by hand": ("seeds: [1, 2]", "variants:\n  by hand: {batch_size: 9}\nseeds: [1, 2]", "27: variants.by hand: the name 'by hand' is taken by the base as it was before the search"),

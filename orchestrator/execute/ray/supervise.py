@@ -128,7 +128,9 @@ def run_on_ray(
 
     def error(reason: str) -> RayLostError:
         whose = "Ray" if order.address is None else f"--address {order.address}: the cluster"
-        return RayLostError(f"{whose} was lost: {reason}; nothing finished is lost, and the same command goes on")
+        return RayLostError(
+            f"{whose} was lost: {reason}; finished trials are kept, run the same command again to continue"
+        )
 
     try:
         with interrupt.stopping():

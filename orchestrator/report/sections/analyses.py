@@ -111,8 +111,9 @@ def _missing(titles: Sequence[str]) -> Markdown:
     if not titles:
         return Markdown("")
     shown = escape("; ".join(titles[:3])) + ("; …" if len(titles) > 3 else "")
-    why = "whose weights are gone, or were not asked yet: `sweep` asks those that are kept"
-    return Markdown(f"Without {counted(len(titles), 'trial')} ({shown}), {why}.")
+    are = "is" if len(titles) == 1 else "are"
+    why = "weights are gone, or have not been analysed yet; `sweep` analyses those that are kept"
+    return Markdown(f"{counted(len(titles), 'trial')} {are} left out ({shown}): {why}.")
 
 
 def _spectra(answers: Answers) -> Lines:
@@ -174,7 +175,7 @@ def _contexts(answers: Answers) -> Rows:
     return [row for group in rows.values() for row in group]
 
 
-_NOT_YET = "has not written any yet: a run of the sweep has it do so at its end"
+_NOT_YET = "has no text yet; `sweep` writes it at its end"
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ _TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone"
 class Estimand:
     """What a contrast estimates: its name, and the weights of the variants by what they take away.
 
-    That of one `factor` is named as the variant without it: that *no AR/TAR* helps, nobody reads as that AR/TAR does.
+    A contrast of one `factor` is named after its removal, "no AR/TAR", so that nobody takes its sign for the effect of
+    AR/TAR itself.
     `aliases` are the effects of one or two factors that the design cannot tell from it.
     """
 

@@ -179,7 +179,7 @@ def test_a_search_and_the_ablation_of_what_it_found(place: Path, executor: str) 
     arguments = ["both.yaml", "--scale", "paper"]
     before = CliRunner().invoke(app, ["plan", *arguments])
     assert before.exit_code == 0, before.output
-    words = "to train: up to 3 search trials, then 9 of the table, with the values that the searches find"
+    words = "to train: up to 3 search trials, then 9 for the table of results, with the values that the searches find"
     assert words in before.stdout.splitlines()
     assert "search for full: 0 of 3 trials" in before.stdout.splitlines()
     ran = CliRunner().invoke(app, ["sweep", *arguments, "--executor", executor])

@@ -210,7 +210,7 @@ def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path)
     )
     arguments = ["tuned.yaml", "--scale", "paper"]
     before = CliRunner().invoke(app, ["plan", *arguments])
-    words = "to train: up to 4 search trials, then 6 of the table, with the values that the searches find"
+    words = "to train: up to 4 search trials, then 6 for the table of results, with the values that the searches find"
     assert before.stdout.splitlines()[1] == words
     assert before.stdout.splitlines()[2].startswith(
         "no trial is stopped early (scheduler null); in the base gradients are"
