@@ -30,7 +30,7 @@ from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, trial_is_held
-from orchestrator.trials.plan import Facts, TrialStatus, state_of
+from orchestrator.trials.plan import Facts, PlanStatus, state_of
 from orchestrator.trials.records import Records, read_all
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted, seconds_in
@@ -56,7 +56,7 @@ class SweepResult:
 
     exit_code: int
     report: Path
-    counts: dict[TrialStatus, int]
+    counts: dict[PlanStatus, int]
     answer: str = ""
     verdicts: dict[str, str] = field(default_factory=dict)
     changes: dict[str, str] = field(default_factory=dict)
@@ -227,7 +227,7 @@ def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
 
 def to_train(
     sweep: ScaledSweep, records: Records, *, fresh: bool = False
-) -> tuple[list[tuple[Trial, TrialStatus]], list[SearchState]]:
+) -> tuple[list[tuple[Trial, PlanStatus]], list[SearchState]]:
     """The trials that a run would train, with their states, and the searches that it would run first."""
     state = expand(sweep, records)
     searches = [search for search in state.searches if fresh or not search.ended]

@@ -7,7 +7,7 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -50,7 +50,7 @@ class SweepState:
 
 
 @dataclass(frozen=True)
-class Left:
+class Remaining:
     """How many trials may still be trained: of the searches, None if hours alone bound them, and of the table."""
 
     search_trials: int | None
@@ -69,36 +69,57 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     The baseline is always among them, as the file has it while it is being tuned, or if its tuning found nothing. A
     change that does not fit what a search of the base found is not.
     """
-    facts, searches, without_values = Facts(), list[SearchState](), set[str]()
-    variants = {variant.name: variant for variant in sweep.variants}
+    searches = _read_searches(sweep, records)
+    variants = _with_found_values(sweep, searches)
+    looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds)
+    trials = trials_by_look(replace(sweep, variants=variants), records, looks)
+    return SweepState(searches, _with_words(trials, variants[0], sweep, searches), looks)
+
+
+def _read_searches(sweep: ScaledSweep, records: Records) -> tuple[SearchState, ...]:
+    """What the ledgers hold; another sweep, or an earlier version of this one, may have asked for more trials."""
+    facts, searches = Facts(), list[SearchState]()
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
-        # Another sweep, or an earlier version of this one, may have asked for more: budgets stay equal.
-        search = SearchState(task, path, tuple(read_search_trials(path)[: task.trials]))
-        searches.append(search)
-        if search.ended and (found := search.best_spec) is not None:
-            variant = variants.get(task.variant, replace(sweep.baseline, name=task.variant))
-            spec = found.model_copy(update={"seed": variant.spec.seed})
-            of_seeds = variant.by_seed if task.seed is None else {**variant.by_seed, task.seed: spec}
-            variants[task.variant] = replace(variant, spec=variant.spec if of_seeds else spec, by_seed=of_seeds)
-            for name, changes in task.built_on.items():
-                variants[name] = replace(variants[name], spec=override(spec, changes)[0])
-            without_values.update(search.misfits)
-        else:
-            without_values.update(task.variants)
-    for name in without_values:  # one whose search found nothing would meet others of a larger budget
-        variants.pop(name, None)
-    if sweep.baseline.name not in variants:
-        variants = {sweep.baseline.name: sweep.baseline}
-    looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds)
-    trials = trials_by_look(replace(sweep, variants=tuple(variants.values())), records, looks)
+        searches.append(SearchState(task, path, tuple(read_search_trials(path)[: task.trials])))  # budgets stay equal
+    return tuple(searches)
+
+
+def _with_found_values(sweep: ScaledSweep, searches: Sequence[SearchState]) -> tuple[Variant, ...]:
+    """The variants with the values that searches found, the baseline first.
+
+    Those whose search is not over, or found nothing, are left out: with the file's values they would meet others of a
+    larger budget. The baseline stays all the same, alone if it is among them, because then nothing is compared.
+    """
+    variants, left_out = {variant.name: variant for variant in sweep.variants}, set[str]()
+    for search in searches:
+        task = search.task
+        if not search.ended or (found := search.best_spec) is None:
+            left_out.update(task.variants)
+            continue
+        variant = variants.get(task.variant, replace(sweep.baseline, name=task.variant))
+        spec = found.model_copy(update={"seed": variant.spec.seed})
+        of_seeds = variant.by_seed if task.seed is None else {**variant.by_seed, task.seed: spec}
+        variants[task.variant] = replace(variant, spec=variant.spec if of_seeds else spec, by_seed=of_seeds)
+        for name, changes in task.built_on.items():
+            variants[name] = replace(variants[name], spec=override(spec, changes)[0])
+        left_out.update(search.misfits)
+    if sweep.baseline.name in left_out:
+        return (sweep.baseline,)
+    return tuple(variant for name, variant in variants.items() if name not in left_out)
+
+
+def _with_words(
+    trials: Sequence[Trial], baseline: Variant, sweep: ScaledSweep, searches: Sequence[SearchState]
+) -> list[Trial]:
+    """The trials, each with what it changes in words where a search decides that."""
     words = {BEST_FOUND: "a schedule, see Search"} if searches and searches[0].task.population else {}
-    if variants[sweep.baseline.name] != sweep.baseline:
+    if baseline != sweep.baseline:
         how = "as the search found it" if sweep.base_is_found else "at its tuned values"
-        words[sweep.baseline.name] = f"the base itself, {how}"
+        words[baseline.name] = f"the base itself, {how}"
     for trial in trials if sweep.base_is_found else ():
         words.setdefault(trial.variant, trial.change or "nothing: what was found has it already")
-    return SweepState(tuple(searches), [replace(t, change=words.get(t.variant, t.change)) for t in trials], looks)
+    return [replace(trial, change=words.get(trial.variant, trial.change)) for trial in trials]
 
 
 def looks_path(sweep: ScaledSweep, records: Records) -> Path:
@@ -136,7 +157,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
     return trials
 
 
-def trial_source(sweep: ScaledSweep, records: Records, seconds: float = math.inf) -> TrialSource:
+def trials_to_train(sweep: ScaledSweep, records: Records, seconds: float = math.inf) -> TrialSource:
     """All that is to be trained and starts within `seconds`. A trial that failed is not tried again within it."""
 
     def sources() -> Iterator[TrialSource]:
@@ -160,11 +181,11 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
     return in_order(missing, trials)
 
 
-def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Left:
+def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Remaining:
     """The most that a run would train; while a search is not over, all seeds of each variant the table may have."""
     missing = len(unsettled(state.table, records))
     if not state.waiting:
-        return Left(0, missing, missing)
+        return Remaining(0, missing, missing)
     extra = isinstance(sweep.searching, Search) and not sweep.base_is_found
     variants = len(sweep.variants) + extra
     most = sum(len(sweep.seeds_of(variant)) for variant in sweep.variants) + extra * len(sweep.variant_seeds)
@@ -173,7 +194,7 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Lef
     each = [search_trials_left(search) for search in state.searches]
     search_trials = None if None in each else sum(filter(None, each))
     fewest = sweep.looks[-1] + (variants - 1) * sweep.looks[0]
-    return Left(search_trials, max(0, min(most, fewest) - done), max(0, most - done))
+    return Remaining(search_trials, max(0, min(most, fewest) - done), max(0, most - done))
 
 
 def search_trials_left(search: SearchState) -> int | None:

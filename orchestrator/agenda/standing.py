@@ -17,7 +17,7 @@ from orchestrator.agenda.expand import SweepState
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, trial_is_held
-from orchestrator.trials.plan import TrialStatus, state_in_words, state_of
+from orchestrator.trials.plan import PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted, value_in_words
@@ -33,7 +33,7 @@ class TrialStanding:
     variant: str
     seed: int
     key: str
-    state: TrialStatus | Literal["running"]
+    state: PlanStatus | Literal["running"]
     state_in_words: str
     stage: str | None
     epoch: int

@@ -19,7 +19,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, budget_of
 from orchestrator.words import counted
 
-Status = Literal["complete", "diverged", "failed", "unfinished", "missing"]
+OutcomeStatus = Literal["complete", "diverged", "failed", "unfinished", "missing"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outcome:
     """
 
     trial: Trial
-    status: Status
+    status: OutcomeStatus
     reason: str | None
     record: Record | None
     curve: pa.Table

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.agenda.expand import SweepState
 
 Sort = Literal["finished_at", "sweep", "variant", "status", "valid_perplexity", "test_perplexity", "bytes", "key"]
-Status = Literal["complete", "diverged", "failed", "damaged"]
+ListedStatus = Literal["complete", "diverged", "failed", "damaged"]
 _MOST_DIFFERENCES = 6
 
 
@@ -30,7 +30,7 @@ def list_runs(
     runs: shared.WrittenRuns = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     sort: Annotated[Sort, typer.Option(help="ascending; without a value last")] = "finished_at",
-    status: Annotated[Status | None, typer.Option(help="only these")] = None,
+    status: Annotated[ListedStatus | None, typer.Option(help="only these")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV, with the fields of --json")] = False,
     as_json: shared.AsJson = False,
 ) -> None:
@@ -70,7 +70,7 @@ _FIELDS += ("valid_perplexity", "test_perplexity", "bytes", "finished_at")
 def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
     """A row for every trial; of one whose record cannot be read, the reason stands for what it is."""
     from orchestrator.trials.disk import size_of
-    from orchestrator.trials.plan import dotted, in_short
+    from orchestrator.trials.plan import flattened, in_short
     from orchestrator.trials.records import read_own
 
     rows, specs = [], defaultdict[str | None, dict[str, dict[str, Any]]](dict)
@@ -96,7 +96,7 @@ def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, An
             "finished_at": record.finished_at,
         }
         rows.append(row)
-        specs[sweep][folder.name] = dict(dotted(record.spec.model_dump(exclude={"seed"})))
+        specs[sweep][folder.name] = dict(flattened(record.spec.model_dump(exclude={"seed"})))
     differing = {key: text for group in specs.values() for key, text in _differences(group).items()}
     return [row | {"differs": differing.get(row["key"])} for row in rows]
 

@@ -16,7 +16,7 @@ from orchestrator.words import byte_size, counted, in_words
 
 if TYPE_CHECKING:
     from lm.spec import TrainSpec
-    from orchestrator.agenda.expand import Left, SweepState
+    from orchestrator.agenda.expand import Remaining, SweepState
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import Changes, ScaledSweep
     from orchestrator.sweep.searches import Scheduler
@@ -105,7 +105,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     from orchestrator.agenda.standing import search_standing, seeds_advice
     from orchestrator.execute.machine import bfloat16_products
     from orchestrator.sweep.space import dimensions_of, range_in_words
-    from orchestrator.trials.plan import Facts, changes_of, millions, state_in_words, state_of
+    from orchestrator.trials.plan import Facts, changes_in_words, millions, state_in_words, state_of
 
     trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
     if state.waiting and sweep.searching is not None:
@@ -121,7 +121,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         headings = ("variant", "changes", "seed", "key", "parameters", "state")
         print_table(headings, rows, right=("seed", "parameters"))
     if state.waiting and sweep.searching is not None:
-        waiting = [(name, change) for name, change in changes_of(sweep, Facts()).items() if name in state.waiting]
+        waiting = [(name, change) for name, change in changes_in_words(sweep, Facts()).items() if name in state.waiting]
         if waiting:
             print_table(("waits for a search", "changes"), waiting)
         for path, dimension in sweep.searching.space.items():
@@ -205,7 +205,7 @@ def counts_in_words(trials: int, states: Mapping[str, int], detail: str = "") ->
     return f"{counted(trials, 'trial')}{detail}: {', '.join(f'{count} {state}' for state, count in states.items())}"
 
 
-def _left_in_words(left: Left) -> str:
+def _left_in_words(left: Remaining) -> str:
     if left.nothing:
         return "nothing is left to train"
     fewest, most = left.table_trials_fewest, left.table_trials_most

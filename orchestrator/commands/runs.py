@@ -13,7 +13,7 @@ from orchestrator.commands.list_runs import list_runs, named
 from orchestrator.words import byte_size, counted
 
 if TYPE_CHECKING:
-    from orchestrator.trials.disk import Carried
+    from orchestrator.trials.disk import Copied
 
 app = typer.Typer(help="List, show, compare, copy and free the trials on disk.", no_args_is_help=True)
 _WEIGHTS = "with --sweep: also the weights of its trials, after a question"
@@ -98,13 +98,13 @@ def export(
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` adds it to other runs. Exit code 1 if a
     trial is damaged, which is named and left out.
     """
-    from orchestrator.trials.disk import carry_trials
+    from orchestrator.trials.disk import copy_trials
 
     _, state, records = shared.opened_state(file, scale, runs)
     with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]
-        _print_carried(carry_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
+        _print_copied(copy_trials(keys, [search.ledger for search in state.searches], records.root, to), to)
 
 
 @app.command("import")
@@ -119,17 +119,17 @@ def import_(
     from orchestrator.trials.disk import import_trials
 
     with shared.refused(ValueError, OSError):
-        _print_carried(import_trials(folder, runs), runs)
+        _print_copied(import_trials(folder, runs), runs)
 
 
-def _print_carried(carried: Carried, to: Path) -> None:
+def _print_copied(copied: Copied, to: Path) -> None:
     from orchestrator.trials.disk import size_of
 
-    for line in carried.left_out:
+    for line in copied.left_out:
         typer.echo(f"left out: {line}", err=True)
-    now = f"which has {byte_size(size_of(to))} now; {carried.there} there already"
-    typer.echo(f"{counted(carried.copied, 'trial')} copied to {to}, {now}")
-    if carried.left_out:
+    now = f"which has {byte_size(size_of(to))} now; {copied.there} there already"
+    typer.echo(f"{counted(copied.copied, 'trial')} copied to {to}, {now}")
+    if copied.left_out:
         raise typer.Exit(1)
 
 

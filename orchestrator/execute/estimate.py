@@ -19,14 +19,14 @@ from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_b
 from orchestrator.execute.measuring import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND
-from orchestrator.trials.plan import TrialStatus, plan, state_of
+from orchestrator.trials.plan import PlanStatus, plan, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
 
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES, _HEADROOM = 600 * 2**20, 1.15
 _TOKEN_BYTES, _POINT_BYTES, _RECORD_BYTES = 6, 120, 30_000
-_TO_TRAIN: tuple[TrialStatus, ...] = ("new", "to resume", "failed", "damaged")
+_TO_TRAIN: tuple[PlanStatus, ...] = ("new", "to resume", "failed", "damaged")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Estimate:
     `seconds` is the time on the clock with `jobs` trials at once; core-hours count every CPU of every trial.
     """
 
-    states: Mapping[TrialStatus, int]
+    states: Mapping[PlanStatus, int]
     variants: tuple[VariantCost, ...]
     jobs: int
     seconds: float

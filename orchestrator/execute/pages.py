@@ -30,7 +30,7 @@ from orchestrator.report.files.summary import read_summary
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.records import Records, is_settled
-from orchestrator.trials.samples import first_trials, undrawn, writer
+from orchestrator.trials.samples import first_trials, without_text, writer
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
 
@@ -88,7 +88,7 @@ class Interim:
             self._say(f"first comparison: {variant}: test perplexity {report.changes[variant]}; {report.page}")
 
 
-class _Made(BaseModel):
+class _LastPage(BaseModel):
     """Digests of the page with its inputs, and of MLflow's database (None: behind, or a server); what is printed."""
 
     page: str
@@ -104,9 +104,9 @@ class LastMade:
         self._sweep, self._file, self._folder, self._records = sweep, file, folder, records
         self._path = lock_path(records.root, sweep.name, sweep.scale).with_suffix(".made")
         self._code = code_digest() + platform.python_version() + "".join(map(version, _LIBRARIES))
-        self._made: _Made | None = None
+        self._made: _LastPage | None = None
         with suppress(OSError, ValidationError):
-            self._made = _Made.model_validate_json(read_regular(self._path))
+            self._made = _LastPage.model_validate_json(read_regular(self._path))
 
     def report(self, state: SweepState) -> Report | None:
         """The report in its folder; None if it is of other inputs, or one of its files has changed since."""
@@ -128,7 +128,7 @@ class LastMade:
             self._path.unlink(missing_ok=True)
             if page is not None:
                 database = _database() if mirrored else None
-                made = _Made(page=page, database=database, changes=report.changes, link=link)
+                made = _LastPage(page=page, database=database, changes=report.changes, link=link)
                 write_text(self._path, made.model_dump_json(indent=1) + "\n")
         except OSError as error:
             _log.warning("the next command makes the page again: %s", in_a_line(error))
@@ -146,7 +146,7 @@ class LastMade:
         ledgers = [sha256(search.ledger) if search.ledger.exists() else None for search in searches]
         how, texts = self._sweep.generate, []
         if how is not None:
-            if undrawn(state.table, how, records):
+            if without_text(state.table, how, records):
                 return None
             writers = [writer(trial, records) for trial in first_trials(state.table)]
             texts = [None if by is None else (by.has_weights, repr(by.samples(how))) for by in writers]

@@ -14,7 +14,7 @@ from lm.samples import Samples, write_samples
 from lm.spec import Analysis, Generate, unanswerable
 from orchestrator.sweep.scaled import Resources, ScaledSweep
 from orchestrator.trials.records import Records
-from orchestrator.trials.samples import Writer, undrawn
+from orchestrator.trials.samples import Writer, without_text
 from orchestrator.trials.trial import Trial
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def questions(sweep: ScaledSweep, trials: Sequence[Trial], records: Records) -> 
     """
     resources, asked = sweep.resources, list[Question]()
     if sweep.generate is not None:
-        for writer in undrawn(trials, sweep.generate, records):
+        for writer in without_text(trials, sweep.generate, records):
             write = partial(_write, writer, sweep.generate, resources.threads)
             asked.append(Question(f"{writer.trial.title}: text by its weights", write))
     for trial in trials if sweep.analyses else ():

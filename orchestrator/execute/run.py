@@ -16,7 +16,7 @@ from lm.checkout import commit
 from lm.data import load
 from lm.files import check_writable, make_folder
 from lm.record import perplexity
-from orchestrator.agenda.expand import SweepState, expand, trial_source, unsettled
+from orchestrator.agenda.expand import SweepState, expand, trials_to_train, unsettled
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError, command_line
 from orchestrator.execute.estimate import at_most
@@ -239,7 +239,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
     deadline = time.monotonic() + (math.inf if options.budget is None else seconds_in(options.budget))
 
     def source() -> TrialSource:
-        return trial_source(prepared.sweep, prepared.records, deadline - time.monotonic())
+        return trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic())
 
     if options.executor == "inline":
         run_inline(source(), prepared.allotment, listener, interrupt)

@@ -16,11 +16,11 @@ from orchestrator.report.sections.analyses import PRINTED_METRICS
 from orchestrator.report.sections.published import SHOWN
 from orchestrator.report.sections.words import CACHE_METRIC
 from orchestrator.sweep import ScaledSweep, read_sweep
-from orchestrator.sweep.published import Number, Row, published_rows
+from orchestrator.sweep.published import Number, PublishedRow, published_rows
 from orchestrator.words import NOTHING, Markdown, escape, listed
 
-State = Literal["run", "run in part", "run smaller", "not run", "no sweep", "settings"]
-MEANING: Mapping[State, str] = {
+CoverageState = Literal["run", "run in part", "run smaller", "not run", "no sweep", "settings"]
+MEANING: Mapping[CoverageState, str] = {
     "run": "a page of the published size is there",
     "run in part": "such a page, of which trials are missing",
     "run smaller": "a page of a smaller scale is there; its numbers are not the paper's",
@@ -42,12 +42,12 @@ This page is made from the sweep files and the reports: `python -m orchestrator 
 """
 
 
-class Reach(NamedTuple):
+class ReachedBy(NamedTuple):
     """A sweep at a scale that has some of a table's numbers, by their place in it, and how far it has come."""
 
     sweep: str
     scale: str
-    state: State | None
+    state: CoverageState | None
     numbers: frozenset[int]
     page: Path | None
 
@@ -60,11 +60,11 @@ class CoverageRow:
     paper: str
     table: str
     dataset: str | None
-    rows: list[Row] = field(default_factory=list)
-    reached: list[Reach] = field(default_factory=list)
+    rows: list[PublishedRow] = field(default_factory=list)
+    reached: list[ReachedBy] = field(default_factory=list)
 
     @property
-    def state(self) -> State:
+    def state(self) -> CoverageState:
         """The furthest that any sweep has come."""
         states = {reach.state for reach in self.reached}
         no_result = all(row.metric.startswith(_SETTINGS) for row in self.rows)
@@ -89,7 +89,7 @@ def coverage(sweeps: Path, reports: Path) -> list[CoverageRow]:
             for entry in entries.values():
                 places = (place for place, row in enumerate(entry.rows) if _reaches(scaled, entry.reference, row))
                 if entry.dataset in (corpus, None) and (numbers := frozenset(places)):
-                    entry.reached.append(Reach(scaled.name, scaled.scale, state, numbers, page))
+                    entry.reached.append(ReachedBy(scaled.name, scaled.scale, state, numbers, page))
     return sorted(entries.values(), key=lambda row: (row.paper, not row.table[:1].isdigit()))
 
 
@@ -100,14 +100,14 @@ def coverage_text(rows: Sequence[CoverageRow], page: Path) -> str:
     return f"{_INTRODUCTION}{table(counts, 'lrl')}\n\n{table([_row(row, page) for row in rows], 'l')}\n"
 
 
-def _state(scaled: ScaledSweep, summary: Summary | None) -> State | None:
+def _state(scaled: ScaledSweep, summary: Summary | None) -> CoverageState | None:
     """How far a sweep has come at one scale; None if that is not the papers' and has no page."""
     if summary is None or not scaled.published_scale:
         return "not run" if scaled.published_scale else "run smaller" if summary else None
     return "run" if summary.complete == summary.planned else "run in part"
 
 
-def _reaches(scaled: ScaledSweep, reference: str, row: Row) -> bool:
+def _reaches(scaled: ScaledSweep, reference: str, row: PublishedRow) -> bool:
     """Whether a sweep's page has the row, or draws it if it is a figure; words need a variant with a neural cache."""
     if row.sweep is not None or reference not in scaled.published or row.metric not in _ON_PAGES:
         return row.sweep == scaled.name

@@ -19,7 +19,7 @@ from lm.names import nearest
 from lm.yaml_text import read_yaml_file
 
 
-class Row(BaseModel):
+class PublishedRow(BaseModel):
     """One published number, or an entry without one, as the file has it; fields that nobody shows are ignored.
 
     `sweep` names the sweep file that draws a figure without numbers.
@@ -46,13 +46,13 @@ class Row(BaseModel):
         return f"table{self.table}" if self.table[:1].isdigit() else self.table
 
 
-class Number(Row):
+class Number(PublishedRow):
     """A published perplexity. `certainty` says how we know it, in the words of the file's header."""
 
     perplexity: float
 
 
-class Measure(Row):
+class Measure(PublishedRow):
     """A published number of another metric than perplexity; some belong to a `word` that was seen `count` times."""
 
     value: float
@@ -105,7 +105,7 @@ def published_measures(references: Iterable[str], dataset: str, folder: Path) ->
     return [row for row in rows if isinstance(row, Measure) and row.dataset == dataset]
 
 
-def published_table(reference: str, folder: Path) -> list[Row]:
+def published_table(reference: str, folder: Path) -> list[PublishedRow]:
     """The rows of a table; ValueError, with the nearest valid name, for a reference that leads nowhere."""
     file, dot, table = reference.partition(".")
     if not dot:
@@ -125,14 +125,14 @@ def published_table(reference: str, folder: Path) -> list[Row]:
     return rows
 
 
-def published_rows(path: Path) -> list[Row]:
+def published_rows(path: Path) -> list[PublishedRow]:
     """All rows of a file of published numbers; ValueError names one that is something else."""
     return _rows(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)  # a sweep file names several tables of one file, and reading one takes a tenth of a second
-def _rows(path: Path, _modified: int) -> list[Row]:
-    form = TypeAdapter(list[Annotated[Number | Measure | Row, Field(union_mode="left_to_right")]])
+def _rows(path: Path, _modified: int) -> list[PublishedRow]:
+    form = TypeAdapter(list[Annotated[Number | Measure | PublishedRow, Field(union_mode="left_to_right")]])
     try:
         return list(form.validate_python(read_yaml_file(path)))
     except ValidationError as error:

@@ -107,7 +107,7 @@ def _remove(paths: Iterable[Path], dry: bool) -> Iterator[tuple[Path, int]]:
 
 
 @dataclass(frozen=True)
-class Carried:
+class Copied:
     """How many trials were copied, how many were there already; which were left out, and why, a line each."""
 
     copied: int
@@ -115,17 +115,17 @@ class Carried:
     left_out: tuple[str, ...]
 
 
-def import_trials(folder: Path, runs: Path) -> Carried:
-    """Copy what was exported; what is there stays. Errors as of `carry_trials`; ValueError if it holds no trial."""
+def import_trials(folder: Path, runs: Path) -> Copied:
+    """Copy what was exported; what is there stays. Errors as of `copy_trials`; ValueError if it holds no trial."""
     keys = sorted(path.name for path in folder.glob("*") if KEY.fullmatch(path.name))
     if not keys:
         raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
-    return carry_trials(keys, sorted((folder / ".searches").glob("*.jsonl")), folder, runs, replace=False)
+    return copy_trials(keys, sorted((folder / ".searches").glob("*.jsonl")), folder, runs, replace=False)
 
 
-def carry_trials(
+def copy_trials(
     keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool = True
-) -> Carried:
+) -> Copied:
     """Copy the trials that have a record, and searches; with `replace` in place of others.
 
     WriteError; ValueError while another command copies there.
@@ -154,7 +154,7 @@ def carry_trials(
             if ledger.exists() and (replace or not target.exists()):
                 with atomic(target) as temporary:
                     temporary.write_bytes(read_regular(ledger))
-    return Carried(copied, there, tuple(left_out))
+    return Copied(copied, there, tuple(left_out))
 
 
 def _copy_trial(trial: Path, to: Path) -> None:
@@ -165,7 +165,7 @@ def _copy_trial(trial: Path, to: Path) -> None:
     copy, place = to / f".{trial.name}.new.tmp", to / trial.name
     shutil.rmtree(copy, ignore_errors=True)  # a command that was killed may have left it
     try:
-        for name in _carried(trial):
+        for name in _files_to_copy(trial):
             content = read_regular(trial / name)
             with atomic(copy / name) as temporary:
                 temporary.write_bytes(content)
@@ -196,7 +196,7 @@ def _alone(to: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _carried(trial: Path) -> list[str]:
+def _files_to_copy(trial: Path) -> list[str]:
     """The files of a trial that are copied: no link, and no name that its record alone has, which others may write."""
     names = (str(path.relative_to(trial)) for path in trial.rglob("*") if not path.is_symlink())
     return sorted(name for name in names if _CARRIED.fullmatch(name))
@@ -204,7 +204,7 @@ def _carried(trial: Path) -> list[str]:
 
 def _differ(trial: Path, other: Path) -> bool:
     """Whether a record, a text, or what the weights were asked, is another."""
-    small = [name for name in _carried(trial) if name.endswith(".json")]
+    small = [name for name in _files_to_copy(trial) if name.endswith(".json")]
     try:
         return any(read_regular(trial / name) != read_regular(other / name) for name in small)
     except OSError:

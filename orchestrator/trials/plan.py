@@ -23,7 +23,7 @@ from orchestrator.words import counted, value_in_words
 NAMED_PARAMETER_CHANGE = 0.01
 """A share of the baseline's parameters; a variant that changes more is compared at another size, and says so."""
 
-TrialStatus = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
+PlanStatus = Literal["done", "diverged", "failed", "damaged", "to resume", "new", "read"]
 
 
 class Facts:
@@ -44,7 +44,7 @@ def plan(sweep: ScaledSweep, counts: Mapping[str, int] | None = None) -> list[Tr
     trial with which it shares the most stages, the first of several. CorpusError if a text cannot be read.
     """
     facts, trials = Facts(), list[Trial]()
-    changes = changes_of(sweep, facts)
+    changes = changes_in_words(sweep, facts)
     for seed in sweep.seeds:
         trained: dict[str, set[str]] = {}  # key -> keys of all stages, each of which depends on those before it
         for variant in sweep.variants:
@@ -73,7 +73,7 @@ def write_specs(trials: Iterable[Trial], folder: Path) -> list[Path]:
     return list(written)
 
 
-def state_of(trial: Trial, records: Records) -> TrialStatus:
+def state_of(trial: Trial, records: Records) -> PlanStatus:
     """Where a trial stands; one to be scored on test is under way. ValueError if another version wrote its record."""
     record = records.find(trial)
     if record is not None and (record.status == "failed" or is_settled(trial, record)):
@@ -85,7 +85,7 @@ def state_of(trial: Trial, records: Records) -> TrialStatus:
     return "to resume" if record or (records.folder(trial.key) / "checkpoints").exists() else "new"
 
 
-def state_in_words(trial: Trial, state: TrialStatus, names: Mapping[str, str]) -> str:
+def state_in_words(trial: Trial, state: PlanStatus, names: Mapping[str, str]) -> str:
     """A state as the plan's table shows it; `names` has the variant of each trial that trains, by key."""
     if state == "read":
         return f"read from {names[trial.reads_from or '']}"
@@ -119,11 +119,11 @@ def differences(before: Part, after: Part, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name} {value_in_words(old)} -> {value_in_words(new)}"
 
 
-def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The values of a dumped spec by their paths: `dropout.weight`."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from dotted(value, f"{prefix}{name}.")
+            yield from flattened(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
@@ -133,7 +133,7 @@ def millions(parameters: int) -> str:
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{parameters / 1e3:.0f}K"
 
 
-def changes_of(sweep: ScaledSweep, facts: Facts) -> dict[str, str]:
+def changes_in_words(sweep: ScaledSweep, facts: Facts) -> dict[str, str]:
     """What each variant changes of the base, in words. CorpusError if a text cannot be read."""
     base, *others = sweep.variants
     return {base.name: "the base itself"} | {v.name: _change(base.spec, v.spec, facts) for v in others}

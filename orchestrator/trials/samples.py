@@ -67,7 +67,7 @@ def writer(trial: Trial, records: Records) -> Writer | None:
     return Writer(trial, records.folder(holder), held, best.name)
 
 
-def undrawn(trials: Iterable[Trial], how: Generate, records: Records) -> list[Writer]:
+def without_text(trials: Iterable[Trial], how: Generate, records: Records) -> list[Writer]:
     """What could write a variant's text and has not; each once."""
     writers = [by for trial in first_trials(trials) if (by := writer(trial, records)) is not None]
     lacking = {each.path(how): each for each in writers if each.has_weights and each.samples(how) is None}

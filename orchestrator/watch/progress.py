@@ -23,7 +23,7 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial, epochs_to_train, stage_epochs
 from orchestrator.words import in_words
 
-TrialState = Literal["done", "running", "waiting", "stopped early", "diverged", "failed"]
+ProgressState = Literal["done", "running", "waiting", "stopped early", "diverged", "failed"]
 _MOST_ROWS = 16
 _log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ class Progress:
         self._line_seconds = line_seconds
         self._lock = threading.RLock()
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
-        self._states: dict[str, TrialState] = dict.fromkeys(done, "done")
+        self._states: dict[str, ProgressState] = dict.fromkeys(done, "done")
         self._running: dict[str, str] = {}  # a line for each
         self._best = dict(best or {})
         self._endings: deque[str] = deque(maxlen=4)
@@ -205,9 +205,9 @@ class Progress:
         """Print a line above the live ones, or among the others."""
         self._console.print(Text(line), soft_wrap=True)
 
-    def counts(self) -> dict[TrialState, int]:
+    def counts(self) -> dict[ProgressState, int]:
         """How many trials are in each state; a trial that is read from another's record settles with the other."""
-        counts: dict[TrialState, int] = dict.fromkeys(get_args(TrialState), 0)
+        counts: dict[ProgressState, int] = dict.fromkeys(get_args(ProgressState), 0)
         with self._lock:
             for key, trials in self._sharing.items():
                 state = self._states.get(key, "waiting")
@@ -222,7 +222,7 @@ class Progress:
             words = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
             return f"{words}; {self._time_left()}" if counts["running"] or counts["waiting"] else words
 
-    def _set(self, trial: Trial, state: TrialState) -> None:
+    def _set(self, trial: Trial, state: ProgressState) -> None:
         self._sharing[trial.key] = self._sharing[trial.key] or 1  # a search may just have proposed it
         self._states[trial.key] = state
 
@@ -263,7 +263,7 @@ class Listeners:
                 _log.debug("%s", type(listener).__name__, exc_info=True)
 
 
-def _ending(trial: Trial, record: Record | None) -> tuple[TrialState, str]:
+def _ending(trial: Trial, record: Record | None) -> tuple[ProgressState, str]:
     """The state of a trial that ended, and how it ended."""
     if trial.stopped_early:
         return "stopped early", "stopped early"

@@ -21,7 +21,7 @@ from orchestrator.api import load_records
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, run_inline, run_trial
 from orchestrator.trials.disk import set_aside_damaged
-from orchestrator.trials.plan import TrialStatus, state_of
+from orchestrator.trials.plan import PlanStatus, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.lm_trials import assert_same, settled
@@ -78,7 +78,7 @@ def place(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def states(place: Path) -> dict[str, TrialStatus]:
+def states(place: Path) -> dict[str, PlanStatus]:
     records = Records(place / "runs")
     return {name: state_of(trial, records) for name, trial in trials().items()}
 

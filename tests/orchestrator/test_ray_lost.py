@@ -75,7 +75,8 @@ def test_ray_lost_twice_ends_the_command(place: Path, calm: Path, temporary: Pat
     assert code == 4, output
     assert "Traceback" not in output
     last = output.strip().splitlines()[-1]
-    assert last.startswith("Ray was lost: its raylet, process ") and last.endswith("run the same command again to continue")
+    assert last.startswith("Ray was lost: its raylet, process ")
+    assert last.endswith("run the same command again to continue")
     assert not alive(seen)
     assert not sessions(temporary)
     completes(place, calm, *OFTEN)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import Left, SweepState, expand, search_tasks, trial_source, what_is_left
+from orchestrator.agenda.expand import Remaining, SweepState, expand, search_tasks, trials_to_train, what_is_left
 from orchestrator.api import select, set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.estimate import most_trials
@@ -90,7 +90,7 @@ def test_a_search_comes_first_and_its_trials_leave_test_closed(tmp_path: Path, r
     now = expand(sweep, records)
     assert now.waiting
     assert {trial.variant for trial in now.trials} == {"full"}
-    first = trial_source(sweep, records).next()
+    first = trials_to_train(sweep, records).next()
     assert first is not None
     assert (first.variant, first.seed, first.number, first.opens_test) == (BEST_FOUND, 0, 0, False)
 
@@ -227,13 +227,13 @@ def test_what_is_left_counts_search_trials_and_then_those_of_the_table(tmp_path:
     sweep = at_paper(tmp_path, TUNE)
     now = expand(sweep, records)
     assert now.trials and not now.table
-    assert what_is_left(sweep, now, records) == Left(8, 8, 8)
+    assert what_is_left(sweep, now, records) == Remaining(8, 8, 8)
     full, *others = search_tasks(sweep)
     find(records, full, (within(full), 4.0))
-    assert what_is_left(sweep, expand(sweep, records), records) == Left(7, 8, 8)
+    assert what_is_left(sweep, expand(sweep, records), records) == Remaining(7, 8, 8)
     for task in others:
         find(records, task, (within(task), 4.0), (within(task, 0.7), None))
-    assert what_is_left(sweep, expand(sweep, records), records) == Left(1, 8, 8)
+    assert what_is_left(sweep, expand(sweep, records), records) == Remaining(1, 8, 8)
 
 
 def test_what_is_left_of_a_finished_tuning_is_nothing(tmp_path: Path, records: Records) -> None:
@@ -241,20 +241,20 @@ def test_what_is_left_of_a_finished_tuning_is_nothing(tmp_path: Path, records: R
     for task in search_tasks(sweep):
         find(records, task, (within(task), 4.0), (within(task, 0.7), None))
     now = expand(sweep, records)
-    assert what_is_left(sweep, now, records) == Left(0, 8, 8)
+    assert what_is_left(sweep, now, records) == Remaining(0, 8, 8)
     for trial in now.trials:
         settle(records.root, trial, 100.0)
     left = what_is_left(sweep, expand(sweep, records), records)
-    assert left == Left(0, 0, 0) and left.nothing
+    assert left == Remaining(0, 0, 0) and left.nothing
 
 
 def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH)
-    assert what_is_left(sweep, expand(sweep, records), records) == Left(2, 4, 4)
+    assert what_is_left(sweep, expand(sweep, records), records) == Remaining(2, 4, 4)
     settle(records.root, expand(sweep, records).table[0], 100.0)
-    assert what_is_left(sweep, expand(sweep, records), records) == Left(2, 3, 3)
+    assert what_is_left(sweep, expand(sweep, records), records) == Remaining(2, 3, 3)
     until = at_paper(tmp_path, SEARCH.replace("seeds: [1, 2]", "seeds: {min: 2, max: 5, until: decided}"))
-    assert what_is_left(until, expand(until, records), records) == Left(2, 6, 9)
+    assert what_is_left(until, expand(until, records), records) == Remaining(2, 6, 9)
     hours = at_paper(tmp_path, SEARCH.replace("trials: 2", "training_hours: 1.0"))
     assert what_is_left(hours, expand(hours, records), records).search_trials is None
     grid = at_paper(
@@ -293,20 +293,20 @@ def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, recor
 
 def test_a_trial_that_failed_is_not_tried_again_by_the_same_command(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, f"{BASE}seeds: [1, 2]\n")
-    running = trial_source(sweep, records)
+    running = trials_to_train(sweep, records)
     for _ in range(2):
         trial = running.next()
         assert trial is not None
         settle(records.root, trial, 100.0, status="failed")
         running.settled(trial, records.find(trial))
     assert running.next() is None
-    assert trial_source(sweep, records).next() is not None, "the next command tries it again"
+    assert trials_to_train(sweep, records).next() is not None, "the next command tries it again"
 
 
 def test_a_search_whose_trial_left_no_record_ends_the_command(tmp_path: Path, records: Records) -> None:
     """As where a worker was lost: the next command tries it again, and this one does not begin the table without it."""
     sweep = at_paper(tmp_path, SEARCH)
-    running = trial_source(sweep, records)
+    running = trials_to_train(sweep, records)
     for _ in range(2):
         trial = running.next()
         assert trial is not None and trial.number is not None

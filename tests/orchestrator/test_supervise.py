@@ -93,8 +93,11 @@ def test_what_was_under_way_is_given_out_again(
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("lose,lose", "Ray was lost: its raylet ended; finished trials are kept, run the same command again to continue"),
-        ("lose,refuse", "Ray was lost: its raylet ended; it could not be started again: no room; nothing finished"),
+        (
+            "lose,lose",
+            "Ray was lost: its raylet ended; finished trials are kept, run the same command again to continue",
+        ),
+        ("lose,refuse", "Ray was lost: its raylet ended; it could not be started again: no room; finished trials"),
     ],
 )
 def test_the_second_loss_is_an_error_in_one_line(

@@ -17,7 +17,7 @@ from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import leave_to_driver
 from orchestrator.execute.ray.bridge import Queue, fit, train_in_worker
 from orchestrator.execute.ray.session import check_nodes, dead_process, fitting, shipped, slots, start_ray
-from orchestrator.execute.ray.supervise import Line
+from orchestrator.execute.ray.supervise import DriverConnection
 
 _LOOK_SECONDS = 0.5
 _DEAD_SECONDS = 3.0
@@ -27,7 +27,7 @@ def main() -> None:
     """Do what the driver orders."""
     driver, ended = os.getppid(), threading.Event()
     leave_to_driver()
-    line = Line(Connection(int(sys.argv[1])))
+    line = DriverConnection(Connection(int(sys.argv[1])))
     order = line.order
     line.forward_logs()
     threading.Thread(target=_watch, args=(line, driver, ended), daemon=True).start()
@@ -56,7 +56,7 @@ def main() -> None:
     ray.shutdown()
 
 
-def _watch(line: Line, driver: int, ended: threading.Event) -> None:
+def _watch(line: DriverConnection, driver: int, ended: threading.Event) -> None:
     """End this process, which a call into Ray may block for ever, as soon as Ray or the driver is gone."""
     while not ended.wait(_LOOK_SECONDS):
         if os.getppid() != driver:

@@ -67,7 +67,7 @@ class Order:
     session: Path = Path()
 
 
-class Line:
+class DriverConnection:
     """The end of the process that speaks to Ray: the driver's trial source, for one thread, and its listener."""
 
     def __init__(self, connection: Connection) -> None:

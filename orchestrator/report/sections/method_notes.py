@@ -13,7 +13,7 @@ from orchestrator.analysis.comparison import equal_variants
 from orchestrator.analysis.effects import Comparison, per_cent
 from orchestrator.analysis.guessing import untrained
 from orchestrator.analysis.noise import LONG_TOPICS
-from orchestrator.analysis.outcomes import Outcomes, Status, averaged_seeds, is_adaptive, last_trained
+from orchestrator.analysis.outcomes import Outcomes, OutcomeStatus, averaged_seeds, is_adaptive, last_trained
 from orchestrator.analysis.power import WANTED_DEVIATIONS
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.words import Markdown, counted, escape, listed, significant
@@ -127,7 +127,7 @@ def smallest_found(comparison: Comparison) -> float | None:
 def _trials(outcomes: Outcomes) -> Markdown:
     trials = outcomes.all
     counts = Counter(outcome.status for outcome in trials)
-    kinds: tuple[Status, ...] = ("diverged", "failed", "unfinished", "missing")
+    kinds: tuple[OutcomeStatus, ...] = ("diverged", "failed", "unfinished", "missing")
     others = "".join(f", {counts[kind]} {kind}" for kind in kinds if counts[kind])
     failed = len(untrained(trials))
     guessing = f" Of those complete, {failed} {'is' if failed == 1 else 'are'} worse than guessing." if failed else ""

@@ -24,9 +24,9 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from lm.record import Evaluation, Record, StageResult
-from orchestrator.trials.plan import dotted
+from orchestrator.trials.plan import flattened
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.store import Measure, Run
+from orchestrator.watch.mlflow.store import MetricPoint, Run
 
 VERDICT = "verdict."
 STEP_METRIC = "progress/seconds"
@@ -53,12 +53,12 @@ def _key(before: str, variant: str, after: str = "") -> str:
 
 def params(trial: Trial) -> dict[str, str]:
     """A spec's values under dotted names, each as YAML would write it, and the number of parameters."""
-    values = dict(dotted(trial.spec.model_dump(mode="json")))
+    values = dict(flattened(trial.spec.model_dump(mode="json")))
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
     return texts | {"parameters": str(trial.parameters)}
 
 
-def curve_measures(evaluation: Evaluation, times: tuple[int, int] | None) -> list[Measure]:
+def curve_measures(evaluation: Evaluation, times: tuple[int, int] | None) -> list[MetricPoint]:
     """The finite numbers of one evaluation, the epoch as step, at its time within the `times` of the trial."""
     values = {name: float(value) for name, value in evaluation.as_metrics().items() if name not in _NO_METRICS}
     numbers = {f"{'progress' if name in _PROGRESS else 'curve'}/{name}": value for name, value in values.items()}
@@ -68,9 +68,9 @@ def curve_measures(evaluation: Evaluation, times: tuple[int, int] | None) -> lis
     return _finite(numbers, at, evaluation.epoch)
 
 
-def final_measures(record: Record, at: int) -> list[Measure]:
+def final_measures(record: Record, at: int) -> list[MetricPoint]:
     """The results of a settled trial: `stage/<stage>/...` of every finished stage, `final/...` of a complete trial."""
-    measures, epochs = list[Measure](), 0
+    measures, epochs = list[MetricPoint](), 0
     for stage in record.stages:
         epochs += stage.epochs
         measures += _finite({f"stage/{stage.name}/{name}": value for name, value in _scores(stage).items()}, at, epochs)
@@ -88,8 +88,8 @@ def _scores(stage: StageResult) -> dict[str, float]:
     return scores
 
 
-def _finite(values: Mapping[str, float], milliseconds: int, step: int) -> list[Measure]:
-    return [Measure(name, value, milliseconds, step) for name, value in values.items() if math.isfinite(value)]
+def _finite(values: Mapping[str, float], milliseconds: int, step: int) -> list[MetricPoint]:
+    return [MetricPoint(name, value, milliseconds, step) for name, value in values.items() if math.isfinite(value)]
 
 
 def trial_tags(trial: Trial) -> dict[str, str]:
@@ -110,13 +110,13 @@ def record_tags(record: Record | None) -> dict[str, str]:
     return tags | {"reason": record.reason or ""}
 
 
-def sweep_numbers(runs: Sequence[Run], known: Mapping[str, float], step: int) -> list[Measure]:
+def sweep_numbers(runs: Sequence[Run], known: Mapping[str, float], step: int) -> list[MetricPoint]:
     """What a sweep's run lacks: trials done and the best of them by time, and `<variant>/test_perplexity`.
 
     `runs` are those of complete trials, `known` the last values that the sweep's run has; the last step is `step`. A
     perplexity is the mean over seeds, as on the page; one whose variant is gone becomes NaN.
     """
-    runs, measures = sorted(runs, key=lambda run: run.ended or 0), list[Measure]()
+    runs, measures = sorted(runs, key=lambda run: run.ended or 0), list[MetricPoint]()
     best = list(accumulate((run.metrics[JUDGED] for run in runs), min))
     for place in range(int(known.get(DONE, 0)), len(runs) - 1):
         numbers = {DONE: place + 1.0, BEST: best[place]}
@@ -129,4 +129,6 @@ def sweep_numbers(runs: Sequence[Run], known: Mapping[str, float], step: int) ->
     numbers |= {DONE: float(len(runs)), BEST: best[-1]} if runs else dict.fromkeys(known.keys() & {DONE}, 0.0)
     numbers |= {name: math.nan for name, value in known.items() if name not in numbers and not math.isnan(value)}
     now = int(1000 * time.time())
-    return measures + [Measure(name, value, now, step) for name, value in numbers.items() if known.get(name) != value]
+    return measures + [
+        MetricPoint(name, value, now, step) for name, value in numbers.items() if known.get(name) != value
+    ]

@@ -22,7 +22,7 @@ _ENVIRONMENT = {
 _LOCK_SECONDS = 120
 
 
-class Measure(NamedTuple):
+class MetricPoint(NamedTuple):
     """One number of one metric, in the order of MLflow's `Metric`."""
 
     name: str
@@ -51,7 +51,7 @@ class Run:
 
     def log(
         self,
-        measures: Sequence[Measure] = (),
+        measures: Sequence[MetricPoint] = (),
         params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:

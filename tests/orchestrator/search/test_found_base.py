@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.__main__ import app
-from orchestrator.agenda.expand import Left, expand, search_tasks, what_is_left
+from orchestrator.agenda.expand import Remaining, expand, search_tasks, what_is_left
 from orchestrator.agenda.standing import sweep_standing
 from orchestrator.api import select, to_train
 from orchestrator.commands.plan import print_plan
@@ -84,7 +84,7 @@ def test_nothing_of_the_table_is_final_before_the_search_is_over(tmp_path: Path,
     sweep = at_paper(tmp_path, DESIGN)
     state = expand(sweep, records)
     assert state.waiting and state.table == []
-    assert what_is_left(sweep, state, records) == Left(2, 18, 18)
+    assert what_is_left(sweep, state, records) == Remaining(2, 18, 18)
     most = most_trials(sweep, state)
     assert len(most) == 20 and len({trial.key for trial in most}) == 20, "by hand is not what will be found"
     assert not any(trial.reads_from for trial in most)
@@ -121,9 +121,8 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     assert section is not None and "no head dropout" not in section.changed
     assert section.misfits["no head dropout"].startswith("head.dropout: unknown key 'dropout'")
     page = template("sections/search.md.jinja").render(search=section, picture=pictures.on_page)
-    assert (
-        "**Left out, since the search did not keep what they change**: no head dropout (head.dropout: unknown" in page
-    )
+    reason = "**Left out, because what the search found has nothing for them to change**: "
+    assert f"{reason}no head dropout (head.dropout: unknown" in page
 
 
 def test_what_the_search_has_taken_away_already_is_read_from_the_base(
