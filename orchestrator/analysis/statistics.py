@@ -66,9 +66,11 @@ def contrasts(
     effects: dict[str, Effect] = {}
     judged: dict[str, dict[str, float]] = {}
     for name, weights in coefficients.items():
-        effects[name], merged = _without_interval(groups, weights, same)
-        if merged:
+        merged = _merged(weights, same)
+        nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
+        if (obstacle := _without_interval(groups, weights, merged)) is None:
             judged[name] = merged
+        effects[name] = Effect(nats, obstacle=obstacle or Obstacle("seeds do not differ"))  # unless some do, see below
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
     measured = deviations(weighed)
     if measured is None:
@@ -130,20 +132,21 @@ def _are_alike(one: Losses, other: Losses) -> bool:
     return len(shared) == min(len(of_one), len(of_other)) and all(of_one[seed] == of_other[seed] for seed in shared)
 
 
-def _without_interval(
-    groups: Mapping[str, Losses], weights: Mapping[str, float], same: Mapping[str, str]
-) -> tuple[Effect, dict[str, float]]:
-    """A contrast's estimate, and its weights with equal groups merged; no weights if it can have no interval."""
+def _merged(weights: Mapping[str, float], same: Mapping[str, str]) -> dict[str, float]:
+    """A contrast's weights, those of equal groups added; none if they cancel."""
     merged: dict[str, float] = {}
     for group, weight in weights.items():
         merged[same[group]] = merged.get(same[group], 0.0) + weight
-    merged = {group: weight for group, weight in merged.items() if abs(weight) > 1e-12}
-    nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
+    return {group: weight for group, weight in merged.items() if abs(weight) > 1e-12}
+
+
+def _without_interval(
+    groups: Mapping[str, Losses], weights: Mapping[str, float], merged: Mapping[str, float]
+) -> Obstacle | None:
+    """Why a contrast can have no interval, whatever its groups' noise is."""
     if not merged:
-        return Effect(nats, obstacle=Obstacle("equal in every seed")), {}
-    if any(groups[group].nats.size < 2 for group in weights):
-        return Effect(nats, obstacle=Obstacle("one seed")), {}
-    return Effect(nats, obstacle=Obstacle("seeds do not differ")), merged
+        return Obstacle("equal in every seed")
+    return Obstacle("one seed") if any(groups[group].nats.size < 2 for group in weights) else None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.trials.plan import PlanStatus, plan, state_of
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial, epochs_to_train, stage_epochs
+from orchestrator.trials.trial import Trial, stage_epochs, stages_to_train
 
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES, _HEADROOM = 600 * 2**20, 1.15
@@ -191,10 +191,8 @@ def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> li
     jobs = []
     for trial in trials:
         if state_of(trial, records) in _TO_TRAIN:
-            source = specs.get(trial.starts_from or "")
-            shared = {} if source is None else source.stages()
-            stages = {name for name, spec in trial.spec.stages().items() if shared.get(name) != spec}
-            epochs = epochs_to_train(trial, specs) - sum(point.stage in stages for point in records.curve(trial))
+            stages = stages_to_train(trial, specs)
+            epochs = sum(stages.values()) - sum(point.stage in stages for point in records.curve(trial))
             jobs.append(Job(trial, measuring.of(trial.spec), facts(trial.spec.corpus), epochs, len(stages)))
     return jobs
 

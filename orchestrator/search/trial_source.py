@@ -40,13 +40,14 @@ class SearchTrialSource:
         """A trial that ran when the last command ended, or a new one; None while each has to wait for another."""
         while True:
             # One waits while another with the same key is under way; its search might ask for the same for ever.
-            waiting = [pair for pair in self._to_start if pair[0].ledger.trials[pair[1]].key in self._under_way]
-            if ready := next((pair for pair in self._to_start if pair not in waiting), None):
+            blocked = [(s, number) for s, number in self._to_start if s.ledger.trials[number].key in self._under_way]
+            searches_blocked = {search for search, _ in blocked}
+            if ready := next((pair for pair in self._to_start if pair not in blocked), None):
                 self._to_start.remove(ready)
                 if (trial := self._start(*ready)) is not None:
                     return trial
                 continue
-            free = [search for search in self._searches if search.can_ask() and search not in dict(waiting)]
+            free = [search for search in self._searches if search.can_ask() and search not in searches_blocked]
             if not free:
                 return None
             search = min(free, key=lambda search: len(search.ledger.trials))  # the first of equals

@@ -68,9 +68,14 @@ def budget_of(spec: TrainSpec) -> tuple[int, int | None, int]:
     return spec.most_epochs, spec.corpus.train_tokens, spec.corpus.train_start
 
 
-def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
-    """The most epochs the trial may take, those of stages it takes over left out; `specs` holds its source by key."""
+def stages_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> dict[str, int]:
+    """The most epochs of each stage that the trial does not take over; `specs` holds its source by key."""
     epochs = stage_epochs(trial.spec)
     source = specs.get(trial.starts_from or "")
     shared = {} if source is None else source.stages()
-    return sum(epochs[name] for name, spec in trial.spec.stages().items() if shared.get(name) != spec)
+    return {name: epochs[name] for name, spec in trial.spec.stages().items() if shared.get(name) != spec}
+
+
+def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:
+    """The most epochs the trial may take, those of stages it takes over left out."""
+    return sum(stages_to_train(trial, specs).values())

@@ -24,6 +24,8 @@ _MEAN: style.Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.
 _DARK = "#555555"
 _BAND = "#dcdcdc"
 _NO_VERDICT = "no verdict"
+_FEW_TOKENS = 0.02
+"""A class with a smaller share of the test tokens may lie beyond the range of the picture."""
 # Keyed by how a verdict begins. The shapes alone tell them apart in grey.
 MARKERS = {
     "raises": style.marker(">", 6.5, HURTS),
@@ -151,7 +153,7 @@ def _forest_keys(rows: Sequence[ForestRow], margin_nats: float, level: str) -> l
             label = style.one_line(verdicts[0], 34) if kind == "no effect" else kind
             keys.append(Line2D([], [], label=label, **shape))
     if any(row.low is not None for row in rows):
-        label = f"{level} interval" + ", all that can get a verdict at once" * (len(rows) > 1)
+        label = "simultaneous " * (len(rows) > 1) + f"{level} interval"
         keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
     keys.append(Patch(color=_BAND, label=f"no more than ±{per_cent(margin_nats):.2g}%"))
     for recalled, label in ((False, "published difference"), (True, "published difference, from memory")):
@@ -161,8 +163,12 @@ def _forest_keys(rows: Sequence[ForestRow], margin_nats: float, level: str) -> l
 
 
 def frequency(rows: Sequence[DifferenceRow], labels: Sequence[str], shares: Sequence[float], baseline: str) -> Figure:
-    """By how often training has the word: classes, the rarest first, with their shares of the tokens; a panel each."""
-    limits = _limits(rows)
+    """By how often training has the word: classes, the rarest first, with their shares of the tokens; a panel each.
+
+    A class with few tokens does not set the range: its arrow leads out.
+    """
+    frequent = [k for k, share in enumerate(shares) if share >= _FEW_TOKENS] or [*range(len(shares))]
+    limits = _limits(rows, frequent)
     texts = ["<1%" if 0 < share < 0.005 else f"{share:.0%}" for share in shares]
     classes = [f"{label}  ({share})" for label, share in zip(labels, texts, strict=True)]
     keys: list[Artist] = [Patch(color=HELPS, label="better"), Patch(color=HURTS, label="worse")]
@@ -232,5 +238,8 @@ def _change_label(baseline: str) -> str:
     return f"← lower      change of test perplexity against {style.one_line(baseline, 24)}      higher →"
 
 
-def _limits(rows: Sequence[DifferenceRow]) -> Limits:
-    return style.change_range([value for row in rows for part in (row.nats, row.low, row.high) for value in part])
+def _limits(rows: Sequence[DifferenceRow], classes: Sequence[int] | None = None) -> Limits:
+    """The range of all values, or of these classes alone."""
+    parts = [part for row in rows for part in (row.nats, row.low, row.high)]
+    chosen = range(max(map(len, parts), default=0)) if classes is None else classes
+    return style.change_range([part[k] for part in parts for k in chosen])

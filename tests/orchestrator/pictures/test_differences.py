@@ -102,6 +102,13 @@ def test_the_forest_goes_from_the_highest_difference_to_the_lowest() -> None:
     assert [each.name for each in in_order(rows)] == ["a", "same", "b", "failed"]
 
 
+def test_a_class_with_few_tokens_does_not_set_the_range_and_an_arrow_leads_out() -> None:
+    figure = frequency_of([parts("a", 1.5, 0.02, 0.03, -0.02, 0.01, 0.0)])
+    (axes,) = figure.axes[:1]
+    assert axes.get_xlim()[1] < 0.2 and len(arrows(figure)) == 1
+    assert not arrows(frequency_of([parts("a", 0.02, 1.5, 1.4, 1.3, 1.2, 1.1)]))
+
+
 @pytest.mark.parametrize("count", [1, 25])
 def test_one_variant_and_many_can_be_drawn(tmp_path: Path, count: int) -> None:
     names = [f"variant {k} {'with a long name ' * 5}" for k in range(count)]
@@ -246,7 +253,7 @@ def test_the_forest_shows_what_is_published_and_from_memory() -> None:
     assert diamonds == {(0.05, "black"), (0.06, GREY)}
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels[-2:] == ["published difference", "published difference, from memory"]
-    assert "95% interval, all that can get a verdict at once" in labels and "no more than ±0.5%" in labels
+    assert "simultaneous 95% interval" in labels and "no more than ±0.5%" in labels
 
 
 def test_bars_are_solid_only_if_the_seeds_agree() -> None:
