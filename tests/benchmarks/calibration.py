@@ -162,8 +162,8 @@ def is_wrong(verdict: str, truth: float) -> bool:
             return False
 
 
-def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: float = 0.0) -> list[Losses]:
-    """The losses of one sweep, the baseline's first; all other variants are `effect` nats worse."""
+def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: float | Array = 0.0) -> list[Losses]:
+    """The losses of one sweep, the baseline's first; the others are `effect` nats worse, a number for all or each."""
     size = setting.variants, seeds
     draws = rng.standard_t(3, size) / math.sqrt(3) if setting.heavy else rng.normal(size=size)
     draws = rng.exponential(size=size) - 1 if setting.skewed else draws
@@ -171,7 +171,7 @@ def simulated(setting: Setting, seeds: int, rng: np.random.Generator, effect: fl
     alike = slice(0, setting.correlated)
     draws[alike] = shared * rng.normal(size=seeds) + own * draws[alike]
     runs = SEED_DEVIATION * setting.ratios(rng, setting.variants)[:, None] * draws
-    runs[1:] += effect
+    runs[1:] += np.reshape(effect, (-1, 1))
     if setting.topic_blocks:
         texts = topics(rng, setting)
     else:
@@ -254,6 +254,23 @@ def error_table(sweeps: int) -> None:
         for _ in range(sweeps):
             tally.add(judge(simulated(setting, seeds, rng, truth)), truth)
         print(f"{'normal, all effects at the margin':38} {seeds:5}  {tally.row()}", flush=True)
+
+
+def stepped_table(sweeps: int) -> None:
+    """Print how often equals are told apart while others are decided, whose share of the error they then get."""
+    print(f"every other variant worse by 2%, {sweeps:,} sweeps a line; per cent with a wrong verdict on the rest")
+    effects = np.arange(VARIANTS - 1) % 2 * math.log1p(0.02)
+    for setting in SETTINGS[:1] + SETTINGS[2:3] + SETTINGS[5:7]:
+        for seeds in SEEDS:
+            rng, wrong, decided = np.random.default_rng(seeds), 0, 0
+            for _ in range(sweeps):
+                verdicts = [
+                    effect.verdict for effect in judge(simulated(setting, seeds, rng, effects)).effects.values()
+                ]
+                wrong += any(is_wrong(verdict, 0.0) for verdict in verdicts[::2])
+                decided += sum(verdict == "raises" for verdict in verdicts[1::2])
+            found = 100 * decided / sweeps / len(effects[1::2])
+            print(f"{setting.name:38} {seeds:5}  {100 * wrong / sweeps:5.1f}   found {found:.0f}%", flush=True)
 
 
 def power_table(sweeps: int) -> None:
@@ -385,6 +402,7 @@ def main() -> None:
         real_table(trained(asked.real, asked.seeds), asked.sweeps)
         return
     error_table(asked.sweeps)
+    stepped_table(asked.sweeps)
     power_table(max(1, asked.sweeps // 4))
     looks_table(max(1, asked.sweeps // 4))
 

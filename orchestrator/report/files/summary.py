@@ -21,7 +21,7 @@ _MARK = "with every report; edits are lost. -->"
 _HEAD = f"""<!-- Written again {_MARK}
 # Reports
 
-What each page answers. Ranges are intervals of the change in test perplexity against its baseline, which hold at once.
+What each page answers. Ranges are simultaneous intervals of the change in test perplexity, if nothing else is said.
 """
 
 
