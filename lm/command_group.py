@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from lm import __version__
+from lm.cpus import cpu_count
 from lm.files import cannot_write, in_a_line
 from lm.spec import Part
 from lm.validation import problems_of
@@ -64,8 +65,7 @@ def numbers(option: str, text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
 def grant_threads(threads: int | None) -> int:
     """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
     said = os.environ.get("OMP_NUM_THREADS", "")
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = threads or (int(said) if said.isdigit() and int(said) else cpus)
+    granted = threads or (int(said) if said.isdigit() and int(said) else cpu_count())
     os.environ["OMP_NUM_THREADS"] = str(granted)
     return granted
 

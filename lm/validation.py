@@ -90,7 +90,7 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model:
     match details["type"]:
         case "extra_forbidden":
             if place[-1] in _fields(model) and parent is not model and closest(place[-1], _fields(parent)) is None:
-                return Problem(place, f"unknown key {place[-1]!r} (it belongs at the top level: indented too far?)")
+                return Problem(place, f"unknown key {place[-1]!r} (it belongs further out: indented too far?)")
             return unknown_key(place, _fields(parent))
         case "missing":
             return Problem(place[:-1], f"missing key {place[-1]!r}")

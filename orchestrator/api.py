@@ -85,10 +85,9 @@ def run_sweep(
     """Train what has no record yet, mirror it to MLflow, write the report.
 
     `sweep` is a sweep file, or what `load_sweep` made of one; `file` is where it lies, by default where it was read.
-    `only` names
-    variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh` the folders of
-    these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in place of the file's.
-    `notify` is a shell command that reads how the sweep ended.
+    `only` names variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh`
+    the folders of these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in place of the
+    file's. `notify` is a shell command that reads how the sweep ended.
     Progress goes to stderr; the answer, the verdicts and, last, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 _USER = re.compile(r"(?<=://)[^/\s?#]*@")
 _SECRET = "token|password|passwd|pwd|secret|signature|credential"
 _SECRET_VALUE = re.compile(
-    # A parameter of an address, whatever stands around the word; elsewhere not the code of a traceback, which has
-    # `key=` and `tokens=` too.
-    rf"(?i)([?&][-\w]*(?:{_SECRET}|key)[-\w]*=|(?<![a-z0-9])(?:[a-z0-9]+[-_])*(?:{_SECRET}|(?<=[-_])key)=)[^&\s'\")#;]+"
+    # A parameter of an address, whatever stands around the word; elsewhere `key=` and `tokens=` are code.
+    rf"(?i)([?&][-\w]*(?:{_SECRET}|key)[-\w]*=|(?<![a-z0-9])(?:[a-z0-9]+[-_])*(?:{_SECRET}|(?<=[-_])key)(?:[-_\d][-_a-z0-9]*)?=)[^&\s'\")#;]+"
 )
 
 

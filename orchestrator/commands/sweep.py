@@ -104,7 +104,7 @@ def report(
     scale: shared.ScaleName = None,
     set_: shared.Set = None,
     seeds: shared.Seeds = None,
-    runs: shared.WrittenRuns = Path("runs"),
+    runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
     every: Annotated[

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from lm.cpus import cpu_count
 from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from orchestrator.agenda.expand import SweepState, search_trials_left
 from orchestrator.analysis.detectable import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus, memory_bytes
+from orchestrator.execute.machine import gpus_of, list_gpus, memory_bytes
 from orchestrator.execute.measuring import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND

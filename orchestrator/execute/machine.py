@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 import lm
 import orchestrator
+from lm.cpus import cpu_count
 from orchestrator.errors import CannotStartError
 from orchestrator.sweep import (
     PUBLISHED_SCALE,
@@ -31,7 +32,6 @@ PACKAGES = tuple(Path(str(package.__file__)).parent for package in (lm, orchestr
 """The folders of the code that runs."""
 SMALL_SCALE = "laptop"
 CPU_FLAGS = Path("/proc/cpuinfo")
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 GPU_SHARE = 0.25
 """What a trial gets of a GPU if the sweep says `gpus: auto`."""
 _SOURCES = (".py", ".jinja", ".css", ".js")
@@ -62,8 +62,7 @@ def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> t
         changed = replace(changed, scale=changes.label(name), has_scales=scaled.has_scales)
         scaled = replace(changed, published_scale=published, changed_by=changes.words)
     check_vocabularies(scaled, path, changes)
-    scaled = replace(scaled, file=path)
-    return (scaled if scale is not None else replace(scaled, alternatives=sweep.scale_names)), why
+    return replace(scaled, file=path, alternatives=sweep.scale_names if scale is None else None), why
 
 
 def default_scale(sweep: Sweep) -> tuple[str, str]:
@@ -113,15 +112,6 @@ def has_gpu() -> bool:
 def gpus_of(resources: Resources) -> float:
     """What a trial gets of a GPU on this machine: as written, or for `auto` a quarter if there is a GPU."""
     return GPU_SHARE * has_gpu() if resources.gpus == "auto" else resources.gpus
-
-
-def cpu_count() -> int:
-    """How many CPUs this process may use, by its affinity and the quota of its control group."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    words = CPU_QUOTA.read_text(encoding="utf-8").split() if CPU_QUOTA.exists() else []
-    if len(words) == 2 and words[0].isdigit():  # microseconds of CPU time in each period; "max": no limit
-        count = min(count, max(1, int(words[0]) // int(words[1])))
-    return count
 
 
 def bfloat16_products() -> Literal["fast", "slow", "none"] | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import platformdirs
 
+from lm.cpus import cpu_count
 from lm.data import fingerprint_of
 from lm.files import write_text
 from lm.measured import Measured
@@ -34,7 +35,7 @@ from lm.spec import (
 from lm.spec.feedback import ConstantSchedule
 from lm.yaml_text import write_yaml
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.machine import cpu_count, gpus_of, list_gpus
+from orchestrator.execute.machine import gpus_of, list_gpus
 from orchestrator.sweep import Resources
 
 

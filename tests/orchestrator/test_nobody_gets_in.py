@@ -102,6 +102,7 @@ def test_a_node_that_differs_is_told_with_both_sides(changed: dict[str, str], sa
         ("password=hunter2 host=db", "password=*** host=db"),
         ("s3://b/x?secret_key=hunter2", "s3://b/x?secret_key=***"),
         ("AWS_SECRET_ACCESS_KEY=hunter2 is set", "AWS_SECRET_ACCESS_KEY=*** is set"),
+        ("password1=hunter2, client_secret_value=hunter2", "password1=*** client_secret_value=***"),
         ("token 4 of monkey=1, user@host", "token 4 of monkey=1, user@host"),
         ("max(shared, key=shared.__getitem__)", "max(shared, key=shared.__getitem__)"),
         ("base.corpus.train_tokens=200", "base.corpus.train_tokens=200"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execute.machine import cpu_count
+from lm.cpus import cpu_count
 from tests.orchestrator.test_command_line import invoke
 from tests.support.sweep_texts import SWEEPS
 from tests.support.sweeps import furnish
@@ -47,6 +47,27 @@ def test_a_file_that_tunes_says_first_what_it_will_train(place: Path) -> None:
     ]
     code, out, _ = invoke("plan", str(SWEEPS / "tuned_ablation.yaml"), "--scale", "laptop")
     assert out.splitlines()[2] == "scheduler asha; in the base gradients are clipped at 0.25, embeddings tied"
+
+
+def test_a_whole_model_without_its_sizes_is_a_warning_of_plan_and_of_sweep(place: Path) -> None:
+    Path("tiny.yaml").write_text(BASE.replace("{model.cell: gru}", "{model: {cell: gru}}"))
+    for line in (("plan",), ("sweep", "--dry-run")):
+        code, _, err = invoke(line[0], "tiny.yaml", "--scale", "paper", *line[1:])
+        assert code == 0 and "warning: model of 'GRU' replaces the whole part, so it has the defaults layers 3" in err
+
+
+def test_the_sum_of_seeds_counts_the_baselines_own(place: Path) -> None:
+    Path("tiny.yaml").write_text(BASE.replace("[1, 2, 3]", "{baseline: 6, variants: 3}"))
+    assert (
+        "9 trials (1 variant x 3 seeds, the baseline x 6): 9 new" in invoke("plan", "tiny.yaml", "--scale", "paper")[1]
+    )
+    _, _, err = invoke("plan", str(SWEEPS / "adam.yaml"), "--scale", "mimi")
+    assert "unknown scale 'mimi' (did you mean 'mini'?)" in err
+    Path("bare.yaml").write_text(BASE[: BASE.index("scales:")])
+    assert (
+        "unknown scale 'mini'; the file has no scales: leave --scale out"
+        in invoke("plan", "bare.yaml", "--scale", "mini")[2]
+    )
 
 
 def test_a_short_test_text_is_a_warning(place: Path) -> None:

@@ -13,9 +13,10 @@ from typing import NoReturn
 import pytest
 
 from lm.record import read_record
-from orchestrator import load_records, load_sweep
+from orchestrator import load_records, load_sweep, run_sweep
 from orchestrator.agenda.expand import expand
 from orchestrator.api import select
+from orchestrator.errors import CannotStartError
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.trials.locks import holding
@@ -36,7 +37,8 @@ def test_the_python_interface_runs_a_part_and_then_anew(place: Path) -> None:
 from pathlib import Path
 from orchestrator import load_records, load_sweep, run_sweep
 sweep = load_sweep("toy.yaml", "paper")
-part = run_sweep(sweep, file=Path("toy.yaml"), only=["neural cache"], executor="inline")
+assert sweep.file == Path("toy.yaml")
+part = run_sweep(sweep, only=["neural cache"], executor="inline")
 assert part.exit_code == 0, part
 assert part.counts == {"done": 2}, part
 assert len(load_records("runs")) == 2
@@ -62,6 +64,13 @@ print(fresh.report)
     assert new is not None
     assert [stage.test for stage in old.stages] == [stage.test for stage in new.stages]
     assert {path.name for path in (place / "runs" / ".old").iterdir()} == {f"{full.key}-1"}
+
+
+def test_a_sweep_that_is_at_a_scale_takes_no_other(place: Path) -> None:
+    with pytest.raises(
+        CannotStartError, match="scale: expected none, because the sweep is at scale 'paper', got 'mini'"
+    ):
+        run_sweep(load_sweep("toy.yaml", "paper"), scale="mini")
 
 
 @pytest.mark.parametrize("option", [("--jobs", "2"), ("--address", "10.0.0.1:6379")])

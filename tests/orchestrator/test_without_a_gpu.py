@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from lm.cpus import cpu_count
 from orchestrator import load_sweep
 from orchestrator.errors import CannotStartError
 from orchestrator.execute import machine, run
 from orchestrator.execute.estimate import AtMost
-from orchestrator.execute.machine import cpu_count, gpus_of, granted
+from orchestrator.execute.machine import gpus_of, granted
 from orchestrator.sweep import Resources
 from tests.support.places import SWEEP, command, make_place
 from tests.support.sweep_texts import SWEEPS
@@ -47,7 +48,7 @@ def test_auto_is_a_quarter_of_a_gpu_where_there_is_one_and_none_elsewhere(
 
 def test_a_control_groups_quota_counts_as_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quota = tmp_path / "cpu.max"
-    monkeypatch.setattr("orchestrator.execute.machine.CPU_QUOTA", quota)
+    monkeypatch.setattr("lm.cpus.QUOTA", quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(64))
     counts = []
     for text in ("max 100000\n", "250000 100000\n", "50000 100000\n"):

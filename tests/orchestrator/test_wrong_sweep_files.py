@@ -24,6 +24,7 @@ WRONG = {
     "empty group": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: []}", "16: groups.g: should not be empty, got []"),
     "seed twice": ("seeds: [1, 2]", "seeds: [1, 2, 1]", "15: seeds: should be distinct, got 1 twice"),
     "no seeds": ("seeds: [1, 2]", "seeds: []", "15: seeds: should not be empty, got []"),
+    "no boolean": ("embedding_size: 8, hidden_size: 16}", "embedding_size: 8, hidden_size: 16, tied: maybe}", "5: base.model.tied: should be true or false, got 'maybe'"),
     "seed no integer": ("seeds: [1, 2]", "seeds:\n  - 1\n  - two", "17: seeds.1: should be a valid integer, got 'two'"),
     "seeds no list": ("seeds: [1, 2]", "seeds: 3", "15: seeds: should be a list such as [1, 2, 3], {min, max, until: decided}, or {baseline: 6, variants: 3}, got 3"),
     "a scale's seeds no list": ("seeds: [7]", "seeds: 7", "23: scales.tiny.seeds: should be a list such as [1, 2, 3], {min, max, until: decided}, or {baseline: 6, variants: 3}, got 7"),
@@ -263,10 +264,13 @@ def test_what_needs_components_says_so(tmp_path: Path) -> None:
     ]
 
 
-def test_a_section_that_is_indented_into_the_base_belongs_at_the_top_level(tmp_path: Path) -> None:
+def test_a_key_that_is_indented_too_far_belongs_further_out(tmp_path: Path) -> None:
     text = GOOD[: GOOD.index("components:")] + "  variants: {b: {epochs: 3}}\nseeds: [1, 2]\n"
-    said = "10: base.variants: unknown key 'variants' (it belongs at the top level: indented too far?)"
+    said = "10: base.variants: unknown key 'variants' (it belongs further out: indented too far?)"
     assert errors_of(tmp_path, text) == [said]
+    inner = errors_of(tmp_path, edited(CHANGE, "{model: {layers: 1, epochs: 3}}"))
+    key = "14: variants.neural cache.model.epochs: unknown key 'epochs'"
+    assert inner[0] == f"{key} (it belongs further out: indented too far?)"
 
 
 def test_a_variant_with_the_bases_name_is_told_once(tmp_path: Path) -> None:

@@ -177,8 +177,10 @@ def _decided(rows: Sequence[AblationRow], base: AblationRow) -> list[str]:
         matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
         matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
         named = matching if len(matching) <= LISTED else [row for row in matching if _takes_away_few(row)]
-        if len(named) > LISTED or len(matching) == len(named) + 1:
+        if len(named) > LISTED:
             named = []
+        elif len(matching) == len(named) + 1:  # a range of one says nothing
+            named = matching
         if named:
             sentences.append(_each_size(named, verdict, base))
         if others := [row for row in matching if row not in named]:

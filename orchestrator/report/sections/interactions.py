@@ -19,6 +19,7 @@ from orchestrator.report.sections.verdicts import (
     at_most,
     by_percent,
     in_percent,
+    level_in_words,
     signed_ends,
     verdict_in_words,
     what_would_decide,
@@ -98,6 +99,11 @@ class Interactions:
     comparison: Comparison
     title: str
     defining_relation: Markdown
+
+    @property
+    def level(self) -> str:
+        """The probability with which the intervals of this table cover, all at once."""
+        return level_in_words(self.comparison)
 
 
 def estimands(ablation: Ablation) -> list[Estimand]:

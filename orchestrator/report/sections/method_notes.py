@@ -68,14 +68,16 @@ def _cautions(
 ) -> Iterator[Markdown]:
     """What to know before quoting a verdict, a sentence each."""
     if comparison is not None and (smallest := smallest_found(comparison)) is not None:
-        where = "In the middle one of the comparisons a" if comparison.intervals > 1 else "A"
-        sentence = f"{where} true change of {_percent(smallest)} would get a verdict with a probability of 80%."
+        where, more = ("In half of the comparisons a", " or more") if comparison.intervals > 1 else ("A", "")
+        change = f"true change of {_percent(smallest)}"
+        sentence = f"{where} {change} would get a verdict with a probability of 80%{more}."
         undecided = [row for row in rows if row.effect is not None and row.effect.verdict == "not decided"]
         papers = {row.variant: row.published_difference for row in undecided}
         if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < smallest]:
             named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])
-            changes = "change of {} is smaller and was" if len(smaller) == 1 else "changes of {} are smaller and were"
-            sentence += f" The published {changes.format(named)} hardly to be found."
+            is_smaller = "is smaller, so it was" if len(smaller) == 1 else "are smaller, so they were"
+            changes = "change" if len(smaller) == 1 else "changes"
+            sentence += f" The published {changes} of {named} {is_smaller} unlikely to be found."
         yield Markdown(sentence)
     text = comparison.noise.text_correlation if comparison and comparison.noise else None
     if text is not None and text > LONG_TOPICS:
@@ -96,12 +98,16 @@ def _cautions(
     averaged = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
     if averaged and not any(began for began, _ in averaged):
         yield Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    of_key = {each.trial.reads_from or each.trial.key: each.record for each in outcomes.all if each.final}
-    trained = [record for record in of_key.values() if record]  # each once: a cache reads another trial's weights
+    trained = [  # each once: a cache trains nothing, and other trials may read a stage of one that did
+        each.record
+        for group in outcomes.values()
+        for each in group
+        if each.record and each.final and each.trial.reads_from is None and not is_adaptive(group)
+    ]
     if (learning := sum(map(_best_at_the_end, trained))) > _SEVERAL * len(trained):
         yield Markdown(
-            f"**In {learning} of the {counted(len(trained), 'trial')} that were trained validation was lowest at the "
-            "last epoch**: with more epochs the results may change."
+            f"**In {learning} of {counted(len(trained), 'trained trial')}, validation was lowest at the last epoch**: "
+            "with more epochs the results may change."
         )
     for variants in equal_variants(outcomes):
         names = listed([escape(name) for name in variants])

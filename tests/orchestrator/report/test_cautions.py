@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm.record import read_record, write_record
+from lm.record import Record, read_record, write_record
 from orchestrator.agenda.expand import expand, looks_path
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.noise import text_variance
@@ -29,10 +29,15 @@ from tests.orchestrator.report.test_answer import near, outcomes_of
 from tests.orchestrator.report.test_head_tables import ECOC
 from tests.orchestrator.report.test_tables import number
 from tests.orchestrator.test_rounds import BASE, at_paper
-from tests.support.factories import make_trial, settle, write_tokens
+from tests.support.factories import CACHE, make_trial, settle, write_tokens
 from tests.support.pages import render, write
 
 TWO = {"full": near(60.0), "b": [60.1, 61.0, 60.5]}
+
+
+def without_last_stage(record: Record | None) -> Record:
+    assert record is not None
+    return record.model_copy(update={"stages": record.stages[:1]})
 
 
 def cautions(outcomes: Outcomes, text_correlation: float | None = None, **how: Any) -> str:
@@ -57,7 +62,7 @@ def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_s
         papers = {"full": base, "b": Published(None, number(round(50.0 * math.exp(share * nats), 4)))}
         text = write(tmp_path, trials, published=papers)
         assert re.search(rf"- A true change of {said} would get a verdict with a probability of 80%\.", text)
-        assert ("The published change of b is smaller and was hardly to be found." in text) == smaller
+        assert ("The published change of b is smaller, so it was unlikely to be found." in text) == smaller
     one_seed = write(tmp_path, [trial for trial in trials if trial.seed == 1])
     assert "with a probability of 80%" not in one_seed
 
@@ -193,7 +198,13 @@ def test_trials_whose_validation_still_fell_are_counted(tmp_path: Path, learning
         stages = (record.stages[0], record.stages[1].model_copy(update={"best_epoch": best}))
         write_record(tmp_path / "runs" / trial.key, record.model_copy(update={"stages": stages}))
     outcomes = read_outcomes(trials, Records(tmp_path / "runs"), "full")
-    said = f"**In {learning} of the 11 trials that were trained validation was lowest at the last epoch**"
+    said = f"**In {learning} of 11 trained trials, validation was lowest at the last epoch**"
     assert (said in " ".join(method_notes(outcomes, None).cautions)) == is_said
-    twice = Outcomes({**outcomes, "again": outcomes.of_baseline}, "full")  # a cache, or a search that found the base
-    assert (said in " ".join(method_notes(twice, None).cautions)) == is_said
+    shorter = tuple(  # without fine-tuning each is the first stage of another trial, and a cache trains nothing
+        replace(each, trial=replace(each.trial, reads_from=each.trial.key), record=without_last_stage(each.record))
+        for each in outcomes.of_baseline
+    )
+    spec = {"spec": outcomes.of_baseline[0].trial.spec.model_copy(update={"cache": CACHE})}
+    caches = tuple(replace(each, trial=replace(each.trial, key="c", **spec)) for each in outcomes.of_baseline)
+    more = Outcomes({**outcomes, "no fine-tuning": shorter, "neural cache": caches}, "full")
+    assert (said in " ".join(method_notes(more, None).cautions)) == is_said

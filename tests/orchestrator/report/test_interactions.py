@@ -150,6 +150,9 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     twice = write(tmp_path, trials, ablation=ablation, looks=Looks((2, 4)))
     assert "\n95% intervals. In full digits" in once
     assert "\n99.92% intervals. In full digits" in twice
+    alone = settled(tmp_path / "alone/runs", design := Ablation("add_one_in", ("A", "B")), without="full")
+    text = write(tmp_path / "alone", alone, ablation=design, looks=Looks((2, 4)))
+    assert "99.92% intervals" in section(text, "Each component alone"), "the baseline is in none of them"
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:
