@@ -38,8 +38,7 @@ class SingularValues(Part):
 class RankFound(Part):
     """Of the matrix of log-probabilities, (positions, words), as it is and with each row less its mean.
 
-    `bound` is the most that a single softmax of this head's size can reach, of the centred matrix; None for a head that
-    has no such bound.
+    `bound` is the most that this head can reach, of the centred matrix; None if only the number of words bounds it.
     """
 
     kind: Literal["rank"]
@@ -51,7 +50,7 @@ class RankFound(Part):
 
     def numbers(self) -> dict[str, float]:
         """What tables show, by name."""
-        bound = {} if self.bound is None else {"bound of one softmax": self.bound}
+        bound = {} if self.bound is None else {"bound of this head": self.bound}
         above = {f"above {share} of the largest": count for share, count in self.centred.above.items()}
         return {
             **bound,

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from lm.data import EncodedCorpus
 from lm.data.batches import columns
-from lm.data.encode import EncodedCorpus
 from lm.evaluate import TokenNats, in_text_order
 from lm.model import LanguageModel
 from lm.record import Split
@@ -39,9 +39,9 @@ class DynamicValues:
 
 
 def score_dynamically(
-    model: LanguageModel, corpus: EncodedCorpus, spec: Dynamic, device: torch.device
+    model: LanguageModel, corpus: EncodedCorpus, spec: Dynamic, device: torch.device, *, test: bool = True
 ) -> tuple[DynamicValues, dict[Split, TokenNats]]:
-    """The values, chosen on validation where the spec lists several, and each split's losses; test comes last.
+    """The values, chosen on validation where the spec lists several, and each split's losses; without `test` no test's.
 
     In one column, as the authors do. The model reads the text it is scored on, so these numbers stand beside the static
     ones of one column, never beside another model's. Raises ValueError if no choice keeps the loss finite.
@@ -58,9 +58,18 @@ def score_dynamically(
         means = [float(losses(corpus.valid[: spec.choose_tokens], values).nats.mean()) for values in choices]
         finite = {values: nats for values, nats in zip(choices, means, strict=True) if math.isfinite(nats)}
         if not finite:
-            raise ValueError(f"dynamic evaluation: no learning_rate of {rates} keeps the loss finite")
+            raise ValueError(
+                f"dynamic evaluation: no learning_rate of {rates} and decay of {decays} keeps the loss finite"
+            )
         choices = [min(finite, key=lambda values: finite[values])]
-    return choices[0], {"valid": losses(corpus.valid, choices[0]), "test": losses(corpus.test, choices[0])}
+    (values,) = choices
+    adapted: dict[Split, TokenNats] = {"valid": losses(corpus.valid, values)}
+    if test:
+        adapted["test"] = losses(corpus.test, values)
+    if any(not math.isfinite(each.score().perplexity) for each in adapted.values()):
+        wrong = f"learning_rate {values.learning_rate:g} and decay {values.decay:g}"
+        raise ValueError(f"dynamic evaluation: the loss does not stay finite with {wrong}")
+    return values, adapted
 
 
 def gradient_rms(model: LanguageModel, text_RB: Tensor, segment: int) -> dict[str, Tensor]:

@@ -59,7 +59,7 @@ def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], 
 
 
 def train_step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: float) -> None:
-    """One window: forward, backward, clip, update, normalise, average; nothing is read from a GPU."""
+    """One window: forward, backward, clip, update, normalise, average; nothing is read from a GPU here."""
     at, model = stage.at, stage.model
     with products_in(stage.spec.precision):
         nats, terms = _backward(stage, input_TB, targets_TB)
@@ -229,7 +229,7 @@ def _apply_rule(stage: Stage, valid: float) -> None:
             pass
         case _:
             assert_never(optimizer)
-    if spec.early_stop is not None and at.epoch - at.best_epoch >= spec.early_stop:
+    if spec.early_stop is not None and min(at.stage_epochs, at.epoch - at.best_epoch) >= spec.early_stop:
         at.ended = True
 
 

@@ -49,7 +49,9 @@ def generate(
     *,
     sentence: bool = False,
 ) -> list[Passage]:
-    """Samples of each prompt in turn (not given: of `how.prompt`), each with its random numbers, whatever its company.
+    """Samples of each prompt in turn (not given: of `how.prompt`).
+
+    Each sample has random numbers of its own, so that it does not depend on which others are drawn with it.
 
     A step is one forward pass for all samples. The state begins at zero before an `<eos>`, the end of a line. With
     `sentence` a sample ends at its first `<eos>`. Raises ValueError for a word that the vocabulary lacks, or if no word

@@ -128,14 +128,14 @@ class StageResult(Part):
     fitted: dict[str, float] = Field(default={}, description="what of the head's distribution validation chose")
 
     def without_test(self) -> StageResult:
-        """The same stage as a trial leaves it that does not open the test text."""
+        """This result without anything that came from the test text."""
         cache = self.cache and self.cache.model_copy(update={"plain_test": None})
         measures = {split: found for split, found in self.measures.items() if split != "test"}
         return self.model_copy(update={"test": None, "cache": cache, "measures": measures})
 
 
 class Divergence(Part):
-    """Where a loss stopped being finite."""
+    """Where a loss was not finite any more, or too large for a perplexity."""
 
     stage: str
     epoch: int
@@ -209,7 +209,7 @@ class Record(Part):
 
     @property
     def inner_keys(self) -> list[str]:
-        """The keys of the complete trials that end within this one, at a stage or where fine-tuning gained no more."""
+        """The keys of shorter trials that this one contains: they end at one of its stages, or of its fine-tunings."""
         done = {stage.name: stage.key for stage in self.stages}  # keys of the numerics version that made them
         return [
             done.get(name) or trial_key(prefix, self.corpus.fingerprint)

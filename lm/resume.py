@@ -64,6 +64,7 @@ def save(trial: TrialState, stage: Stage) -> None:
     state = checkpoint.state | {
         "key": trial.key,
         "codebook": trial.codebook,
+        "device": trial.device.type,
         "done": [result.model_dump_json() for result in trial.done],
     }
     save_checkpoint(trial.out, Checkpoint(checkpoint.weights, state))
@@ -78,6 +79,11 @@ def resume(trial: TrialState) -> Stage | None:
         raise ValueError(f"{trial.out}: its checkpoint is of trial {checkpoint.state['key']}, this spec is {trial.key}")
     if (codebook := checkpoint.state.get("codebook")) != trial.codebook:
         raise ValueError(f"{trial.out}: its checkpoint needs codebook {codebook}, the one at hand is {trial.codebook}")
+    if (device := checkpoint.state.get("device", trial.device.type)) != trial.device.type:  # its random numbers differ
+        where = f"{device}, this run is on {trial.device.type}"
+        raise ValueError(
+            f"{trial.out}: its checkpoint is of a run on {where}; ask for {device}, or remove checkpoints/"
+        )
     stage = from_checkpoint(trial.spec, trial.model, trial.device, checkpoint)
     trial.done = [StageResult.model_validate_json(text) for text in checkpoint.state["done"]]
     trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]

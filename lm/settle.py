@@ -50,7 +50,7 @@ def open_settled(trial: TrialState, record: Record) -> None:
 
 
 def _ending(trial: TrialState, divergence: Divergence | None) -> dict[str, Any]:
-    """What of a record depends on how the stages ended; those that are not yet scored on test are now."""
+    """Score the remaining stages on test; then the fields of the record that depend on how training ended."""
     try:
         open_test(trial)
     except DivergedError as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import atomic, read_regular, sha256, write_text
+from lm.files import WriteError, atomic, read_regular, sha256, write_text
 from lm.hashes import CURVE
 from lm.record import Evaluation, StageResult, curve_table, read_curve, stage_files, write_curve
 from lm.resume import TrialState
@@ -87,6 +87,8 @@ def adopt(trial: TrialState, name: str) -> bool:
         points = _points(source, found)
         for path in stage_files(source, result):
             _copy(path, trial.out / path.relative_to(source), found.files[str(path.relative_to(source))])
+    except WriteError:  # of this trial's own folder, in which it could not train either
+        raise
     except (OSError, ValueError, KeyError) as error:
         _log.warning("%s: stage %s of %s is not taken over: %s", trial.out, name, source, error)
         return False

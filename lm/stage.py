@@ -1,7 +1,8 @@
 """One stage of training: its state, from beginning to checkpoint.
 
-A stage's numbers depend on nothing but the weights it starts from, its part of the spec and the seed: generators and
-the recurrent state begin again in each, so that a stage trained by another trial can be taken over bit for bit.
+A stage's numbers depend on nothing but the weights it starts from, the best loss and epoch before it, its part of the
+spec and the seed: generators and the recurrent state begin again in each, so that a stage trained by another trial can
+be taken over bit for bit.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import torch
 from filelock import FileLock
 
 from lm import provenance
+from lm.analyzed import trained_stage
 from lm.checkpoint import load_weights, remove_checkpoints, save_weights
 from lm.codebooks import build_codebook, save_codebook
 from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
@@ -50,7 +51,7 @@ def train(
     A trial that was interrupted goes on from its last checkpoint in `out`, on a CPU bit for bit; a settled one yields
     nothing. `resume_from` names the folder of another settled trial: stages that it shares with this one are taken
     over. `shared_stages` names the folder by which trials that share a stage, at the same time too, train it once.
-    Without `test` the test text stays closed; asked for again with it, a settled trial is scored on it and no more.
+    Without `test` the test text stays closed; called again with it, a settled trial is only scored on test.
     A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and within
     an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
 
@@ -70,12 +71,12 @@ def train(
     with FileLock(out / ".lock"):
         remove_temporaries(out)
         settled = read_record(out)
+        if settled is not None and settled.key != trial_key(spec, fingerprint_of(spec.corpus)):
+            raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
         if settled is not None and settled.status == "failed":
             (out / "record.json").unlink()  # this attempt takes the failure back
             settled = None
         if settled is not None:
-            if settled.key != trial_key(spec, fingerprint_of(spec.corpus)):
-                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
             remove_checkpoints(out)  # left where it was killed between its record and their removal
             if settled.tested or not test:
                 return
@@ -121,12 +122,18 @@ def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: 
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU where there is one. ValueError if there is no such device here."""
+    """The device of that name; `auto` is a GPU where there is one. ValueError if there is no such device here.
+
+    On a GPU cuDNN's LSTM and GRU would round to TF32 by default, which float32 does not mean here.
+    """
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda: torch sees no GPU here")
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device {name}: not auto, cpu or cuda")
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+    return device
 
 
 def check_precision(spec: TrainSpec, device: torch.device) -> None:
@@ -168,7 +175,7 @@ def load_model(
     spec = record.spec
     names = [*record.best_epochs, *spec.stages_left(record.best_epochs)]
     trained = [name for name in names if name != "cache"]
-    stage = stage or trained[-1]
+    stage = stage or trained_stage(record)
     if stage not in trained:
         raise ValueError(f"{folder}: no stage {stage!r} with weights of its own{nearest(stage, trained)}")
     path = weights_path(folder, stage)

@@ -2,7 +2,8 @@
 
 A softmax of D dimensions has logits of rank D at most, D + 1 with a bias, and its normaliser adds a constant to each
 row. To subtract each row's mean removes that again, so that the centred matrix says what the head can express: D, or
-D + 1 with a bias. A mixture of softmaxes has no such bound below V - 1.
+D + 1 with a bias. Heads of classes, blocks and bits have bounds of their own (`rank_bound`); a mixture of softmaxes has
+none below V - 1.
 
 The rounding of float32 alone has full rank, so the head is computed in float64, and a claim is made at several
 thresholds. Nothing is added to probabilities: log(p + 1e-8) has full rank too.
@@ -19,8 +20,12 @@ from torch import Tensor
 from lm.analyze.reading import read
 from lm.analyzed import RankFound, SingularValues
 from lm.heads import OutputHead, Outputs
+from lm.heads.adaptive import Adaptive
+from lm.heads.differentiated import Differentiated
+from lm.heads.ecoc import Ecoc
 from lm.heads.linear_scorer import LinearScorer
 from lm.heads.mixture import Mixture
+from lm.heads.two_level import TwoLevel
 from lm.kept_model import KeptModel
 from lm.spec import RankAnalysis
 
@@ -40,7 +45,7 @@ def rank_of(head: OutputHead, windows: Iterable[Outputs]) -> RankFound:
     head = copy.deepcopy(head).double()
     r_VV, rows = triangle(_log_probabilities(head, windows))
     words = r_VV.shape[1]
-    bound = softmax_bound(head)
+    bound = rank_bound(head)
     return RankFound(
         kind="rank",
         positions=rows,
@@ -86,14 +91,26 @@ def summary(values_K: Tensor, rows: int, words: int) -> SingularValues:
     )
 
 
-def softmax_bound(head: OutputHead) -> int | None:
-    """The most that the centred matrix's rank can be, whatever the text; None if only the words bound it."""
+def rank_bound(head: OutputHead) -> int | None:
+    """The most that the centred matrix's rank can be, whatever the text; None if only the words bound it.
+
+    Logits that are linear in H numbers have rank H, a bias adds 1. A class whose words have a normaliser of their own
+    adds its indicator, which is 1 for each class; all indicators together hold what the row's mean takes away.
+    """
+    match head:
+        case Ecoc() if not head.by_span:  # the bits' own biases go into the bits
+            bits, size = head.weight_CH.shape
+            return min(size + 1, bits) if head.word_bias_V is None else min(size, bits) + 1
+        case Adaptive():
+            return head.head_weight_CH.shape[1] + len(head.bounds)
+        case TwoLevel():
+            return head.class_weight_CH.shape[1] + len(head.sizes)
+        case Differentiated():
+            return sum(head.sizes) + 1
+        case Mixture() if head.spec.mixture == "contexts" or sum(head.spec.experts) == 1:
+            return head.weight_VE.shape[1] + 1
     scorer = head.scorer()
-    if isinstance(scorer, LinearScorer):
-        return scorer.weight_VH.shape[1] + (scorer.bias_V is not None)
-    if isinstance(head, Mixture) and (head.spec.mixture == "contexts" or sum(head.spec.experts) == 1):
-        return head.weight_VE.shape[1] + 1
-    return None
+    return scorer.weight_VH.shape[1] + (scorer.bias_V is not None) if isinstance(scorer, LinearScorer) else None
 
 
 def _log_probabilities(head: OutputHead, windows: Iterable[Outputs]) -> Iterator[Tensor]:

@@ -25,7 +25,8 @@ class Outputs:
 class TrainingLoss:
     """What a head trains on: `nats_TB`, its own estimate of each target's loss, and named extra terms.
 
-    A term is one number, or a number for each target (T, B); the trainer adds them all, as they are, to the loss.
+    A term is one number, or a number for each target (T, B); the trainer adds them all to the loss, those of targets
+    reduced as it is.
     """
 
     nats_TB: Tensor

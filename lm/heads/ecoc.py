@@ -94,14 +94,15 @@ class Ecoc(OutputHead):
         return self._codeword_scorer(*self._folded_exactly(), self.temperature)
 
     def word_scores(self, outputs: Outputs) -> Tensor:
-        """C z / t of the temperature that is trained with, and the bias if that is trained: not what validation fits.
+        """(C - 1/2) z / t at the training temperature, and the word bias if the loss has it: not what validation fits.
 
-        Of a span's probability the logarithm of that.
+        Of span probability, its log-probabilities.
         """
         if self.by_span:
             return self.scorer().log_probabilities(outputs)
         scores_TBV = self.codes.products(self.logits(outputs)) / self.trained_temperature
-        return scores_TBV + self.word_bias_V if isinstance(self.word_bias_V, nn.Parameter) else scores_TBV
+        in_loss = isinstance(self.loss, NormalizedLoss) or isinstance(self.word_bias_V, nn.Parameter)
+        return scores_TBV + self.word_bias_V if in_loss and self.word_bias_V is not None else scores_TBV
 
     def logits(self, outputs: Outputs) -> Tensor:
         """z, the logit of each bit (T, B, C)."""

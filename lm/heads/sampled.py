@@ -64,8 +64,8 @@ class Sampled(OutputHead):
         """Sampled softmax is ln(1 + sum over samples w != y of exp(s_w - s_y) / m(w)), on average below the exact loss.
 
         Here m(w) = S Q(w) is the expected count of w among the samples. Where `correct_target`, s_y is less ln m(y):
-        the question is which of target and samples is the target, and the truth answers it best for any S (the
-        ranking objective of Ma & Collins 2018); with replacement, only if a target that is drawn again stays.
+        then it is a classification of the target among target and samples, whose optimum is the true distribution for
+        any S (the ranking objective of Ma & Collins 2018); with replacement, only if a target that is drawn again stays.
         NCE is -ln sigmoid(d_y) - sum over samples of ln sigmoid(-d_w), where d_w = s_w - ln Z_0 - ln m(w).
         """
         if noise is None:

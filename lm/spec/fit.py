@@ -81,6 +81,8 @@ def vocabulary_misfits(head: Head, vocabulary_size: int) -> Iterator[str]:
             if any(low >= high for low, high in zip([0, *ends], [*ends, vocabulary_size], strict=True)):
                 yield f"head.cutoffs must rise strictly between 0 and the {vocabulary_size:,} words, got {ends}"
         case HierarchicalHead(tree=tree):
+            if isinstance(tree, HuffmanTree) and vocabulary_size < 2:
+                yield "head.tree: a Huffman tree needs two words"
             if not isinstance(tree, HuffmanTree) and tree.words_per_class > vocabulary_size:
                 yield f"head.tree.words_per_class {tree.words_per_class:,} is more than the {vocabulary_size:,} words"
         case DifferentiatedHead():

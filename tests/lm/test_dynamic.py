@@ -135,6 +135,13 @@ def test_values_are_chosen_on_validation_alone(corpus_folder: Path) -> None:
     assert np.array_equal(losses["test"].nats, test.nats) and len(losses["valid"].nats) == len(corpus.valid) - 1
 
 
+def test_one_value_that_diverges_is_refused_too(corpus_folder: Path) -> None:
+    model, corpus = small_writer(24).float(), load(tiny_spec(corpus_folder).corpus)
+    spec = Dynamic(learning_rate=1e5, decay=0.0, statistics_columns=5)
+    with pytest.raises(ValueError, match="the loss does not stay finite with learning_rate 100000 and decay 0"):
+        score_dynamically(model, corpus, spec, CPU)
+
+
 def test_evaluate_scores_any_stage_dynamically(trial: Path) -> None:
     record = settled(trial)
     for stage in record.stages:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from lm.rescore import rescore
+from lm.spec import Cache, Dynamic
+from lm.train import train
 from tests.support.lm_trials import run, settled
 from tests.support.tiny import tiny_spec
 
@@ -18,6 +20,14 @@ HEADS: list[dict[str, Any]] = [
     {"kind": "hierarchical", "tree": {"kind": "huffman"}},
     {"kind": "ecoc", "codebook": {"kind": "unigram", "bits": 12}, "word_bias": "unigram"},
 ]
+
+
+def test_a_test_text_that_the_trial_left_closed_stays_closed(corpus_folder: Path, tmp_path: Path) -> None:
+    for _ in train(tiny_spec(corpus_folder, epochs=1), out=tmp_path, device="cpu", test=False):
+        pass
+    adapting = {"cache": Cache(window=5, weight=0.1, flatness=0.5), "dynamic": Dynamic(learning_rate=0.001, decay=0.01)}
+    names = rescore(settled(tmp_path), tmp_path, device="cpu", **adapting)
+    assert len(names) == 4 and not any(name.startswith("test") for name in names)
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head["kind"])

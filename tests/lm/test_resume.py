@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from lm.checkpoint import Checkpoint, load_checkpoint
 from lm.data import fingerprint_of
 from lm.record import read_curve, write_record
 from lm.spec import TrainSpec, trial_key
@@ -36,6 +37,22 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def spec(corpus_folder: Path) -> TrainSpec:
     return tiny_spec(corpus_folder, **FINETUNED)
+
+
+def test_a_checkpoint_of_another_device_is_refused(
+    spec: TrainSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of a GPU's generator is no state of a CPU's."""
+    next(train(spec, out=tmp_path, device="cpu"))
+
+    def of_a_gpu(folder: Path, device: torch.device) -> Checkpoint | None:
+        found = load_checkpoint(folder, device)
+        assert found is not None and found.state["device"] == "cpu"
+        return Checkpoint(found.weights, found.state | {"device": "cuda"})
+
+    monkeypatch.setattr("lm.resume.load_checkpoint", of_a_gpu)
+    with pytest.raises(ValueError, match="checkpoint is of a run on cuda, this run is on cpu; ask for cuda, or remove"):
+        next(train(spec, out=tmp_path, device="cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,10 @@ from lm.checkpoint import load_weights
 from lm.data import CorpusError, load
 from lm.data.batches import columns
 from lm.evaluate import token_nats, validation_nats
-from lm.record import Evaluation, read_curve, token_nats_path, weights_path
+from lm.record import Evaluation, read_curve, token_nats_path, weights_path, write_record
 from lm.spec import NUMERICS_VERSION, TrainSpec, stage_keys
 from lm.stage import Stage
-from lm.train import build_model, load_model, train
+from lm.train import build_model, choose_device, load_model, train
 from tests.support.lm_trials import assert_same, run, settled
 from tests.support.tiny import AVERAGING, even, tiny_spec
 
@@ -272,6 +272,42 @@ def test_early_stop(scripted_run: Run, tmp_path: Path) -> None:
     curve = scripted_run([3.0, 2.0, 2.5, 1.9, 2.4, 2.3, 1.9, 1.0], early_stop=3)
     (stage,) = settled(tmp_path).stages
     assert (len(curve), stage.epochs, stage.best_epoch, stage.stopped_early) == (7, 7, 4, True)
+
+
+def test_early_stop_counts_from_the_beginning_of_a_leg(scripted_run: Run, tmp_path: Path) -> None:
+    legs = [{"epochs": 4, "optimizer": SGD}]
+    scripted_run([3.0, 2.0, 2.5, 2.6, 9.0, 9.1, 9.2, 9.3], early_stop=2, epochs=4, legs=legs)
+    assert [stage.epochs for stage in settled(tmp_path).stages] == [4, 2]
+
+
+def test_a_failed_record_of_another_trial_stays(corpus_folder: Path, tmp_path: Path) -> None:
+    run(tiny_spec(corpus_folder, epochs=1), tmp_path)
+    record = settled(tmp_path).model_copy(update={"status": "failed", "reason": "?"})
+    write_record(tmp_path, record)
+    with pytest.raises(ValueError, match="holds the record of trial"):
+        run(tiny_spec(corpus_folder, epochs=2), tmp_path)
+    assert settled(tmp_path).status == "failed"
+
+
+def test_without_a_stage_the_weights_are_of_the_last_that_ended(corpus_folder: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(corpus_folder, epochs=1, finetune={"epochs": 1})
+    run(spec, tmp_path)
+    record = settled(tmp_path)
+    record = record.model_copy(update={"status": "diverged", "stages": record.stages[:1]})
+    words = lm.train.words_for(spec, load(spec.corpus), tmp_path)
+    model = load_model(record, tmp_path, words, torch.device("cpu"))
+    assert equal(model.weights(), load_weights(weights_path(tmp_path, "train"), torch.device("cpu")))
+
+
+def test_a_gpu_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    allowed = torch.backends.cudnn.allow_tf32
+    try:
+        torch.backends.cudnn.allow_tf32 = True
+        assert choose_device("cpu").type == "cpu" and torch.backends.cudnn.allow_tf32
+        assert choose_device("auto").type == "cuda" and not torch.backends.cudnn.allow_tf32
+    finally:
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def test_a_stage_that_runs_its_course_did_not_stop_early(scripted_run: Run, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_page_has_a_table_and_a_picture_of_what_was_asked(place: Path) -> No
     text = section(PAGE)
     assert "(rank.svg)" in text and (PAGE.parent / "rank.svg").exists()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert rows[0].startswith("| Variant | bound of one softmax | rank | above 1e-2 of the largest |")
+    assert rows[0].startswith("| Variant | bound of this head | rank | above 1e-2 of the largest |")
     variants = ["| full", "| no weight-dropping", "| no fine-tuning", "| neural cache"]
     assert [row.split(" | ")[0] for row in rows[2:]] == variants
     assert all(" | 7 | 7 | " in row and row.endswith(" | 1 |") for row in rows[2:]), "6 dimensions and a bias"

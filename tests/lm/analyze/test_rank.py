@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch.nn import functional as F
 
 from lm.analyze.rank import rank_of, summary, triangle
-from lm.heads import OutputHead, Outputs, build_head
+from lm.heads import OutputHead, Outputs, Words, build_head
 from lm.spec import Head, MixtureHead, SoftmaxHead
-from tests.lm.heads.examples import EXAMPLES, LAST, Example, V, build, outputs
+from tests.lm.heads.examples import EXAMPLES, Example, V, build, outputs, random_code
 from tests.support.tiny import even
 
 ROWS, WORDS, SIZE = 700, 500, 20
@@ -22,11 +25,13 @@ def windows() -> list[Outputs]:
     return [Outputs((part, part), (part, part)) for part in hidden_NH[:, None].split(150)]
 
 
-def head_of(spec: Head) -> OutputHead:
+def head_of(spec: Head, words: Words | None = None) -> OutputHead:
     """A head whose parameters are all drawn, biases too."""
     init = torch.Generator().manual_seed(1)
     embedding_VE = torch.nn.Parameter(torch.randn(WORDS, SIZE, generator=init))
-    head = build_head(spec, sizes=(SIZE, SIZE), words=even(WORDS), embedding_VE=embedding_VE, tied=True, init=init)
+    head = build_head(
+        spec, sizes=(SIZE, SIZE), words=words or even(WORDS), embedding_VE=embedding_VE, tied=True, init=init
+    )
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.normal_(generator=init)
@@ -47,6 +52,31 @@ def test_a_mixture_passes_every_bound_at_every_threshold_and_one_of_contexts_doe
     assert found.centred.above["1e-4"] > 10 * SIZE, "not by rounding alone"
     contexts = rank_of(head_of(MixtureHead(kind="mixture", experts=(0, 5), mixture="contexts")), windows())
     assert contexts.centred.rank == contexts.bound == SIZE + 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "bound"),
+    [
+        ({"kind": "differentiated", "shares": [0.25, 0.75], "sizes": [12, 8]}, SIZE + 1),
+        ({"kind": "adaptive", "cutoffs": [100, 200, 300], "divisor": 1.0}, SIZE + 3),
+        ({"kind": "hierarchical", "tree": {"kind": "two_level", "words_per_class": 50}}, SIZE + 10),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+)
+def test_heads_of_blocks_and_classes_reach_a_bound_of_their_own(spec: dict[str, Any], bound: int) -> None:
+    found = rank_of(head_of(TypeAdapter(Head).validate_python(spec)), windows())
+    assert found.centred.rank == found.bound == bound
+
+
+@pytest.mark.parametrize(
+    ("bits", "bias", "bound"),
+    [(12, "none", 12), (12, "unigram", 13), (30, "none", SIZE + 1), (30, "unigram", SIZE + 1)],
+)
+def test_codes_have_no_rank_beyond_their_bits(bits: int, bias: str, bound: int) -> None:
+    spec = {"kind": "ecoc", "codebook": {"kind": "random", "bits": bits}, "word_bias": bias}
+    words = Words(np.arange(1, WORDS + 1), random_code(WORDS, bits))
+    found = rank_of(head_of(TypeAdapter(Head).validate_python(spec), words), windows())
+    assert found.centred.rank == found.bound == bound
 
 
 def test_rounding_and_a_floor_below_probabilities_have_full_rank_and_only_thresholds_tell() -> None:
@@ -89,6 +119,4 @@ def test_no_head_passes_the_bound_that_is_said_of_it(example: Example) -> None:
     found = rank_of(head, [outputs(batch=50, dtype=torch.float32)])
     assert found.words == V and found.centred.rank <= min(found.bound or V - 1, V - 1)
     assert found.plain.rank <= found.centred.rank + 1
-    if found.bound is not None:
-        assert found.bound <= LAST + 1
     assert all(torch.equal(weight, before[name]) for name, weight in head.named_parameters()), "stays in float32"

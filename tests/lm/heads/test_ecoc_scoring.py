@@ -18,6 +18,7 @@ from lm.heads.ecoc import Ecoc
 from lm.heads.temperature import HIGHEST, LOWEST, fit_temperature
 from lm.record import read_curve, read_record
 from lm.spec import EcocHead
+from tests.lm.heads import examples
 from tests.lm.heads.handmade import gray_rows, identity_code, random_code, rank_code
 from tests.lm.heads.test_ecoc import B, H, T, bit_logits, code_probability, given, head_of, seeded, spec, targets, words
 from tests.support.lm_trials import run, settled
@@ -236,3 +237,14 @@ def test_a_code_scored_before_temperatures_were_fitted_is_read_as_of_temperature
     (tmp_path / "record.json").write_text(json.dumps(old))
     found = read_record(tmp_path)
     assert found is not None and isinstance(found.spec.head, EcocHead) and found.spec.head.temperature == 1.0
+
+
+NORMALIZED = [example for example in examples.EXAMPLES if example.head.get("loss") == {"kind": "normalized"}]
+
+
+@pytest.mark.parametrize("example", NORMALIZED, ids=lambda example: example.name)
+def test_the_words_scores_are_of_the_distribution_that_is_trained(example: examples.Example) -> None:
+    head, outputs, targets_TB = examples.build(example), examples.outputs(), examples.targets()
+    log_p_TBV = head.word_scores(outputs).log_softmax(dim=-1)
+    expected_TB = -log_p_TBV.gather(-1, targets_TB[..., None])[..., 0]
+    torch.testing.assert_close(head.training_loss(outputs, targets_TB, None).nats_TB, expected_TB)
