@@ -35,9 +35,9 @@ def blocked_nats(
 ) -> Tensor:
     """Loss (N,) of each row's target under softmax(W h + b), natural logarithm, of tensors on a CPU.
 
-    Scores are exponentiated less the target's own, so that no pass looks for the highest: the logarithm of their sum is the loss.
-    That holds for losses below `MOST_NATS`; if one is higher, the caller takes another way. If all exponentials take
-    more than `keep_bytes`, the backward pass computes them again, a third more arithmetic.
+    Scores are exponentiated less the target's own, so that no pass looks for the highest: the logarithm of their sum
+    is the loss. That holds for losses below `MOST_NATS`; if one is higher, the caller takes another way. If all
+    exponentials take more than `keep_bytes`, the backward pass computes them again, a third more arithmetic.
     """
     keeps = torch.is_grad_enabled() and len(hidden_NH) * len(weight_VH) * hidden_NH.itemsize <= keep_bytes
     nats_N: Tensor = _BlockedNats.apply(hidden_NH, weight_VH, bias_V, targets_N, keeps)  # type: ignore[no-untyped-call]

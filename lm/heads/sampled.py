@@ -65,7 +65,7 @@ class Sampled(OutputHead):
 
         Here m(w) = S Q(w) is the expected count of w among the samples. Where `correct_target`, s_y is less ln m(y):
         then it is a classification of the target among target and samples, whose optimum is the true distribution for
-        any S (the ranking objective of Ma & Collins 2018); with replacement, only if a target that is drawn again stays.
+        any S (the ranking objective of Ma & Collins 2018); with replacement, if a target that is drawn again stays.
         NCE is -ln sigmoid(d_y) - sum over samples of ln sigmoid(-d_w), where d_w = s_w - ln Z_0 - ln m(w).
         """
         if noise is None:
