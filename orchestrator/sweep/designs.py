@@ -52,7 +52,7 @@ class Ablation:
         high = max(fractions, default=10 if self.design == "factorial" else count)
         if low <= count <= high:
             return None
-        bounds = f"{low} to {high}" if high != count else f"{low} or more"
+        bounds = f"{low} to {high}" if fractions else f"{low} or more" if count < low else f"at most {high}"
         return f"design {self.design} needs {bounds} components (a group counts as one), got {count}"
 
     @property

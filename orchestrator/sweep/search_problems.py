@@ -101,10 +101,9 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
     spaces: list[tuple[Place, Mapping[str, Any], TrainSpec | None]] = [(("space",), searching.space, base)]
     if isinstance(searching, Tune):
         spaces += [(("variants", name), space, specs.get(name)) for name, space in searching.variants.items()]
-        count = len(seeds) if isinstance(seeds, tuple) else 1
-        if searching.repeats not in (1, count):
-            most = f"1 or {count}, a search for each of 'seeds'" if count > 1 else "1 unless 'seeds' is a list"
-            yield Problem(("repeats",), f"should be {most}, got {searching.repeats}")
+        if searching.repeats not in (1, len(seeds) if isinstance(seeds, tuple) else 1):
+            text = f"should be 1, or as many as 'seeds' lists, each of which gets a search; got {searching.repeats}"
+            yield Problem(("repeats",), text)
     for place, space, spec in spaces:
         if spec is None:
             yield unknown_key(place, specs)
@@ -129,9 +128,8 @@ def _half_changed(tune: Tune, variants: Sequence[Variant]) -> Iterator[Problem]:
     for key, place in tune.space.items():
         paths = paths_of(key, place)
         for variant in variants:
-            own = tune.variants.get(variant.name, {})
             changed = changed_paths(base, variant.spec, paths)
-            if changed and changed != paths and key not in own:
+            if changed and changed != paths and key not in tune.variants.get(variant.name, {}):
                 rule = f"variant {variant.name!r} sets {', '.join(sorted(changed))}, but not all that this change sets"
                 yield Problem(("space", key), f"{rule}: give it a space of its own under 'variants'")
 

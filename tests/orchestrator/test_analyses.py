@@ -112,7 +112,7 @@ def test_an_analysis_that_fails_costs_its_answer_alone(place: Path, caplog: pyte
     code, out, _ = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
     assert code == 0, out
     assert "no answer: no weight-dropping, seed 1: rank of its weights (DamagedError" in caplog.text
-    assert "Without 1 trial (no weight-dropping, seed 1)" in section(PAGE)
+    assert "1 trial is left out (no weight-dropping, seed 1)" in section(PAGE)
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_nothing_has_a_verdict_if_the_baseline_did_not_train(tmp_path: Path) -> 
         "rows that are equal once, and contrasts"
     )
     assert "No interval is given; the column of verdicts says why." in text
-    assert "The baseline `full` is among them, so nothing has a verdict." in text
+    assert "The baseline “full” is among them, so nothing has a verdict." in text
     assert "forest.svg" not in artist.asked
     with (tmp_path / "report/table.csv").open() as file:
         reasons = [line["reason"] for line in csv.DictReader(file) if line["reference"] == "False"]

@@ -134,4 +134,4 @@ def test_plan_says_what_more_seeds_of_the_baseline_would_bring(
     advice = "'seeds: {baseline: 5, variants: 3}' makes intervals up to 11% narrower for 2 trials more"
     assert f"the baseline is in all 3 comparisons: {advice}" in printed(three)
     split = printed(edited("seeds: [1, 2]", "seeds: {baseline: 5, variants: 3}"))
-    assert "4 variants x 3 seeds, the baseline 5" in split and "narrower" not in split
+    assert "3 variants x 3 seeds, the baseline x 5" in split and "narrower" not in split

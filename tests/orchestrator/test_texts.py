@@ -96,7 +96,7 @@ def test_other_settings_leave_keys_as_they_are_and_draw_other_text(place: Path) 
     Path("toy.yaml").write_text(text.replace("seed: 2", "seed: 3"), encoding="utf-8")
     assert {name: trial.key for name, trial in trials().items()} == keys
     unmade = text_of(page())
-    assert "No text by full: seed 1 has no text yet; `sweep` writes it at its end." in unmade
+    assert "No text by full: seed 1 has no text yet: the next run of the sweep writes it." in unmade
     assert sweep() == 0
     assert len(kept()) == 2 * len(before) and before.items() <= kept().items()
     Path("toy.yaml").write_text(text.replace(GENERATE, ""), encoding="utf-8")

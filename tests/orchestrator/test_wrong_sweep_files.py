@@ -260,7 +260,7 @@ def test_what_needs_components_says_so(tmp_path: Path) -> None:
         + GOOD[GOOD.index("variants:") : GOOD.index("scales:")]
     )
     assert errors_of(tmp_path, text) == [
-        "10: design: design factorial needs 1 to 10 components (a group counts as one), got 0"
+        "10: design: design factorial needs 1 or more components (a group counts as one), got 0"
     ]
 
 

@@ -175,7 +175,7 @@ def _contexts(answers: Answers) -> Rows:
     return [row for group in rows.values() for row in group]
 
 
-_NOT_YET = "has no text yet; `sweep` writes it at its end"
+_NOT_YET = "has no text yet: the next run of the sweep writes it"
 
 
 @dataclass(frozen=True)

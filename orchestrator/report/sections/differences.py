@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -63,7 +64,8 @@ def picture_section(
     curves, by_time = variant_curves(outcomes), times_compare(outcomes)
     if curves:
         published = None if published_line is None else published_line.perplexity
-        pictures.draw("overview.svg", overview, curves, published, _unigram(outcomes.of_baseline), by_time)
+        figure = overview if by_time else partial(overview, by_time=False)
+        pictures.draw("overview.svg", figure, curves, published, _unigram(outcomes.of_baseline))
         pictures.draw("variants.svg", panels, curves)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     forest: list[figures.ForestRow] = []
