@@ -71,12 +71,12 @@ def train(
     with FileLock(out / ".lock"):
         remove_temporaries(out)
         settled = read_record(out)
-        if settled is not None and settled.key != trial_key(spec, fingerprint_of(spec.corpus)):
-            raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
-        if settled is not None and settled.status == "failed":
+        if settled is not None and settled.status == "failed" and settled.spec == spec:
             (out / "record.json").unlink()  # this attempt takes the failure back
             settled = None
         if settled is not None:
+            if settled.key != trial_key(spec, fingerprint_of(spec.corpus)):
+                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
             remove_checkpoints(out)  # left where it was killed between its record and their removal
             if settled.tested or not test:
                 return

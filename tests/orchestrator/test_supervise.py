@@ -27,8 +27,8 @@ import os, sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.ray.supervise import Line
-line, notes = Line(Connection(int(sys.argv[1]))), Path(sys.argv[2])
+from orchestrator.execute.ray.supervise import DriverConnection
+line, notes = DriverConnection(Connection(int(sys.argv[1]))), Path(sys.argv[2])
 assert line.order.session.is_dir()
 source, listener = line.source, line.listener
 times = len(notes.read_text().splitlines()) if notes.exists() else 0

@@ -43,7 +43,7 @@ def test_a_table_has_a_column_for_every_run(folder: Path, tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0] == [str(folder), str(other)]
-    assert ["bound", "of", "one", "softmax", "7", "7"] in lines and ["rank", "7", "7"] in lines
+    assert ["bound", "of", "this", "head", "7", "7"] in lines and ["rank", "7", "7"] in lines
 
 
 def test_a_question_is_asked_once_of_each_stage_and_settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_a_seed_without_an_answer_is_named_and_the_others_are_shown(tmp_path: Pa
     keep(tmp_path / "runs", trials[0], RANK, rank_of(41, 41))
     text, _ = page(tmp_path, trials, RANK)
     assert rows(text, "Rank of the log-probabilities")[2:] == ["| full | 41 | 41 | 20 | 3.500 | 41 | 1 of 2 |"]
-    assert "Without 3 trials (full, seed 2; wide, seed 1; wide, seed 2), whose weights are gone" in text
+    assert "3 trials are left out (full, seed 2; wide, seed 1; wide, seed 2): weights are gone" in text
 
 
 def test_a_tied_model_is_not_asked_for_the_distance_and_another_is(tmp_path: Path) -> None:
