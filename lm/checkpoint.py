@@ -53,8 +53,8 @@ def save_checkpoint(trial_folder: Path, checkpoint: Checkpoint) -> None:
             sync(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # of an error: a full disk gets its space back
-    for old in earlier[: len(earlier) + 1 - _KEEP]:  # the new one is whole: that an old one stays costs disk alone
-        shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
+    for old in earlier[: len(earlier) + 1 - _KEEP]:
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | None:

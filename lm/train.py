@@ -124,7 +124,7 @@ def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: 
 def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU where there is one. ValueError if there is no such device here.
 
-    On a GPU cuDNN's LSTM and GRU would round to TF32 by default, which float32 does not mean here.
+    For a GPU it also turns off TF32, to which cuDNN's LSTM and GRU round by default.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda: torch sees no GPU here")
