@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from lm.heads import Outputs
 from lm.heads.temperature import FIT_TARGETS
 from lm.model import LanguageModel
 from lm.record import Score, perplexity
@@ -50,6 +52,19 @@ class TokenNats:
         return pa.table({"position": self.position, "token": self.token, "training_count": counts, "nats": self.nats})
 
 
+def windows(model: LanguageModel, text_RB: Tensor, window: int) -> Iterator[tuple[slice, Outputs, Tensor]]:
+    """The text window by window: the rows that are predicted, counted from the second, the outputs, and the targets.
+
+    The state begins at zero and is carried along each column.
+    """
+    state = model.initial_state(text_RB.shape[1])
+    for row in range(0, len(text_RB) - 1, window):
+        targets_TB = text_RB[row + 1 : row + 1 + window]
+        rows = slice(row, row + len(targets_TB))
+        outputs, state = model(text_RB[rows], state)
+        yield rows, outputs, targets_TB
+
+
 @torch.inference_mode()
 def fit_head(model: LanguageModel, text_RB: Tensor) -> dict[str, float]:
     """Let the head choose what it leaves to validation, on the first rows of each column; what it chose, by name."""
@@ -66,10 +81,7 @@ def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float
     fit_head(model, text_RB)
     total = torch.zeros((), dtype=torch.float64, device=text_RB.device)
     scorer = model.head.scorer()
-    state = model.initial_state(text_RB.shape[1])
-    for row in range(0, len(text_RB) - 1, window):
-        targets_TB = text_RB[row + 1 : row + 1 + window]
-        outputs, state = model(text_RB[row : row + len(targets_TB)], state)
+    for _, outputs, targets_TB in windows(model, text_RB, window):
         total += scorer.target_nats(outputs, targets_TB).sum(dtype=torch.float64)
     return float(total) / text_RB[1:].numel()
 
@@ -87,11 +99,8 @@ def token_nats(
     nats_TB = torch.empty(len(text_RB) - 1, text_RB.shape[1], device=text_RB.device, dtype=model.embedding_VE.dtype)
     scorer = model.head.scorer()
     tallies: dict[str, Tensor] = {}
-    state = model.initial_state(text_RB.shape[1])
-    for row in range(0, len(nats_TB), window):
-        targets_TB = text_RB[row + 1 : row + 1 + window]
-        outputs, state = model(text_RB[row : row + len(targets_TB)], state)
-        nats_TB[row : row + len(targets_TB)] = scorer.target_nats(outputs, targets_TB)
+    for rows, outputs, targets_TB in windows(model, text_RB, window):
+        nats_TB[rows] = scorer.target_nats(outputs, targets_TB)
         if measured:
             for name, tally in model.head.tallies(scorer, outputs, targets_TB).items():
                 tallies[name] = tallies[name] + tally if name in tallies else tally
@@ -105,12 +114,9 @@ def hidden_and_nats(model: LanguageModel, text_R1: Tensor, window: int) -> tuple
     hidden_NH = torch.empty(len(text_R1) - 1, size, device=text_R1.device, dtype=dtype)
     nats_N = torch.empty(len(text_R1) - 1, device=text_R1.device, dtype=dtype)
     scorer = model.head.scorer()
-    state = model.initial_state(1)
-    for row in range(0, len(nats_N), window):
-        targets_T1 = text_R1[row + 1 : row + 1 + window]
-        outputs, state = model(text_R1[row : row + len(targets_T1)], state)
-        hidden_NH[row : row + len(targets_T1)] = outputs.raw[-1][:, 0]
-        nats_N[row : row + len(targets_T1)] = scorer.target_nats(outputs, targets_T1)[:, 0]
+    for rows, outputs, targets_T1 in windows(model, text_R1, window):
+        hidden_NH[rows] = outputs.raw[-1][:, 0]
+        nats_N[rows] = scorer.target_nats(outputs, targets_T1)[:, 0]
     return hidden_NH, nats_N
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lm.data.batches import columns
+from lm.evaluate import windows
 from lm.heads import Outputs
 from lm.kept_model import KeptModel
 
@@ -21,8 +22,5 @@ def read(kept: KeptModel, split: Literal["valid", "test"], most: int | None = No
     """The outputs before each prediction, and its target (T, 1), state carried; of the first `most` predictions."""
     text_R1 = columns(kept.corpus.valid if split == "valid" else kept.corpus.test, 1, kept.device)
     text_R1 = text_R1 if most is None else text_R1[: most + 1]
-    state = kept.model.initial_state(1)
-    for row in range(0, len(text_R1) - 1, WINDOW):
-        targets_T1 = text_R1[row + 1 : row + 1 + WINDOW]
-        outputs, state = kept.model(text_R1[row : row + len(targets_T1)], state)
+    for _, outputs, targets_T1 in windows(kept.model, text_R1, WINDOW):
         yield outputs, targets_T1

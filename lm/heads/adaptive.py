@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.costs import HeadCost
-from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.contract import OutputHead, Outputs
 from lm.heads.cross_entropy import linear_nats
 from lm.heads.words import Words
 from lm.spec import AdaptiveHead, words_of
@@ -74,10 +74,6 @@ class Adaptive(OutputHead):
             low, _ = self.bounds[cluster - 1]
             nats.append(linear_nats(F.linear(hidden[cluster], projection_PH), cluster_WP, None, ranks[cluster] - low))
         return (head_nats_N + torch.cat(nats)[order_N.argsort()]).view_as(targets_TB)
-
-    def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
-        """The exact loss."""
-        return TrainingLoss(self.target_nats(outputs, targets_TB))
 
     def scorer(self) -> Adaptive:
         """The head itself."""

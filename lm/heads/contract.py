@@ -57,12 +57,13 @@ class OutputHead(nn.Module, ABC):
     term_names: tuple[str, ...] = ()
     """The names of the training loss's extra terms, known beforehand so that an epoch can sum them on the device."""
 
-    @abstractmethod
     def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
-        """The loss to train on; whatever is drawn is drawn from `noise`, and without it nothing is dropped.
+        """The loss to train on, the exact one unless a head has another.
 
-        Heads that sample words raise ValueError without noise.
+        Whatever is drawn is drawn from `noise`, and without it nothing is dropped. Heads that sample words raise
+        ValueError without noise.
         """
+        return TrainingLoss(self.scorer().target_nats(outputs, targets_TB))
 
     @abstractmethod
     def scorer(self) -> Scorer:

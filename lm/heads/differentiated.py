@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.costs import HeadCost
-from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.contract import OutputHead, Outputs
 from lm.heads.words import Words
 from lm.spec import DifferentiatedHead, differentiated_ends
 
@@ -41,10 +41,6 @@ class Differentiated(OutputHead):
         """Exact loss of every target (T, B), natural logarithm."""
         logits_NV = self._logits_by_rank(outputs).flatten(0, 1)
         return F.cross_entropy(logits_NV, self.rank_V[targets_TB.flatten()], reduction="none").view_as(targets_TB)
-
-    def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
-        """The exact loss."""
-        return TrainingLoss(self.target_nats(outputs, targets_TB))
 
     def cost(self, tokens: int) -> HeadCost:
         """Each word costs its slice of the layer."""

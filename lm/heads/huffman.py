@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.costs import HeadCost
-from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.contract import OutputHead, Outputs
 from lm.heads.words import Words
 
 
@@ -63,10 +63,6 @@ class Huffman(OutputHead):
         scores_ND = scores_ND + self.bias_J[node_ND]
         log_steps_ND = F.logsigmoid(torch.where(path_ND % 2 == 1, scores_ND, -scores_ND))
         return -log_steps_ND.masked_fill(path_ND < 0, 0.0).sum(dim=-1).view_as(targets_TB)
-
-    def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
-        """The exact loss."""
-        return TrainingLoss(self.target_nats(outputs, targets_TB))
 
     def cost(self, tokens: int) -> HeadCost:
         """A product for each step of the longest path: shorter ones are padded."""

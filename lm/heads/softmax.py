@@ -53,7 +53,7 @@ class Softmax(OutputHead):
         trained of the exact loss, (1 - share) of it, and the term share x temperature^2 x V x KL.
         """
         if self.augmented is None:
-            return TrainingLoss(self.scorer().target_nats(outputs, targets_TB))
+            return super().training_loss(outputs, targets_TB, noise)
         nats_TB, divergence_TB = self._both_losses(self.augmented, outputs, targets_TB)
         match self.augmented:
             case AddedAugmentedLoss(weight=weight, temperature=temperature):

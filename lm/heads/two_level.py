@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm.costs import HeadCost
-from lm.heads.contract import OutputHead, Outputs, TrainingLoss
+from lm.heads.contract import OutputHead, Outputs
 from lm.heads.words import Words
 from lm.spec import TwoLevelTree
 
@@ -86,10 +86,6 @@ class TwoLevel(OutputHead):
         # many small products, while it has bandwidth for copies, so that there only memory is a limit.
         leaf_nats = self._gathered_nats if self._gathers(len(class_N)) else self._in_place_nats
         return (class_nats_N + leaf_nats(hidden_NH, class_N, position_N)).view_as(targets_TB)
-
-    def training_loss(self, outputs: Outputs, targets_TB: Tensor, noise: torch.Generator | None) -> TrainingLoss:
-        """The exact loss."""
-        return TrainingLoss(self.target_nats(outputs, targets_TB))
 
     def scorer(self) -> TwoLevel:
         """The head itself."""

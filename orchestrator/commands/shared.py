@@ -59,7 +59,6 @@ def _existing(context: typer.Context, runs: Path) -> Path:
 
 _FILE = "a sweep file, such as sweeps/awd_ablation.yaml"
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help=_FILE, autocompletion=sweep_files)]
-NoFile = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE, autocompletion=sweep_files)]
 _ONLY_OF = "only the trials of this sweep"
 OfSweep = Annotated[Path | None, typer.Option("--sweep", metavar="FILE", help=_ONLY_OF, autocompletion=sweep_files)]
 _SCALE = "a scale of the file [default: what fits the machine]"

@@ -1,4 +1,4 @@
-"""`sweep`: train what is missing, and report; `report`: the page from the records alone, or two side by side."""
+"""`sweep`: train what is missing, and report; `report`: the page from the records alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ _STORAGE = "s3://, gs:// or file:// where workers keep trials [default: --runs]"
 _EXECUTOR = "inline: in this process, one after the other, with no stall limit"
 _NOTIFY = "run this at the end; its standard input is the outcome as JSON"
 _WATCH = "write it again whenever the records change, until Ctrl-C (exit code 130)"
-_COMPARE = "print two folders of reports side by side"
 _FORCE = "replace an earlier report that has complete trials which this one lacks"
 
 
@@ -100,7 +99,7 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
 
 
 def report(
-    file: shared.NoFile = None,
+    file: shared.SweepFile,
     scale: shared.ScaleName = None,
     set_: shared.Set = None,
     seeds: shared.Seeds = None,
@@ -111,18 +110,9 @@ def report(
         float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: seconds between looks")
     ] = 10.0,
     force: Annotated[bool, typer.Option("--force", help=_FORCE)] = False,
-    compare: Annotated[tuple[Path, Path] | None, typer.Option(metavar="A B", help=_COMPARE)] = None,
 ) -> None:
-    """Write the report of what the records hold now (nothing is trained), or print two reports side by side."""
-    if (file is None) == (compare is None):
-        shared.wrong("report: expected either a sweep FILE or --compare A B")
-    if compare is not None:
-        from orchestrator.report.compare import compare_reports
-
-        with shared.refused(ValueError, OSError):
-            typer.echo(compare_reports(*compare), nl=False)
-    elif file is not None:
-        _report(shared.opened(file, scale, set_, seeds), file, runs, reports, every if watch else None, force=force)
+    """Write the report of what the records hold now; nothing is trained."""
+    _report(shared.opened(file, scale, set_, seeds), file, runs, reports, every if watch else None, force=force)
 
 
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:

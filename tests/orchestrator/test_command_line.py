@@ -35,7 +35,6 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
         ["plan", ABLATION, "--scale", "paper"],
         ["plan", "no.yaml"],
         ["status", ABLATION],
-        ["report", "--compare", "none", "none"],
     ],
 )
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
