@@ -11,7 +11,7 @@ from pathlib import Path
 from lm.files import write_text
 from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
 from orchestrator.analysis.effects import Comparison
-from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.guessing import guesses, reference_corpus, untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report import Report
@@ -181,7 +181,9 @@ def _answer(
 ) -> Markdown:
     """The answer; the baseline stands beside the paper's number at the paper's own scale alone."""
     sweep, searches = report.sweep, report.searches
-    measured = [*filter(None, [front_clause(searches)]), *dose_clauses(report.outcomes, sweep.doses)]
+    corpus = reference_corpus(report.outcomes.all)
+    guess = None if corpus is None else guesses(corpus, "valid")[0]
+    measured = [*filter(None, [front_clause(searches, guess)]), *dose_clauses(report.outcomes, sweep.doses)]
     return answer.answer(
         rows,
         comparison,

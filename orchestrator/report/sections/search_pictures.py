@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm.record import perplexity
+from orchestrator.analysis.guessing import Guess
 from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import search as figures
@@ -152,8 +153,11 @@ def name_of(task: SearchTask, values: Mapping[str, Any]) -> str:
     return ", ".join(words) or task.in_words(values)
 
 
-def front_clause(searches: Sequence[SearchState]) -> str:
-    """What is on the front, for the answer; empty without a search with several objectives or a complete trial."""
+def front_clause(searches: Sequence[SearchState], guess: Guess | None = None) -> str:
+    """What is on the front, for the answer; empty without a search with several objectives or a complete trial.
+
+    A trial whose validation loss is above that of the `guess` is on the front for its size alone, and it is said.
+    """
     if len(searches) != 1 or len(searches[0].task.objectives) < 2 or not (shown := front_in_order(searches[0])):
         return ""
     task = searches[0].task
@@ -162,6 +166,8 @@ def front_clause(searches: Sequence[SearchState]) -> str:
     for trial in shown:
         reached = zip(task.objectives, trial.objectives or (), strict=True)
         words = ", ".join(f"{OBJECTIVES[name][1](value)} {OBJECTIVES[name][0]}" for name, value in reached)
+        if guess is not None and trial.valid_nats is not None and trial.valid_nats > guess.nats:
+            words += f"; worse than the {guess.model} model, {number(guess.perplexity)}, which reads no context"
         trials.append(f"“{escape(name_of(task, trial.values))}” ({words})")
     names = listed(trials) if len(trials) <= _LISTED else f"from {trials[0]} to {trials[-1]}"
     verb = "is" if len(trials) == 1 else "are"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
+from orchestrator.analysis.guessing import Guess
 from orchestrator.report.pictures.search import SearchAxis
 from orchestrator.report.sections.search import search_table, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause, name_of, rung_table
@@ -296,6 +297,17 @@ def test_the_answer_names_the_ends_of_a_long_front_and_nothing_without_one(tmp_p
     clause = front_clause([SearchState(two, tmp_path / "none", trials)])
     assert "9 of the search’s 9 complete trials are on its Pareto front: from “" in clause and " to “" in clause
     assert "(92.00 validation perplexity, 68 seconds of training) to" in clause
+
+
+def test_a_model_that_is_on_the_front_for_its_size_alone_is_named_as_worse_than_guessing(tmp_path: Path) -> None:
+    text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  objectives: [validation, parameters]\n  scheduler: null\n")
+    task = search_tasks(at_paper(tmp_path, text))[0]
+    trials = tuple(
+        found(n, value, objectives=(math.log(value), size)) for n, value, size in [(0, 90, 99.0), (1, 345, 9.0)]
+    )
+    clause = front_clause([SearchState(task, tmp_path / "none", trials)], Guess("unigram", math.log(199.26), 199.26))
+    assert clause.count("worse than") == 1
+    assert "345.00 validation perplexity, 9 parameters; worse than the unigram model, 199.26, which reads" in clause
 
 
 def test_heads_by_codebook_stand_in_a_grid_where_both_are_searched(tmp_path: Path) -> None:
