@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+from pydantic import ValidationError
 
 from lm.cpus import cpu_count
 from lm.data import fingerprint_of
-from lm.files import write_text
+from lm.files import read_regular, write_text
 from lm.measured import Measured
 from lm.spec import (
     Adam,
@@ -54,7 +55,7 @@ def measured_spec(spec: TrainSpec) -> TrainSpec:
         "head": _same_head(spec.head),
         "feedback": _same_feedback(spec.feedback),
         "dropout": Dropout(**dropped, shared_mask=spec.dropout.shared_mask),
-        "penalties": spec.penalties and Penalties(activation=1.0, temporal_activation=1.0),
+        "penalties": spec.penalties and Penalties(**dict.fromkeys(Penalties.model_fields, 1.0)),
         "epochs": 1,
         "legs": (),
         "early_stop": None,
@@ -124,15 +125,23 @@ class Measuring:
         projected = measured_spec(spec)
         key = self._key(projected)
         if key not in self._measured:
-            path = self.folder / f"{key}.json"
-            if self.again or not path.exists():
-                write_text(path, self._measure(projected).model_dump_json() + "\n")
-            self._measured[key] = Measured.model_validate_json(path.read_text(encoding="utf-8"))
+            measured = None if self.again else self._kept(key)
+            if measured is None:
+                measured = self._measure(projected)
+                write_text(self.folder / f"{key}.json", measured.model_dump_json() + "\n")
+            self._measured[key] = measured
         return self._measured[key]
 
     def has(self, spec: TrainSpec) -> bool:
         """Whether an earlier command has measured a trial of this spec."""
-        return not self.again and (self.folder / f"{self._key(measured_spec(spec))}.json").exists()
+        return not self.again and self._kept(self._key(measured_spec(spec))) is not None
+
+    def _kept(self, key: str) -> Measured | None:
+        """What an earlier command measured; None also if the file is damaged, or another version wrote it."""
+        try:
+            return Measured.model_validate_json(read_regular(self.folder / f"{key}.json"))
+        except (OSError, ValidationError):
+            return None
 
     def _key(self, spec: TrainSpec) -> str:
         """Of all that decides the figures: the model, the text, the machine, the library, the resources."""

@@ -249,6 +249,11 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     assert len(lines) == 2, "what was measured before is not measured again"
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
+    for path in before:
+        path.write_text('{"threads": 1}')  # as another version of the project might
+    assert not any(Measuring("cpu", 1, steps=2, folder=kept).has(trial.spec) for trial in trials)
+    assert measuring.of(trials[0].spec).threads == 1
+
     print_estimate(found)
     assert json.loads(json.dumps(asdict(found)))["states"] == dict(found.states)  # as plan --json prints it
     said = capsys.readouterr().out

@@ -6,11 +6,11 @@ What is decided comes first, then what is not, then what cannot be compared; wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import assert_never, get_args
 
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Reason
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.report.sections.ablation import RECALLED, AblationRow
+from orchestrator.report.sections.ablation import RECALLED, AblationRow, Spread
 from orchestrator.report.sections.interactions import InteractionRow, contrast_sentences
 from orchestrator.report.sections.verdicts import (
     LISTED,
@@ -88,6 +88,7 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
     base = next(row for row in rows if row.is_baseline)
     counts = sorted({row.complete for row in of_rows}) or [base.complete]
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    seeds += f" and {base.complete} of {_quoted(base.variant)}" if base.complete > counts[-1] else ""
     kind = "interval" if len(of_rows) + len(interactions) == 1 else "simultaneous intervals"
     level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
     return f"{FRAME}{level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
@@ -133,17 +134,25 @@ def _reached(base: AblationRow, published: Number | None) -> str:
     reaches = f"{_quoted(base.variant)} reaches test perplexity {base.test} ({_of_seeds(base)})"
     if published is None:
         return reaches
-    paper, change = published.perplexity, 100 * (base.test.mean / published.perplexity - 1)
-    memory = " (from memory)" if published.certainty == RECALLED else ""
-    reaches += f", {number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {paper:g}{memory}"
-    mean, more = base.test.of_mean, base.test.one_more_seed
-    if mean is None or more is None:
+    reaches += f", {_beside_published(base.test, published)}"
+    if base.published_valid is None or base.valid is None:
         return reaches
+    return f"{reaches}. Validation perplexity is {base.valid}, {_beside_published(base.valid, base.published_valid)}"
+
+
+def _beside_published(reached: Spread, published: Number) -> str:
+    """How far a mean lies from a published number, and whether one more seed may reach that."""
+    paper, change = published.perplexity, 100 * (reached.mean / published.perplexity - 1)
+    memory = " (from memory)" if published.certainty == RECALLED else ""
+    text = f"{number(abs(change), 1)}% {'below' if change < 0 else 'above'} the published {paper:g}{memory}"
+    mean, more = reached.of_mean, reached.one_more_seed
+    if mean is None or more is None:
+        return text
     if mean.low <= paper <= mean.high:
-        return f"{reaches}, which lies in the 95% interval of this mean ({ends_in_words(*mean)})"
+        return f"{text}, which lies in the 95% interval of this mean ({ends_in_words(*mean)})"
     one_run = "may be" if more.low <= paper <= more.high else "would hardly be"
     outside = f"which lies outside the 95% interval of this mean ({ends_in_words(*mean)})"
-    return f"{reaches}, {outside}; a single seed {one_run} there ({ends_in_words(*more)})"
+    return f"{text}, {outside}; a single seed {one_run} there ({ends_in_words(*more)})"
 
 
 def _quoted(name: str) -> str:
@@ -248,8 +257,10 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
         case "not complete":
             why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"no verdict on {why}"
-        case _:
+        case "another budget" | "another test text" | "worse than guessing" | "adaptive":
             return f"no verdict on {_named(rows, 'other ')}: {_WHY[reason]}"
+        case _:
+            assert_never(reason)
 
 
 def _on_this_text(rows: Sequence[AblationRow]) -> list[str]:

@@ -68,16 +68,15 @@ def _cautions(
 ) -> Iterator[Markdown]:
     """What to know before quoting a verdict, a sentence each."""
     if comparison is not None and (smallest := smallest_found(comparison)) is not None:
-        where, more = ("In half of the comparisons a", " or more") if comparison.intervals > 1 else ("A", "")
-        change = f"true change of {_percent(smallest)}"
-        sentence = f"{where} {change} would get a verdict with a probability of 80%{more}."
+        where = "In half of the comparisons a" if comparison.intervals > 1 else "A"
+        sentence = f"{where} true change of {_percent(smallest)} would get a verdict with a probability of 80%."
         undecided = [row for row in rows if row.effect is not None and row.effect.verdict == "not decided"]
         papers = {row.variant: row.published_difference for row in undecided}
         if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < smallest]:
-            named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed([escape(name) for name in smaller])
-            is_smaller = "is smaller, so it was" if len(smaller) == 1 else "are smaller, so they were"
-            changes = "change" if len(smaller) == 1 else "changes"
-            sentence += f" The published {changes} of {named} {is_smaller} unlikely to be found."
+            quoted = [f"“{escape(name)}”" for name in smaller]
+            named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed(quoted)
+            is_smaller = "change of {} is smaller, so it" if len(smaller) == 1 else "changes of {} are smaller, so they"
+            sentence += f" The published {is_smaller.format(named)} could hardly be found."
         yield Markdown(sentence)
     text = comparison.noise.text_correlation if comparison and comparison.noise else None
     if text is not None and text > LONG_TOPICS:

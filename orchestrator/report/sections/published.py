@@ -39,8 +39,8 @@ Reproduction = Literal["reproduced", "not reproduced", "not decided"]
 def published_table(rows: Sequence[AblationRow], published_scale: bool) -> Rows:
     """The variants that the papers have; at the papers' own scale with the sweep's numbers beside them."""
     papers = [row for row in rows if row.published_valid or row.published_test]
-    if published_scale and (beside := [row for row in papers if row.test and row.published_test]):
-        return [_beside(row) for row in beside]
+    if published_scale and (beside := [cells for row in papers for cells in _beside(row)]):
+        return beside
     return [
         {
             "Variant": row.variant,
@@ -54,21 +54,29 @@ def published_table(rows: Sequence[AblationRow], published_scale: bool) -> Rows:
     ]
 
 
-def _beside(row: AblationRow) -> dict[str, object]:
-    assert row.test is not None and row.published_test is not None
-    paper = row.published_test.perplexity
-    return {
-        "Variant": row.variant,
-        "Test": row.test,
-        "Seeds": row.test.n,
-        "Published": printed(row.published_test),
-        "Test less published": f"{signed(row.test.mean - paper)} ({signed(100 * (row.test.mean / paper - 1), 1)}%)",
-        "Mean, 95%": None if (mean := row.test.of_mean) is None else ends_in_words(*mean),
-        "One more seed, 95%": None if (more := row.test.one_more_seed) is None else ends_in_words(*more),
-        "Published difference": printed_difference(row),
-        "Difference": row.difference,
-        "Published difference is": "baseline" if row.is_baseline else reproduction(row),
-    }
+def _beside(row: AblationRow) -> Iterator[Row]:
+    """A variant's numbers beside its paper's, a row for each split that both have; differences are of test."""
+    splits = (("validation", row.valid, row.published_valid), ("test", row.test, row.published_test))
+    for split, reached, paper in splits:
+        if reached is None or paper is None:
+            continue
+        ratio = reached.mean / paper.perplexity
+        cells = {
+            "Variant": row.variant,
+            "On": split,
+            "Perplexity": reached,
+            "Seeds": reached.n,
+            "Published": printed(paper),
+            "Less published": f"{signed(reached.mean - paper.perplexity)} ({signed(100 * (ratio - 1), 1)}%)",
+            "Mean, 95%": None if (mean := reached.of_mean) is None else ends_in_words(*mean),
+            "One more seed, 95%": None if (more := reached.one_more_seed) is None else ends_in_words(*more),
+        }
+        of_test = split == "test"
+        yield cells | {
+            "Published difference": printed_difference(row) if of_test else None,
+            "Difference": row.difference if of_test else None,
+            "Published difference is": ("baseline" if row.is_baseline else reproduction(row)) if of_test else None,
+        }
 
 
 def published_line(published: Mapping[str, Published], baseline: str) -> Number | None:

@@ -183,6 +183,7 @@ def test_the_baseline_is_held_against_the_paper_by_where_one_more_seed_would_lie
         text = answer(rows, comparison, "paper", published=paper)
         assert "“full” reaches test perplexity 61.0 ± 1.0 (mean ± standard deviation of 3 seeds), " in text
         assert how in text and "“other” raises test perplexity" in text
+    assert "Validation" not in text
     assert "reaches" not in answer(rows, comparison, "mini")
     assert Spread(61.0, None, 1).one_more_seed is None and Spread(61.0, 0.0, 3).one_more_seed is None
 

@@ -62,7 +62,7 @@ def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_s
         papers = {"full": base, "b": Published(None, number(round(50.0 * math.exp(share * nats), 4)))}
         text = write(tmp_path, trials, published=papers)
         assert re.search(rf"- A true change of {said} would get a verdict with a probability of 80%\.", text)
-        assert ("The published change of b is smaller, so it was unlikely to be found." in text) == smaller
+        assert ("The published change of “b” is smaller, so it could hardly be found." in text) == smaller
     one_seed = write(tmp_path, [trial for trial in trials if trial.seed == 1])
     assert "with a probability of 80%" not in one_seed
 

@@ -426,13 +426,26 @@ def test_ours_stands_beside_the_published_and_judges_its_difference(tmp_path: Pa
     table = text.partition("### Published\n")[2].partition("\n## ")[0]
     rows = {row.split(" | ")[0].strip("| "): row for row in table.splitlines() if row.startswith("| ")}
     assert rows["full"].startswith(
-        "| full | 60.13 ± 0.15 | 3 | 50.0 | +10.13 (+20.3%) | 59.75 to 60.51 | 59.37 to 60.89 | – | – | baseline |"
+        "| full | test | 60.13 ± 0.15 | 3 | 50.0 | +10.13 (+20.3%) | 59.75 to 60.51 | 59.37 to 60.89 | – | – | base"
     )
     verdicts = {name: rows[name].rsplit("|", 2)[1].strip() for name in ("b", "c", "d")}
     assert verdicts == {"b": "reproduced", "c": "not reproduced", "d": "not decided"}
-    assert "Test less published" not in write(tmp_path, trials, published=papers)
+    assert "Less published" not in write(tmp_path, trials, published=papers)
     single = write(tmp_path, sweep(full=[60.0], b=[70.0]), published=papers, published_scale=True)
-    assert "| b | 70.00 | 1 | 58.333 | +11.67 (+20.0%) | – | – | +8.333 | +10.00 | not decided |" in single
+    assert "| b | test | 70.00 | 1 | 58.333 | +11.67 (+20.0%) | – | – | +8.333 | +10.00 | not decided |" in single
+
+
+def test_both_splits_of_a_variant_stand_beside_what_is_published_of_them(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3, 60.1])
+    papers = {"full": Published(valid=number(70.0, "recalled"), test=number(60.0))}
+    text = write(tmp_path, trials, published=papers, published_scale=True)
+    valid, test = re.findall(
+        r"^\| full \| (validation|test) .* (70\.0†|60\.0) \| .* \| – \| – \| (–|baseline) \|$", text, re.M
+    )
+    assert (valid, test) == (("validation", "70.0†", "–"), ("test", "60.0", "baseline"))
+    assert re.search(
+        r"Validation perplexity is \S+ ± \S+, \S+% \w+ the published 70 \(from memory\), which lies outs", text
+    )
 
 
 def test_only_a_number_that_was_looked_up_is_drawn_as_a_line(tmp_path: Path, sweep: Sweep) -> None:

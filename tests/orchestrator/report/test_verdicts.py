@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason
 from orchestrator.analysis.power import MOST_FURTHER, Further
 from orchestrator.report.sections.verdicts import (
     TWOFOLD,
@@ -37,6 +38,11 @@ def effect(low: float, high: float) -> Effect:
 )
 def test_why_there_is_no_verdict(reason: str, variants: tuple[str, ...], of_contrast: bool, words: str) -> None:
     assert why_no_verdict(Obstacle(reason, variants), of_contrast=of_contrast) == words  # type: ignore[arg-type]
+
+
+def test_every_reason_has_words_of_its_own() -> None:
+    words = [why_no_verdict(Obstacle(reason, ("a",))) for reason in get_args(Reason)]
+    assert all(words) and len(set(words)) == len(get_args(Reason))
 
 
 @pytest.mark.parametrize(
