@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 from lm.record import read_record
 from lm.spec import Model
 from orchestrator.agenda.trial_source import FixedOrder
-from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue
+from orchestrator.execute.ray.bridge import PAUSES, Queue
 from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, ran_out_of_memory, run_trial
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.test_schedule import Heard
@@ -52,9 +53,10 @@ def test_one_that_fits_alone_is_complete_and_says_so(tmp_path: Path) -> None:
 
 def test_one_whose_workers_die_beside_others_has_its_last_try_alone(tmp_path: Path) -> None:
     allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), trial(tmp_path, "b", 10)]), allotment, Heard())
+    hours = itertools.count(0.0, 3600.0)
+    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), trial(tmp_path, "b", 10)]), allotment, Heard(), hours.__next__)
     queue.suggest("b")  # takes "a"
-    for attempt in range(1 + MOST_WORKER_DEATHS):
+    for attempt in range(1 + len(PAUSES)):
         assert queue.suggest(str(attempt)) is not None
         queue.on_trial_complete(str(attempt), error=True)
     assert queue.suggest("waits") is None

@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
 from orchestrator.agenda.trial_source import FixedOrder
-from orchestrator.execute.ray.bridge import MOST_WORKER_DEATHS, Queue
+from orchestrator.execute.ray.bridge import PAUSES, Queue
 from orchestrator.execute.ray.supervise import ray_environment
 from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.trial import Trial
@@ -64,9 +64,13 @@ def test_tune_gets_the_source_in_order_and_the_end_when_nothing_runs(allotment: 
 
 
 def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_failed(allotment: Allotment) -> None:
-    heard = Heard()
-    queue = Queue(FixedOrder([trial("a")]), allotment, heard)
-    for attempt in range(1 + MOST_WORKER_DEATHS):
+    heard, now = Heard(), 0.0
+    queue = Queue(FixedOrder([trial("a")]), allotment, heard, clock=lambda: now)
+    for attempt, pause in enumerate((0.0, *PAUSES)):
+        if pause:
+            now += pause - 1.0
+            assert names(queue, "too early") == [None]
+            now += 1.0
         assert names(queue, str(attempt)) == ["a"]
         queue.on_trial_complete(str(attempt), error=True)
     record = read_record(allotment.runs / "a")
@@ -121,4 +125,44 @@ assert heard.words == [*uncut, "cut started", "cut epoch 1", "cut epoch 2", "cut
 def test_evaluations_come_whole_through_ray_until_the_source_stops_the_trial(allotment: Allotment) -> None:
     line = [sys.executable, "-c", THROUGH_RAY, str(allotment.runs)]
     run = subprocess.run(line, check=False, capture_output=True, text=True, env=ray_environment())
+    assert run.returncode == 0, run.stderr
+
+
+# Ray looks every ten seconds, and takes any use of memory for too much.
+OUT_OF_MEMORY = """
+import sys, time
+from pathlib import Path
+import ray
+from ray import tune
+from orchestrator.agenda.trial_source import FixedOrder
+from orchestrator.execute.ray import Order
+from orchestrator.execute.ray.bridge import Queue, fit
+from orchestrator.execute.ray.session import start_ray
+from orchestrator.execute.ray.supervise import session_folder
+from orchestrator.execute.run_trial import Allotment
+from tests.orchestrator.test_schedule import Heard, trial
+from tests.support.tracking import point
+
+allotment = Allotment(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
+begun = allotment.runs / "begun"
+
+def trainable(config):
+    tune.report({"evaluation": point(1)})
+    if not begun.exists():
+        begun.touch()
+        time.sleep(300)
+
+heard = Heard()
+with session_folder() as session:
+    start_ray(Order(allotment, session=session))
+    fit(Queue(FixedOrder([trial("a")]), allotment, heard), trainable, session=session, at_once=1)
+    ray.shutdown()
+assert heard.words == 2 * ["a started", "a epoch 1"], heard.words
+"""
+
+
+def test_a_trial_whose_worker_ray_ends_for_want_of_memory_is_tried_again(allotment: Allotment) -> None:
+    line = [sys.executable, "-c", OUT_OF_MEMORY, str(allotment.runs)]
+    greedy = {"RAY_memory_usage_threshold": "0.0", "RAY_memory_monitor_refresh_ms": "10000"}
+    run = subprocess.run(line, check=False, capture_output=True, text=True, env=ray_environment() | greedy)
     assert run.returncode == 0, run.stderr

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.air.execution._internal import RayActorManager
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune.execution import tune_controller
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -18,8 +22,24 @@ from orchestrator.execute.run_trial import OUT_OF_MEMORY, Allotment, run_trial, 
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
 
-MOST_WORKER_DEATHS = 3
+PAUSES = (0.0, 10.0, 60.0)
+"""Seconds that a trial waits after each death of its worker: what filled the memory may pass."""
 _log = logging.getLogger(__name__)
+
+
+class ActorManager(RayActorManager):
+    """Tune's, to which a worker that Ray ended because memory ran out has died like any other.
+
+    Tune (seen in Ray 2.60) takes it for an error of its own, and ends the whole sweep.
+    """
+
+    def _actor_task_failed(self, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, OutOfMemoryError):
+            exception = RayActorError(error_msg=str(exception))
+        super()._actor_task_failed(tracked_actor_task, exception)
+
+
+tune_controller.RayActorManager = ActorManager  # type: ignore[attr-defined]
 
 
 def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: Path, at_once: int) -> None:
@@ -42,18 +62,24 @@ def train_in_worker(config: dict[str, Any]) -> None:
 class Queue(Searcher):
     """Hands Tune the source's trials, and the source what became of them.
 
-    A trial whose worker died is handed out again, `MOST_WORKER_DEATHS` times. One that ran out of memory beside others,
+    A trial whose worker died is handed out again, after each of the `PAUSES`. One that ran out of memory beside others,
     or whose workers died too often beside others, is kept until nothing else can run, and runs alone, once.
     """
 
-    def __init__(self, source: TrialSource, allotment: Allotment, listener: Listener) -> None:
+    def __init__(
+        self,
+        source: TrialSource,
+        allotment: Allotment,
+        listener: Listener,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
-        self.source, self.allotment, self.listener = source, allotment, listener
+        self.source, self.allotment, self.listener, self._clock = source, allotment, listener, clock
         self.records = Records(allotment.runs)
         self.running: dict[str, Trial] = {}
         self.stopped_early: set[str] = set()
         self.deaths: dict[str, str] = {}
-        self._again: list[Trial] = []
+        self._again: list[tuple[float, Trial]] = []  # with the time from which it may run
         self._had_company: set[str] = set()  # keys of trials that ran at the same time as another
         self._held: list[Trial] = []  # wait until they can run alone
         self._alone: str | None = None  # the Tune trial that runs alone
@@ -66,19 +92,27 @@ class Queue(Searcher):
         """The next trial that can start; None while none can."""
         if self._alone is not None:
             return None
-        trial, allotment = self._again.pop() if self._again else self.source.next(), self.allotment
-        if trial is None and self._held and not self.running:
+        trial, allotment = self._due() or self.source.next(), self.allotment
+        if trial is None and self._held and not (self.running or self._again):
             trial, self._alone = self._held.pop(0), trial_id
             allotment = dataclasses.replace(allotment, alone=True)
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
-            return None if self.running else finished
+            return None if self.running or self._again else finished
         self.running[trial_id] = trial
         if len(self.running) > 1:
             self._had_company |= {each.key for each in self.running.values()}
         source = self.records.source(trial)  # may be a longer trial's folder, which a worker elsewhere cannot find
         sent = dataclasses.replace(trial, starts_from=None if source is None else source.name)
         return {"trial": sent, "allotment": allotment}
+
+    def _due(self) -> Trial | None:
+        """A trial whose worker died and whose pause is over."""
+        due = next((each for each in self._again if each[0] <= self._clock()), None)
+        if due is None:
+            return None
+        self._again.remove(due)
+        return due[1]
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """It ended, or was stopped, or its workers died too often: only its record knows."""
@@ -94,9 +128,11 @@ class Queue(Searcher):
             return
         if error and record is None:
             self._died[trial.key] += 1
-            again = self._died[trial.key] <= MOST_WORKER_DEATHS
-            if again or may_hold:
-                (self._again if again else self._held).append(trial)
+            if (deaths_so_far := self._died[trial.key]) <= len(PAUSES):
+                self._again.append((self._clock() + PAUSES[deaths_so_far - 1], trial))
+                return
+            if may_hold:
+                self._held.append(trial)
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
             write_failure(trial, self.allotment, reason, deaths)
