@@ -20,6 +20,9 @@ from lm.spec_file import corpus_message, read_spec_file
 from lm.text_commands import StageName, generate, rerank, settled_record
 from lm.trial_log import in_a_line
 
+_CACHE = "with --window: {} [default: {}]"
+_DYNAMIC = "with --dynamic: {} [default: {}]"
+
 app = typer.Typer(
     cls=CommandGroup,
     rich_markup_mode=None,
@@ -87,26 +90,37 @@ def evaluate(
     device: Device = "auto",
     threads: Threads = None,
     window: Annotated[str | None, typer.Option(help="neural cache: sizes to try, as in 500,2000")] = None,
-    weight: Annotated[str, typer.Option(help="neural cache: mixing weights to try")] = "0.05,0.1,0.2",
-    flatness: Annotated[str, typer.Option(help="neural cache: flatness values to try")] = "0.3,0.7,1.0",
-    mode: Annotated[str, typer.Option(help="neural cache: reference or full")] = "reference",
+    weight: Annotated[str | None, typer.Option(help=_CACHE.format("mixing weights to try", "0.05,0.1,0.2"))] = None,
+    flatness: Annotated[str | None, typer.Option(help=_CACHE.format("flatness values to try", "0.3,0.7,1.0"))] = None,
+    mode: Annotated[str | None, typer.Option(help=_CACHE.format("reference or full", "reference"))] = None,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="also go on learning from the text, step by step")] = False,
-    learning_rate: Annotated[str, typer.Option(help="dynamic: learning rates to try")] = "3e-5,5e-5,1e-4",
-    decay: Annotated[str, typer.Option(help="dynamic: ways back to the trained weights to try")] = "0.001,0.002,0.005",
-    segment: Annotated[int, typer.Option(help="dynamic: tokens between two steps")] = 5,
+    learning_rate: Annotated[str | None, typer.Option(help=_DYNAMIC.format("rates to try", "3e-5,5e-5,1e-4"))] = None,
+    decay: Annotated[
+        str | None, typer.Option(help=_DYNAMIC.format("ways back to the trained weights to try", "0.001,0.002,0.005"))
+    ] = None,
+    segment: Annotated[int | None, typer.Option(help=_DYNAMIC.format("tokens between two steps", 5))] = None,
 ) -> None:
     """Score the weights kept in RUN once more; with --window also with a neural cache, with --dynamic as they adapt.
 
     Of several values to try, the best on validation are taken.
     """
+    of_cache = {"--weight": weight, "--flatness": flatness, "--mode": mode}
+    of_dynamic = {"--learning-rate": learning_rate, "--decay": decay, "--segment": segment}
+    for options, asked, needs in ((of_cache, window is not None, "--window"), (of_dynamic, dynamic, "--dynamic")):
+        if given := [name for name, value in options.items() if value is not None and not asked]:
+            refuse(f"{given[0]}: goes with {needs}")
     granted = grant_threads(threads)
     record = settled_record(run)
     cache, adaptation = None, None
     if window is not None:
-        grid = {"weight": numbers("--weight", weight, float), "flatness": numbers("--flatness", flatness, float)}
-        cache = checked(Cache, {"window": numbers("--window", window, int), "mode": mode, **grid})
+        weights = numbers("--weight", weight or "0.05,0.1,0.2", float)
+        flat = numbers("--flatness", flatness or "0.3,0.7,1.0", float)
+        sizes = numbers("--window", window, int)
+        cache = checked(Cache, {"window": sizes, "mode": mode or "reference", "weight": weights, "flatness": flat})
     if dynamic:
-        rates, decays = numbers("--learning-rate", learning_rate, float), numbers("--decay", decay, float)
+        rates = numbers("--learning-rate", learning_rate or "3e-5,5e-5,1e-4", float)
+        decays = numbers("--decay", decay or "0.001,0.002,0.005", float)
+        segment = 5 if segment is None else segment
         adaptation = checked(Dynamic, {"learning_rate": rates, "decay": decays, "segment": segment})
     from lm.rescore import rescore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -56,7 +57,7 @@ def unknown_key(place: Place, valid: Iterable[str]) -> Problem:
 
 def shown(value: object) -> str:
     """A value as messages show it, cut to a readable length."""
-    return "null" if value is None else _SHORT.repr(value)
+    return json.dumps(value) if value is None or isinstance(value, bool) else _SHORT.repr(value)
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
@@ -114,6 +115,14 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model:
             rule = "should be a list"
         case "bool_type" | "bool_parsing":
             rule = "should be true or false"
+        case "int_type" | "int_parsing" | "int_parsing_size" | "int_from_float":
+            rule = "should be a whole number"
+        case "float_type" | "float_parsing":
+            rule = "should be a number"
+        case "string_type":
+            rule = "should be text" + ", in quotes if it looks like a number" * isinstance(
+                details["input"], int | float
+            )
         case "string_pattern_mismatch" if context["pattern"] in _PATTERNS:
             rule = f"should be {_PATTERNS[context['pattern']]}"
         case "too_short":

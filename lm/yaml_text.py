@@ -38,6 +38,13 @@ _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 }
 """How each kind of scalar but text is written, and what it means."""
 
+_HINTS = {
+    "a tab": ", because YAML indents with spaces",
+    "mapping values are not allowed": " (text with ': ' not in quotes, a line indented too far, or no blank after a ':'?)",
+    "<block mapping start>": " (a line indented too far?)",
+}
+"""What mostly is the reason, by a part of the message."""
+
 Place = tuple[str | int, ...]
 """Keys and list positions from the top of the file."""
 
@@ -82,8 +89,9 @@ def read_document(path: Path) -> Document:
         raise ValueError(f"{path}: larger than {MOST_BYTES // 2**20} MiB")
     try:
         text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}:{line}: not UTF-8 text ({error.reason})") from None
     return read_yaml(text, str(path))
 
 
@@ -108,7 +116,7 @@ def read_yaml(text: str, name: str = "text") -> Document:
         line, place = 1 if mark is None else mark.line + 1, ()
         problem = "" if error.problem is None else error.problem.replace("character '\\t'", "a tab")
         rule = f"not YAML: {' '.join(part for part in (error.context, problem) if part)}"
-        rule += ", because YAML indents with spaces" * ("a tab" in problem)
+        rule += next((hint for part, hint in _HINTS.items() if part in problem), "")
     raise ValueError(Document(name, None, {dotted(place): line}).message(place, rule))
 
 

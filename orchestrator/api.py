@@ -119,8 +119,7 @@ def run_sweep(
 def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     part = select(sweep, options.only)
     try:
-        if options.budget is not None:
-            _check_budget(options.budget)
+        check_budget(options.budget)
         prepared = prepare(part, options, whole=sweep, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
@@ -153,9 +152,11 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     return result
 
 
-def _check_budget(text: str) -> None:
+def check_budget(text: str | None) -> None:
+    """CannotStartError unless this is a span of time, such as `8h`, or None."""
     try:
-        seconds_in(text)
+        if text is not None:
+            seconds_in(text)
     except ValueError as error:
         raise CannotStartError(f"--budget: {error}") from error
 

@@ -123,7 +123,7 @@ def _shares(text: str) -> list[float]:
         shares = [float(part) for part in text.split(",")]
     except ValueError:
         shares = []
-    if len(shares) != len(SPLITS) or not all(0.0 < share < math.inf for share in shares):
+    if len(shares) != len(SPLITS) or not all(share > 0.0 for share in shares) or math.isinf(sum(shares)):
         raise CorpusError(f"--split: expected three numbers above 0, such as 80,10,10, got {text!r}")
     return shares
 

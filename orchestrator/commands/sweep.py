@@ -49,12 +49,13 @@ def sweep(
     notify: Annotated[str | None, typer.Option(metavar="COMMAND", help=_NOTIFY)] = None,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue."""
-    from orchestrator.api import run_sweep
+    from orchestrator.api import check_budget, run_sweep
     from orchestrator.execute.machine import granted
 
     scaled = shared.opened(file, scale, set_, seeds)
     with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
+        check_budget(budget)
     for warning in scaled.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if dry_run:

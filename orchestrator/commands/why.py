@@ -39,8 +39,9 @@ def why(
     from orchestrator.trials.records import check_trial, damage_in_a_line, find_key
 
     with shared.refused(ValueError, OSError):
-        if variant is None and seed is None and Path(file).suffix not in (".yaml", ".yml"):
-            if given := [name for name, value in (("--scale", scale), ("--set", set_), ("--seeds", seeds)) if value]:
+        if Path(file).suffix not in (".yaml", ".yml"):
+            options = {"--variant": variant, "--seed": seed, "--scale": scale, "--set": set_, "--seeds": seeds}
+            if given := [name for name, value in options.items() if value is not None]:
                 shared.wrong(f"{given[0]}: goes with a sweep FILE, got a trial's key ({file})")
             key = find_key(runs, file)
         else:

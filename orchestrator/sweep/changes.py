@@ -15,11 +15,12 @@ from itertools import pairwise
 from typing import Any
 
 from lm.names import nearest
+from lm.spec import TrainSpec
 from lm.yaml_text import Document, read_yaml
+from orchestrator.sweep.designs import MOST_SEEDS
 
 _SECTIONS = ("base", "search", "tune")
 _LONGEST = 40
-_MOST_SEEDS = 1000
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,10 @@ class Changes:
             if not (equals and value):
                 raise ValueError(f"--set: expected PATH=VALUE, such as base.epochs=5, got {text!r}")
             if section not in _SECTIONS or not (dot and inside):
-                raise ValueError(f"--set {path}: a path begins with {', '.join(f'{name}.' for name in _SECTIONS)}")
+                meant = " (did you mean --seeds?)" if section == "seeds" else ""
+                meant = f" (did you mean base.{path}?)" if section in TrainSpec.model_fields else meant
+                begins = ", ".join(f"{name}." for name in _SECTIONS)
+                raise ValueError(f"--set {path}: a path begins with {begins}{meant}")
             if path in values:
                 raise ValueError(f"--set {path}: given twice")
             values[path] = read_yaml(value, f"--set {path}").data
@@ -98,6 +102,6 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise ValueError(f"--seeds: expected numbers such as 1-5 or 1,4,7, got {text!r}")
     ranges = [part.partition("-") for part in text.split(",")]
     ends = [(int(first), int(last or first)) for first, _, last in ranges]
-    if any(last < first for first, last in ends) or sum(last - first + 1 for first, last in ends) > _MOST_SEEDS:
-        raise ValueError(f"--seeds: a range goes up, and at most {_MOST_SEEDS:,} seeds are trained, got {text!r}")
+    if any(last < first for first, last in ends) or sum(last - first + 1 for first, last in ends) > MOST_SEEDS:
+        raise ValueError(f"--seeds: a range goes up, and at most {MOST_SEEDS:,} seeds are trained, got {text!r}")
     return tuple(seed for first, last in ends for seed in range(first, last + 1))

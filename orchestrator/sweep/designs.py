@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -13,6 +14,8 @@ from lm.spec import Part
 from lm.validation import shown
 
 Design = Literal["leave_one_out", "add_one_in", "both", "pairs", "factorial", "half", "quarter", "eighth", "none"]
+MOST_SEEDS = 1_000
+"""Of a variant: far more than a comparison needs, and few enough to plan."""
 Factors = frozenset[str]
 """Factors that are taken away together, or the factors of an effect or of a word of the defining relation."""
 
@@ -105,9 +108,9 @@ class Ablation:
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """ValueError if one of the values, or of parts a kind, is there twice."""
-    names = [getattr(value, "kind", value) for value in values]
-    if (twice := next((name for i, name in enumerate(names) if name in names[:i]), None)) is not None:
-        raise ValueError(f"should be distinct, got {twice} twice")
+    counts = Counter(getattr(value, "kind", value) for value in values)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(f"should be distinct, got {twice[0]} twice")
     return values
 
 
@@ -120,7 +123,7 @@ def _check_list(value: object) -> object:
 
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...],
-    Field(min_length=1),
+    Field(min_length=1, max_length=MOST_SEEDS),
     AfterValidator(distinct),
     BeforeValidator(_check_list),
 ]
@@ -130,7 +133,7 @@ class UntilDecided(Part):
     """Seeds from 1 on, in rounds: `min` for every variant, then more for what is undecided; `max` for the baseline."""
 
     min: int = Field(default=2, ge=2, description="Seeds of every variant before the first look.")
-    max: int = Field(ge=2, description="The most seeds of a variant.")
+    max: int = Field(ge=2, le=MOST_SEEDS, description="The most seeds of a variant.")
     until: Literal["decided"] = Field(description="Until every comparison is decided, or `max` is reached.")
     total: int | None = Field(
         default=None, ge=1, description="The most trials in all, of whole rounds; null: no limit."
@@ -151,13 +154,15 @@ class UntilDecided(Part):
         return tuple(looks)
 
 
-SeedsOrNumber = Annotated[
-    Seeds,
-    BeforeValidator(
-        lambda value: list(range(1, value + 1)) if isinstance(value, int) else value,
-        json_schema_input_type=int | tuple[int, ...],
-    ),
-]
+def _up_to(value: object) -> object:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if not 1 <= value <= MOST_SEEDS:
+        raise ValueError(f"should be a number from 1 to {MOST_SEEDS:,}, or a list such as [1, 2, 3], got {value}")
+    return list(range(1, value + 1))
+
+
+SeedsOrNumber = Annotated[Seeds, BeforeValidator(_up_to, json_schema_input_type=int | tuple[int, ...])]
 
 
 class SplitSeeds(Part):

@@ -121,13 +121,13 @@ def value_of(dimension: Dimension, x: float) -> Any:
             return min(dimension.high, max(dimension.low, back(start + x * (end - start))))
 
 
-def points_of(dimension: Dimension, points: int) -> list[Any]:
+def points_of(dimension: Dimension, points: int) -> Sequence[Any]:
     """All names of a choice, all whole numbers, or this many points from low to high, on the dimension's scale."""
     match dimension:
         case OneOf():
             return list(dimension.options)
         case Integer():
-            return list(range(dimension.low, dimension.high + 1))
+            return range(dimension.low, dimension.high + 1)  # no list: there may be 2^63
         case _:
             scale, back = (math.log, math.exp) if isinstance(dimension, LogUniform) else (float, float)
             low, high = scale(dimension.low), scale(dimension.high)

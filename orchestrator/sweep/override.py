@@ -73,6 +73,8 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
             of_parts = [f"{field}.{name}" for field in fields] if part is spec else []
             if meant := [repr(place) for place in of_parts if value_at(spec, place) is not ABSENT]:
                 return f"unknown key {name!r} (did you mean {' or '.join(meant)}?)"
+            if name == "base" and part is spec:
+                return f"paths begin inside the base: write {path.removeprefix('base.')!r}"
             valid = [field for field in fields if part is not spec or field != "seed"]
             return f"unknown key {name!r}{nearest(name, valid)}"
     if last == "kind":

@@ -127,7 +127,10 @@ def published_table(reference: str, folder: Path) -> list[PublishedRow]:
 
 def published_rows(path: Path) -> list[PublishedRow]:
     """All rows of a file of published numbers; ValueError names one that is something else."""
-    return _rows(path, path.stat().st_mtime_ns)
+    try:
+        return _rows(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 @lru_cache(maxsize=8)  # a sweep file names several tables of one file, and reading one takes a tenth of a second
@@ -136,4 +139,6 @@ def _rows(path: Path, _modified: int) -> list[PublishedRow]:
     try:
         return list(form.validate_python(read_yaml_file(path)))
     except ValidationError as error:
-        raise ValueError(f"{path}: not a list of published numbers: {error}") from error
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path}: not a list of published numbers: {place}: {first['msg']}") from error

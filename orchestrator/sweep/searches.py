@@ -44,7 +44,9 @@ class GridSampler(Part):
     """Every combination of all choices, all whole numbers, and `points` values of every other number, ends included."""
 
     kind: Literal["grid"]
-    points: int = Field(default=3, ge=2, description="Values of every number that is not whole, both ends included.")
+    points: int = Field(
+        default=3, ge=2, le=10_000, description="Values of every number that is not whole, both ends included."
+    )
 
 
 class QuasiRandomSampler(Part):

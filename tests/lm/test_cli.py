@@ -163,7 +163,7 @@ def test_a_wrong_spec_exits_with_2_and_what_is_wrong(tmp_path: Path, text: str, 
         (
             "{corpus: {name: ptb}, epochs: on, optimizer: {learning_rate: 1.0}}",
             [
-                "epochs: should be a valid integer, got 'on'",
+                "epochs: should be a whole number, got 'on'",
                 "optimizer: missing key 'kind' (one of sgd, sgd_halving, sgd_decay, sgd_plateau, nt_asgd, adam)",
             ],
         ),
@@ -336,6 +336,8 @@ def test_what_evaluate_refuses(corpus_folder: Path, tmp_path: Path) -> None:
         ((tmp_path / "run", "--window", "5", "--mode", "partial"), "--mode: should be 'reference' or 'full', got"),
         ((tmp_path / "run", "--dynamic", "--learning-rate", "-1"), "--learning-rate: should be greater than or equal"),
         ((tmp_path / "run", "--dynamic", "--segment", "0"), "--segment: should be greater than or equal to 1, got 0"),
+        ((tmp_path / "run", "--mode", "full"), "--mode: goes with --window"),
+        ((tmp_path / "run", "--window", "5", "--segment", "5"), "--segment: goes with --dynamic"),
         ((tmp_path / "run", "--stage", "finetune"), "no stage 'finetune' with weights of its own (valid here: train)"),
     ):
         result = invoke("evaluate", *arguments)

@@ -115,8 +115,32 @@ def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_pat
             "2: not YAML: while scanning for the next token found a tab that cannot start any token, "
             "because YAML indents with spaces",
         ),
+        (
+            "a: What: is it",
+            "1: not YAML: mapping values are not allowed here; text that has ': ' stands in quotes, and a blank follows "
+            "the ':' of a key",
+        ),
+        (
+            "a:\n  b: 1\n   c: 2",
+            "3: not YAML: mapping values are not allowed here; text that has ': ' stands in quotes, and a blank follows "
+            "the ':' of a key",
+        ),
     ],
-    ids=["alias", "depth", "size", "bool", "timestamp", "python", "digits", "direction", "key", "comma", "tab"],
+    ids=[
+        "alias",
+        "depth",
+        "size",
+        "bool",
+        "timestamp",
+        "python",
+        "digits",
+        "direction",
+        "key",
+        "comma",
+        "tab",
+        "colon",
+        "deeper",
+    ],
 )
 def test_what_the_reader_refuses_is_one_line_with_its_place(text: str, fault: str, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"

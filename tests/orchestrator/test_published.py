@@ -245,6 +245,14 @@ def test_a_file_that_is_no_list_of_numbers_is_named(tmp_path: Path, text: str) -
         published_numbers(["p.table1"], "ptb", {}, write(tmp_path, text))
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path, "")
+    (folder / "p.yaml").unlink()
+    (folder / "p.yaml").symlink_to(tmp_path / "gone.yaml")
+    with pytest.raises(ValueError, match=r"p\.yaml: cannot be read: No such file"):
+        published_numbers(["p.table1"], "ptb", {}, folder)
+
+
 def test_a_file_that_is_no_yaml_is_named_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"p\.yaml:2: not YAML: "):
         published_numbers(["p.table1"], "ptb", {}, write(tmp_path, "- 1\n- ["))

@@ -64,7 +64,11 @@ def test_the_trials_of_a_search_can_be_changed() -> None:
         (["--set", "base.model.layer=1"], "--set base.model.layer: unknown key 'layer' (did you mean 'layers'?)"),
         (["--set", "base.epochs"], "--set: expected PATH=VALUE, such as base.epochs=5, got 'base.epochs'"),
         (["--set", "base.epochs=["], "--set base.epochs:1: not YAML"),
-        (["--set", "epochs=5"], "--set epochs: a path begins with base., search., tune."),
+        (
+            ["--set", "epochs=5"],
+            "--set epochs: a path begins with base., search., tune. (did you mean base.epochs?)",
+        ),
+        (["--set", "seeds=5"], "--set seeds: a path begins with base., search., tune. (did you mean --seeds?)"),
         (["--set", "base.epochs=5", "--set", "base.epochs=6"], "--set base.epochs: given twice"),
         (["--set", "base.seed=5"], "--set base.seed: the seed is not part of a change"),
         (["--set", "search.trials=5"], "--set search.trials: the file has no 'search'"),

@@ -95,6 +95,7 @@ def test_why_of_a_trial_that_runs_or_diverged(place: Path) -> None:
         (["toy.yml", "--seed", "1"], "toy.yml: cannot be read"),
         (["toys.yaml"], "toys.yaml: cannot be read"),
         (["abc", "--scale", "paper"], "--scale: goes with a sweep FILE, got a trial's key (abc)"),
+        (["abc", "--seed", "0"], "--seed: goes with a sweep FILE, got a trial's key (abc)"),
         (["abc"], "no trial 'abc' in runs, which holds none\n"),
     ],
 )

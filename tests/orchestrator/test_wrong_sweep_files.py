@@ -25,9 +25,15 @@ WRONG = {
     "seed twice": ("seeds: [1, 2]", "seeds: [1, 2, 1]", "15: seeds: should be distinct, got 1 twice"),
     "no seeds": ("seeds: [1, 2]", "seeds: []", "15: seeds: should not be empty, got []"),
     "no boolean": ("embedding_size: 8, hidden_size: 16}", "embedding_size: 8, hidden_size: 16, tied: maybe}", "5: base.model.tied: should be true or false, got 'maybe'"),
-    "seed no integer": ("seeds: [1, 2]", "seeds:\n  - 1\n  - two", "17: seeds.1: should be a valid integer, got 'two'"),
+    "seed no integer": ("seeds: [1, 2]", "seeds:\n  - 1\n  - two", "17: seeds.1: should be a whole number, got 'two'"),
     "seeds no list": ("seeds: [1, 2]", "seeds: 3", "15: seeds: should be a list such as [1, 2, 3], {min, max, until: decided}, or {baseline: 6, variants: 3}, got 3"),
     "a scale's seeds no list": ("seeds: [7]", "seeds: 7", "23: scales.tiny.seeds: should be a list such as [1, 2, 3], {min, max, until: decided}, or {baseline: 6, variants: 3}, got 7"),
+    "seeds without end": ("seeds: [1, 2]", "seeds: {baseline: 1000000000, variants: 3}", "15: seeds.baseline: should be a number from 1 to 1,000, or a list such as [1, 2, 3], got 1000000000"),
+    "seeds below one": ("seeds: [1, 2]", "seeds: {baseline: 0, variants: 3}", "15: seeds.baseline: should be a number from 1 to 1,000, or a list such as [1, 2, 3], got 0"),
+    "rounds without end": ("seeds: [1, 2]", "seeds: {min: 2, max: 1000000000, until: decided}", "15: seeds.max: should be less than or equal to 1000, got 1000000000"),
+    "a switch as a number": ("layers: 2", "layers: true", "5: base.model.layers: should be a whole number, got true"),
+    "a number as text": ("question: Does it matter?", "question: 2017", "2: question: should be text, in quotes if it looks like a number, got 2017"),
+    "a path from the top": (CHANGE, "{base.model.layers: 3}", "14: variants.neural cache.base.model.layers: paths begin inside the base: write 'model.layers'"),
     "no list": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: 3}", "16: groups.g: should be a list, got 3"),
     "negative seed": ("seeds: [7]", "seeds: [-7]", "23: scales.tiny.seeds.0: should be greater than or equal to 0, got -7"),
     "unknown key of a part": ("{weight: 0.5,", "{wieght: 0.5,", "6: base.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
@@ -39,7 +45,7 @@ WRONG = {
     "a cell without its values": ("{layers: 2,", "{cell: rhn, layers: 2,", "5: base.model.cell: should be a mapping with kind, got 'rhn'"),
     "key of a cell": ("{layers: 2,", "{cell: {kind: rhn, dept: 3}, layers: 2,", "5: base.model.cell.dept: unknown key 'dept' (did you mean 'depth'?)"),
     "two masks of one state": ("{weight: 0.5,", "{shared_mask: true, state: 0.2, weight: 0.5,", "6: base.dropout.state: state = 0.2 and shared_mask would both mask a layer's state: give one of them"),
-    "union of types": ("hidden_size: 16", "hidden_size: big", "5: base.model.hidden_size: should be a valid integer or a list, got 'big'"),
+    "union of types": ("hidden_size: 16", "hidden_size: big", "5: base.model.hidden_size: should be a whole number or a list, got 'big'"),
     "sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9]", "5: base.model: a tied model's last layer must have the embedding's size: 9 is not embedding_size = 8"),
     "hidden sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9, 8]", "5: base.model.hidden_size: hidden_size lists 3 sizes for layers = 2"),
     "experts, not one count a layer": (CHANGE, "{head: {kind: mixture, experts: [0, 2]}}", "14: variants.neural cache.head: head.experts lists 2 counts; the embedding and 2 layers need 3"),
@@ -176,8 +182,8 @@ def test_files_that_are_no_sweep(text: str, error: str, tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=r"none\.yaml: cannot be read: No such file"):
         read_sweep(tmp_path / "none.yaml")
-    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(SweepError, match="not UTF-8 text"):
+    (tmp_path / "bytes.yaml").write_bytes(b"name: x\n\xff\xfe\xff")
+    with pytest.raises(SweepError, match=r"bytes\.yaml:2: not UTF-8 text \(invalid start byte\)"):
         read_sweep(tmp_path / "bytes.yaml")
 
 

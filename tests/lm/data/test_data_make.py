@@ -124,6 +124,7 @@ def test_what_make_refuses(raw: Path) -> None:
         ((raw, "--out", "data/ptb"), "'ptb' is the name of a published corpus"),
         ((raw, "--out", "mine", "--split", "80,20"), "--split: expected three numbers above 0"),
         ((raw, "--out", "mine", "--split", "80,20,nan"), "--split: expected three numbers above 0"),
+        ((raw, "--out", "mine", "--split", "1e308,1e308,1e308"), "--split: expected three numbers above 0"),
         ((raw, "--out", "mine", "--min-count", "2", "--vocabulary-cap", "9"), "give one of them"),
         ((raw, "--out", "mine", "--vocabulary-cap", "2"), "--vocabulary-cap"),
     ):
