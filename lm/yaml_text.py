@@ -40,7 +40,7 @@ _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 _HINTS = {
     "a tab": ", because YAML indents with spaces",
-    "mapping values are not allowed": " (text with ': ' not in quotes, a line indented too far, or no blank after a ':'?)",
+    "mapping values are not allowed": " (text with ': ' and no quotes, a line indented too far, no blank after a ':'?)",
     "<block mapping start>": " (a line indented too far?)",
 }
 """What mostly is the reason, by a part of the message."""

@@ -117,13 +117,13 @@ def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_pat
         ),
         (
             "a: What: is it",
-            "1: not YAML: mapping values are not allowed here; text that has ': ' stands in quotes, and a blank follows "
-            "the ':' of a key",
+            "1: not YAML: mapping values are not allowed here "
+            "(text with ': ' and no quotes, a line indented too far, no blank after a ':'?)",
         ),
         (
-            "a:\n  b: 1\n   c: 2",
-            "3: not YAML: mapping values are not allowed here; text that has ': ' stands in quotes, and a blank follows "
-            "the ':' of a key",
+            "a:\n  b: {x: 1}\n    c: 2",
+            "3: not YAML: while parsing a block mapping expected <block end>, but found '<block mapping start>' "
+            "(a line indented too far?)",
         ),
     ],
     ids=[
