@@ -92,6 +92,10 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model:
         case "extra_forbidden":
             if place[-1] in _fields(model) and parent is not model and closest(place[-1], _fields(parent)) is None:
                 return Problem(place, f"unknown key {place[-1]!r} (it belongs further out: indented too far?)")
+            parts = [name for name, field in _fields(parent).items() if place[-1] in _fields(_bare(field.annotation))]
+            if parts and closest(place[-1], _fields(parent)) is None:
+                where = " or ".join(map(repr, parts))
+                return Problem(place, f"unknown key {place[-1]!r} (it belongs into {where}: indented too little?)")
             return unknown_key(place, _fields(parent))
         case "missing":
             return Problem(place[:-1], f"missing key {place[-1]!r}")

@@ -37,6 +37,7 @@ def list_runs(
     """List every trial that has settled: its sweep and variant if a report has it, how it differs, how it ended."""
     if as_csv and as_json:
         shared.wrong("runs list: --csv and --json: give one of them")
+    shared.goes_with("--sweep FILE", file is not None, scale=scale)
     with shared.refused(ValueError, OSError):
         if file is None:
             names = _reported(reports, runs)

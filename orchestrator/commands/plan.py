@@ -35,7 +35,9 @@ def plan(
     runs: shared.RunsFolder = Path("runs"),
     write_specs: Annotated[Path | None, typer.Option(metavar="DIR", help=_SPECS)] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="measure each model; hours, bytes, memory")] = False,
-    steps: Annotated[int, typer.Option(min=1, help="with --estimate: windows to train of each model")] = 8,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="with --estimate: windows to train of each model [default: 8]")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="with --estimate: ignore earlier measurements")] = False,
     cpus: shared.Cpus = None,
     gpus: shared.Gpus = None,
@@ -47,6 +49,7 @@ def plan(
     from orchestrator.execute.machine import granted
     from orchestrator.sweep import Changes
 
+    shared.goes_with("--estimate", estimate, steps=steps, again=again, jobs=jobs)
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
@@ -61,7 +64,7 @@ def plan(
             from orchestrator.execute.estimate import estimate as reckon
             from orchestrator.execute.measuring import Measuring
 
-            measuring = Measuring.granted(sweep.resources, steps, again=again)
+            measuring = Measuring.granted(sweep.resources, steps or 8, again=again)
             cost = reckon(sweep, state, records, measuring, jobs, lambda line: typer.echo(line, err=True))
         if as_json:
             shared.print_json(plan_data(sweep, state, records) | ({"estimate": asdict(cost)} if cost else {}))

@@ -142,6 +142,13 @@ def wrong(message: str, exit_code: int = 2) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
+def goes_with(needed: str, given: bool, **options: object) -> None:
+    """Exit code 2 if one of these options, by its name, has a value and what it goes with is not given."""
+    name = next((name for name, value in options.items() if value not in (None, False)), None)
+    if name is not None and not given:
+        wrong(f"--{name.strip('_').replace('_', '-')}: goes with {needed}")
+
+
 def print_json(value: Any) -> None:
     """Print plain data or a dataclass as JSON; a number that JSON does not have, such as infinity, becomes null."""
     from pydantic_core import to_json

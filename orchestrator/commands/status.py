@@ -34,8 +34,7 @@ def status(
     from orchestrator.agenda.standing import sweep_standing, trial_lines
 
     if file is None:
-        if trials:
-            shared.wrong("--trials needs FILE: a sweep file whose trials are shown")
+        shared.goes_with("FILE, a sweep file", False, trials=trials, scale=scale, set_=set_, seeds=seeds)
         _last_commands(runs.resolve(), as_json)
         return
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, silent=as_json)

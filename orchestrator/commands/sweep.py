@@ -108,12 +108,14 @@ def report(
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: seconds between looks")
-    ] = 10.0,
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: seconds between looks [default: 10]")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help=_FORCE)] = False,
 ) -> None:
     """Write the report of what the records hold now; nothing is trained."""
-    _report(shared.opened(file, scale, set_, seeds), file, runs, reports, every if watch else None, force=force)
+    shared.goes_with("--watch", watch, every=every)
+    interval = (every or 10.0) if watch else None
+    _report(shared.opened(file, scale, set_, seeds), file, runs, reports, interval, force=force)
 
 
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:

@@ -48,6 +48,8 @@ class Changes:
                 raise ValueError(f"--set {path}: a path begins with {begins}{meant}")
             if path in values:
                 raise ValueError(f"--set {path}: given twice")
+            if inside_it := next((other for other in values if other.startswith(f"{path}.")), None):
+                raise ValueError(f"--set {path}: would undo --set {inside_it}, which stands before it: give it first")
             values[path] = read_yaml(value, f"--set {path}").data
         words = [word for text in set_ for word in ("--set", text)] + (["--seeds", seeds] if seeds else [])
         return Changes(values, None if seeds is None else _numbers(seeds), tuple(words))

@@ -41,6 +41,19 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert heavy_modules(arguments) == "HEAVY []"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["status", "--scale", "laptop"], "--scale: goes with FILE, a sweep file\n"),
+        (["plan", ABLATION, "--steps", "3"], "--steps: goes with --estimate\n"),
+        (["runs", "list", "--scale", "laptop"], "--scale: goes with --sweep FILE\n"),
+        (["report", ABLATION, "--every", "5"], "--every: goes with --watch\n"),
+    ],
+)
+def test_an_option_without_the_one_that_it_goes_with_is_refused(arguments: list[str], said: str) -> None:
+    assert invoke(*arguments) == (2, "", said)
+
+
 def test_a_report_needs_neither_torch_nor_ray_nor_records(tmp_path: Path) -> None:
     folders = ["--runs", str(tmp_path / "runs"), "--reports", str(tmp_path)]
     assert heavy_modules(["report", ABLATION, "--scale", "paper", *folders]) == "HEAVY ['matplotlib', 'bokeh']"

@@ -70,6 +70,10 @@ def test_the_trials_of_a_search_can_be_changed() -> None:
         ),
         (["--set", "seeds=5"], "--set seeds: a path begins with base., search., tune. (did you mean --seeds?)"),
         (["--set", "base.epochs=5", "--set", "base.epochs=6"], "--set base.epochs: given twice"),
+        (
+            ["--set", "base.corpus.train_tokens=5", "--set", "base.corpus={name: pydoc}"],
+            "--set base.corpus: would undo --set base.corpus.train_tokens, which stands before it: give it first",
+        ),
         (["--set", "base.seed=5"], "--set base.seed: the seed is not part of a change"),
         (["--set", "search.trials=5"], "--set search.trials: the file has no 'search'"),
         (["--seeds", "five"], "--seeds: expected numbers such as 1-5 or 1,4,7, got 'five'"),

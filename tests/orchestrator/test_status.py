@@ -87,7 +87,7 @@ def test_a_searchs_trials_are_called_by_what_they_try(tmp_path: Path) -> None:
 
 def test_trials_of_no_sweep_are_refused(place: Path) -> None:
     code, _, error = command("status", "--trials")
-    assert code == 2 and "--trials needs FILE" in error
+    assert code == 2 and "--trials: goes with FILE" in error
 
 
 def test_status_of_nothing(place: Path) -> None:

@@ -34,6 +34,7 @@ WRONG = {
     "a switch as a number": ("layers: 2", "layers: true", "5: base.model.layers: should be a whole number, got true"),
     "a number as text": ("question: Does it matter?", "question: 2017", "2: question: should be text, in quotes if it looks like a number, got 2017"),
     "a path from the top": (CHANGE, "{base.model.layers: 3}", "14: variants.neural cache.base.model.layers: paths begin inside the base: write 'model.layers'"),
+    "a field of the base beside it": ("seeds: [1, 2]", "seeds: [1, 2]\nbatch_size: 4", "16: batch_size: unknown key 'batch_size' (it belongs into 'base': indented too little?)"),
     "no list": ("seeds: [1, 2]", "seeds: [1, 2]\ngroups: {g: 3}", "16: groups.g: should be a list, got 3"),
     "negative seed": ("seeds: [7]", "seeds: [-7]", "23: scales.tiny.seeds.0: should be greater than or equal to 0, got -7"),
     "unknown key of a part": ("{weight: 0.5,", "{wieght: 0.5,", "6: base.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
