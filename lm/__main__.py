@@ -20,6 +20,9 @@ from lm.spec_file import corpus_message, read_spec_file
 from lm.text_commands import StageName, generate, rerank, settled_record
 from lm.trial_log import in_a_line
 
+# Not Typer's defaults, so that an option is known to be given: each goes with --window, or with --dynamic.
+_WEIGHT, _FLATNESS, _MODE = "0.05,0.1,0.2", "0.3,0.7,1.0", "reference"
+_RATE, _DECAY, _SEGMENT = "3e-5,5e-5,1e-4", "0.001,0.002,0.005", 5
 _CACHE = "with --window: {} [default: {}]"
 _DYNAMIC = "with --dynamic: {} [default: {}]"
 
@@ -90,15 +93,15 @@ def evaluate(
     device: Device = "auto",
     threads: Threads = None,
     window: Annotated[str | None, typer.Option(help="neural cache: sizes to try, as in 500,2000")] = None,
-    weight: Annotated[str | None, typer.Option(help=_CACHE.format("mixing weights to try", "0.05,0.1,0.2"))] = None,
-    flatness: Annotated[str | None, typer.Option(help=_CACHE.format("flatness values to try", "0.3,0.7,1.0"))] = None,
-    mode: Annotated[str | None, typer.Option(help=_CACHE.format("reference or full", "reference"))] = None,
+    weight: Annotated[str | None, typer.Option(help=_CACHE.format("mixing weights to try", _WEIGHT))] = None,
+    flatness: Annotated[str | None, typer.Option(help=_CACHE.format("flatness values to try", _FLATNESS))] = None,
+    mode: Annotated[str | None, typer.Option(help=_CACHE.format("reference or full", _MODE))] = None,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="also go on learning from the text, step by step")] = False,
-    learning_rate: Annotated[str | None, typer.Option(help=_DYNAMIC.format("rates to try", "3e-5,5e-5,1e-4"))] = None,
+    learning_rate: Annotated[str | None, typer.Option(help=_DYNAMIC.format("rates to try", _RATE))] = None,
     decay: Annotated[
-        str | None, typer.Option(help=_DYNAMIC.format("ways back to the trained weights to try", "0.001,0.002,0.005"))
+        str | None, typer.Option(help=_DYNAMIC.format("ways back to the trained weights to try", _DECAY))
     ] = None,
-    segment: Annotated[int | None, typer.Option(help=_DYNAMIC.format("tokens between two steps", 5))] = None,
+    segment: Annotated[int | None, typer.Option(help=_DYNAMIC.format("tokens between two steps", _SEGMENT))] = None,
 ) -> None:
     """Score the weights kept in RUN once more; with --window also with a neural cache, with --dynamic as they adapt.
 
@@ -113,15 +116,17 @@ def evaluate(
     record = settled_record(run)
     cache, adaptation = None, None
     if window is not None:
-        weights = numbers("--weight", weight or "0.05,0.1,0.2", float)
-        flat = numbers("--flatness", flatness or "0.3,0.7,1.0", float)
-        sizes = numbers("--window", window, int)
-        cache = checked(Cache, {"window": sizes, "mode": mode or "reference", "weight": weights, "flatness": flat})
+        grid = {
+            "window": numbers("--window", window, int),
+            "weight": numbers("--weight", weight or _WEIGHT, float),
+            "flatness": numbers("--flatness", flatness or _FLATNESS, float),
+        }
+        cache = checked(Cache, {"mode": mode or _MODE, **grid})
     if dynamic:
-        rates = numbers("--learning-rate", learning_rate or "3e-5,5e-5,1e-4", float)
-        decays = numbers("--decay", decay or "0.001,0.002,0.005", float)
-        segment = 5 if segment is None else segment
-        adaptation = checked(Dynamic, {"learning_rate": rates, "decay": decays, "segment": segment})
+        rates = numbers("--learning-rate", learning_rate or _RATE, float)
+        decays = numbers("--decay", decay or _DECAY, float)
+        each = _SEGMENT if segment is None else segment
+        adaptation = checked(Dynamic, {"learning_rate": rates, "decay": decays, "segment": each})
     from lm.rescore import rescore
 
     try:
