@@ -21,7 +21,7 @@ COMMITTED = {
     ("front_heads", "laptop", "best found"): "a0b5261388769c43",
     ("front_heads", "mini", "best found"): "153b713f65ac5145",
     ("heads", "paper", "MoS"): "8047b33ea2e44188",
-    ("heads", "laptop", "ECOC unigram normalized"): "66f806f7ab826a41",
+    ("heads", "laptop", "ECOC unigram normalized"): "d424aa293c62eb74",
     ("heads", "mini", "softmax"): "bfe5943ff4174fb0",
     ("search_awd", "paper", "best found"): "375de386a428d4ef",
     ("search_awd", "laptop", "best found"): "f30b34489c684503",
