@@ -49,7 +49,7 @@ def plan(
     from orchestrator.execute.machine import granted
     from orchestrator.sweep import Changes
 
-    shared.goes_with("--estimate", estimate, steps=steps, again=again, jobs=jobs)
+    shared.goes_with("--estimate", estimate, steps=steps, again=again)
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
