@@ -33,7 +33,7 @@ from orchestrator.trials.locks import holding, holding_searches, trial_is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
 from orchestrator.trials.records import Records, read_all
 from orchestrator.trials.trial import Trial
-from orchestrator.words import counted, seconds_in
+from orchestrator.words import counted
 
 __all__ = [
     "LoadedReport",
@@ -119,7 +119,6 @@ def run_sweep(
 def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     part = select(sweep, options.only)
     try:
-        check_budget(options.budget)
         prepared = prepare(part, options, whole=sweep, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
@@ -150,15 +149,6 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
         del of["report"]
         notify_of(options.notify, code, of)
     return result
-
-
-def check_budget(text: str | None) -> None:
-    """CannotStartError unless this is a span of time, such as `8h`, or None."""
-    try:
-        if text is not None:
-            seconds_in(text)
-    except ValueError as error:
-        raise CannotStartError(f"--budget: {error}") from error
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:

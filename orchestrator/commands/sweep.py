@@ -49,13 +49,14 @@ def sweep(
     notify: Annotated[str | None, typer.Option(metavar="COMMAND", help=_NOTIFY)] = None,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue."""
-    from orchestrator.api import check_budget, run_sweep
+    from orchestrator.api import run_sweep
     from orchestrator.execute.machine import granted
+    from orchestrator.execute.run import check_options
 
     scaled = shared.opened(file, scale, set_, seeds)
     with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
-        check_budget(budget)
+        check_options(executor, address, jobs, budget)
     for warning in scaled.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if dry_run:

@@ -85,14 +85,24 @@ class Prepared:
         return " ".join(words)
 
 
+def check_options(executor: Executor, address: str | None, jobs: int | None, budget: str | None) -> None:
+    """CannotStartError if the options go ill together, or `budget` is no span of time such as `8h`."""
+    if executor == "inline" and (address is not None or (jobs or 1) > 1):
+        why = "trials train in this process, one after the other; --address and --jobs need ray"
+        raise CannotStartError(f"--executor inline: {why}")
+    try:
+        if budget is not None:
+            seconds_in(budget)
+    except ValueError as error:
+        raise CannotStartError(f"--budget: {error}") from error
+
+
 def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
     """Plan, and make sure that what is missing, with `fresh` all of it, can be trained; nothing is started.
 
     Raises CannotStartError if CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
-    if options.executor == "inline" and (options.address is not None or (options.jobs or 1) > 1):
-        why = "trials train in this process, one after the other; --address and --jobs need ray"
-        raise CannotStartError(f"--executor inline: {why}")
+    check_options(options.executor, options.address, options.jobs, options.budget)
     whole = whole or sweep
     sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
     records = Records(options.runs.resolve(), own_only=fresh)

@@ -73,8 +73,8 @@ def test_a_sweep_that_is_at_a_scale_takes_no_other(place: Path) -> None:
         run_sweep(load_sweep("toy.yaml", "paper"), scale="mini")
 
 
-@pytest.mark.parametrize("option", [("--jobs", "2"), ("--address", "10.0.0.1:6379")])
-def test_inline_refuses_what_only_ray_can_do(place: Path, option: tuple[str, str]) -> None:
+@pytest.mark.parametrize("option", [("--jobs", "2"), ("--address", "10.0.0.1:6379"), ("--jobs", "2", "--dry-run")])
+def test_inline_refuses_what_only_ray_can_do(place: Path, option: tuple[str, ...]) -> None:
     code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline", *option)
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith("--executor inline: ")
