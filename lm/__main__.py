@@ -131,7 +131,7 @@ def evaluate(
 
     try:
         scores = rescore(record, run, stage=stage, device=device, threads=granted, cache=cache, dynamic=adaptation)
-    except (CorpusError, ValueError, KeyError) as error:
+    except ValueError as error:
         refuse(str(error))
     for name, score in scores.items():
         _print_score(name, score)

@@ -11,7 +11,7 @@ COMMIT_VARIABLE = "LM_COMMIT"
 
 
 def commit() -> str | None:
-    """The git commit of this code, marked if files differ from it; None outside a checkout."""
+    """The git commit of this code, marked if files differ from it; None outside a checkout, or in another project's."""
     if (given := os.environ.get(COMMIT_VARIABLE)) is not None:
         return given or None
     here = Path(__file__).parent
@@ -25,6 +25,8 @@ def commit() -> str | None:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
+    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
     head = git("rev-parse", "--short=12", "HEAD")
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
-    return None if head is None else head + ("+changes" if changed else "")
+    return head and head + ("+changes" if changed else "")

@@ -71,7 +71,7 @@ def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | No
 def damage_of(folder: Path) -> str | None:
     """What is wrong with a checkpoint's files, read whole and compared with its manifest; None where nothing is."""
     try:
-        manifest = json.loads(read_regular(folder / _MANIFEST))
+        manifest = {"state.pt": ""} | json.loads(read_regular(folder / _MANIFEST))
         for name, expected in manifest.items():
             if (found := sha256(folder / name)) != expected:
                 return f"{name}: SHA-256 {found[:12]}, {expected[:12]} in {_MANIFEST}"

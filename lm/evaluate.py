@@ -67,7 +67,10 @@ def windows(model: LanguageModel, text_RB: Tensor, window: int) -> Iterator[tupl
 
 @torch.inference_mode()
 def fit_head(model: LanguageModel, text_RB: Tensor) -> dict[str, float]:
-    """Let the head choose what it leaves to validation, on the first rows of each column; what it chose, by name."""
+    """Choose the settings that the head leaves to validation, today an ECOC head's temperature; return them by name.
+
+    They are chosen on the first rows of each column, and in use from now on.
+    """
     if not model.head.needs_fit:
         return {}
     rows = min(-(-FIT_TARGETS // text_RB.shape[1]), len(text_RB) - 1)
@@ -79,6 +82,12 @@ def fit_head(model: LanguageModel, text_RB: Tensor) -> dict[str, float]:
 def validation_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float:
     """Mean exact loss per predicted token, one number read from the device; the head is fitted first."""
     fit_head(model, text_RB)
+    return mean_nats(model, text_RB, window)
+
+
+@torch.inference_mode()
+def mean_nats(model: LanguageModel, text_RB: Tensor, window: int) -> float:
+    """Mean exact loss per predicted token, with the head as it is."""
     total = torch.zeros((), dtype=torch.float64, device=text_RB.device)
     scorer = model.head.scorer()
     for _, outputs, targets_TB in windows(model, text_RB, window):
@@ -92,7 +101,8 @@ def token_nats(
 ) -> tuple[TokenNats, dict[str, float]]:
     """The exact loss of every predicted token, state carried along each column; and what the head measures.
 
-    Measures can cost many times the losses; not `measured`, there are none.
+    `text_RB` are ids, as `columns` lays them. If not `measured`, the second result is empty: an error-correcting
+    code's measures cost many times its losses.
     """
     # One tensor from the start: small results kept from every window would split the memory that the large
     # intermediate ones need again, and were measured to cost gigabytes.

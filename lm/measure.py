@@ -15,15 +15,16 @@ from lm import provenance
 from lm.data import load
 from lm.data.batches import columns, window_sampler
 from lm.epochs import train_step
-from lm.evaluate import validation_nats
+from lm.evaluate import fit_head, mean_nats, token_nats
 from lm.measured import Measured
+from lm.model import LanguageModel
 from lm.optimizers import RunningAverage
 from lm.spec import NtAsgd, TrainSpec
 from lm.stage import Position, Stage, begin_stage
 from lm.train import build_model, check_precision, choose_device, words_for
 
 _WARM_UP = 2
-_EVALUATED_WINDOWS = 3
+_EVALUATED_TARGETS = 2000  # at least: what is done once for a text, such as the folding of a head, is spread
 _MOST_SECONDS = 60.0
 
 
@@ -40,35 +41,35 @@ def measure(spec: TrainSpec, device: str = "auto", threads: int = 1, steps: int 
     corpus = load(spec.corpus)
     model = build_model(spec, words_for(spec, corpus), chosen)
     at = Position("train", 0, 0, 0, spec.optimizer.learning_rate, math.inf, 0, 0.0)
-    at.stage_epochs = max(0, spec.epochs - 1)  # a share of predicted inputs that rises then costs what it does late
+    at.stage_epochs = max(
+        0, spec.epochs - 1
+    )  # the last: if the share of predicted inputs rises, a step costs most there
     stage = begin_stage(spec, model, chosen, at)
     if isinstance(spec.optimizer, NtAsgd) or spec.finetune is not None:
         stage.average = RunningAverage(model.weights())  # from some epoch on it is there, and takes memory
     started = time.perf_counter() - begun
-    trained = _train_rate(stage, columns(corpus.train, spec.batch_size, chosen), steps)
-    evaluated = [
-        _evaluation_rate(stage, columns(tokens, count, chosen))
-        for tokens, count in (
-            (corpus.valid, spec.scoring.valid_columns),
-            (corpus.test, spec.scoring.test_columns),
-        )
-    ]
+    trained, counted = _train_rate(stage, columns(corpus.train, spec.batch_size, chosen), steps)
+    valid_RB = columns(corpus.valid, spec.scoring.valid_columns, chosen)
+    test_RB = columns(corpus.test, spec.scoring.test_columns, chosen)
+    fit_head(model, valid_RB)  # once for a text in a trial, so outside of the rates
+    valid_rate = _evaluation_rate(mean_nats, stage, valid_RB)
+    test_rate = _evaluation_rate(token_nats, stage, test_RB)
     on_gpu = chosen.type == "cuda"
     return Measured(
         train_tokens_per_second=trained,
-        valid_tokens_per_second=evaluated[0],
-        test_tokens_per_second=evaluated[1],
+        valid_tokens_per_second=valid_rate,
+        test_tokens_per_second=test_rate,
         peak_memory_bytes=torch.cuda.max_memory_reserved(chosen) if on_gpu else provenance.peak_memory_bytes(chosen),
         start_seconds=started,
         weights_bytes=sum(weight.numel() * weight.element_size() for weight in model.weights().values()),
         device=provenance.device_name(chosen),
         threads=threads,
-        steps=steps,
+        steps=counted,
     )
 
 
-def _train_rate(stage: Stage, train_RB: Tensor, steps: int) -> float:
-    """Tokens a second of the median step; the text is begun again where it ends."""
+def _train_rate(stage: Stage, train_RB: Tensor, steps: int) -> tuple[float, int]:
+    """Tokens a second of the median step, and the steps that counted; the text is begun again where it ends."""
     draw_window = window_sampler(stage.spec.bptt, None, stage.windows)
     rates: list[float] = []
     row, until = 0, time.perf_counter() + _MOST_SECONDS
@@ -83,14 +84,15 @@ def _train_rate(stage: Stage, train_RB: Tensor, steps: int) -> float:
             if time.perf_counter() > until:
                 break
         row += length
-    return statistics.median(rates)
+    return statistics.median(rates), len(rates)
 
 
-def _evaluation_rate(stage: Stage, text_RB: Tensor) -> float:
+def _evaluation_rate(score: Callable[[LanguageModel, Tensor, int], object], stage: Stage, text_RB: Tensor) -> float:
     """Tokens a second over some windows, the first pass left out."""
     window = stage.spec.scoring.window
-    some_RB = text_RB[: 1 + _EVALUATED_WINDOWS * window]
-    seconds = [_seconds(lambda: validation_nats(stage.model, some_RB, window), text_RB) for _ in range(3)]
+    windows = max(3, math.ceil(_EVALUATED_TARGETS / (window * text_RB.shape[1])))
+    some_RB = text_RB[: 1 + windows * window]
+    seconds = [_seconds(lambda: score(stage.model, some_RB, window), text_RB) for _ in range(3)]
     return some_RB[1:].numel() / float(np.median(seconds[1:]))
 
 

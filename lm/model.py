@@ -110,10 +110,10 @@ class LanguageModel(nn.Module):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
-        """Copy values in; KeyError or ValueError where names or shapes are not this model's."""
+        """Copy values in; ValueError where names or shapes are not this model's."""
         own = self.weights()
         if own.keys() != weights.keys():
-            raise KeyError(f"weights of another model: {sorted(own.keys() ^ weights.keys())}")
+            raise ValueError(f"weights of another model: {sorted(own.keys() ^ weights.keys())}")
         for name, value in own.items():
             if value.shape != weights[name].shape:
                 raise ValueError(f"{name}: shape {tuple(weights[name].shape)}, this model has {tuple(value.shape)}")

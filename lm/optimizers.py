@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,9 +40,9 @@ def build_optimizer(spec: Optimizer, parameters: Sequence[nn.Parameter]) -> torc
 
 
 def _keep_torch_out_of_shared_folders() -> None:
-    """Name the folder that torch makes, for compiled code, with its first optimizer, though nothing is compiled here.
+    """Set TORCHINDUCTOR_CACHE_DIR. With its first optimizer torch makes that folder, though nothing is compiled here.
 
-    By default it lies in the temporary directory, where another user can take its name, and no optimizer is made.
+    By default it lies in /tmp, where another user may own its name, and then no optimizer can be made.
     """
     if "TORCHINDUCTOR_CACHE_DIR" in os.environ:
         return
@@ -49,6 +51,7 @@ def _keep_torch_out_of_shared_folders() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that is read-only
         folder = Path(tempfile.mkdtemp(prefix="torch-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 

@@ -44,6 +44,9 @@ def peak_memory_bytes(device: torch.device) -> int:
     """The most since `reset_peak_memory` that the GPU's allocator held or, on a CPU, was resident of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError, StopIteration):  # of Linux; getrusage's may be that of the process that started this one
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

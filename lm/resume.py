@@ -86,6 +86,8 @@ def resume(trial: TrialState) -> Stage | None:
         )
     stage = from_checkpoint(trial.spec, trial.model, trial.device, checkpoint)
     trial.done = [StageResult.model_validate_json(text) for text in checkpoint.state["done"]]
+    if not trial.test:
+        trial.done = [result.without_test() for result in trial.done]
     trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]
     return stage
 

@@ -1,4 +1,4 @@
-"""What a finished stage is scored by: validation at its end, and the test text, which is opened last, or later."""
+"""What a finished stage is scored by: validation at its end, and then the test text, by which nothing is chosen."""
 
 from __future__ import annotations
 

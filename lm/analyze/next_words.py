@@ -38,7 +38,7 @@ def next_words(settings: NextWordsAnalysis, kept: KeptModel) -> NextWordsFound:
     tables = [neighbours(model.embedding_VE), neighbours(vectors_VE)]
     mass_2 = torch.zeros(len(tables), dtype=torch.float64, device=kept.device)
     sums = {word: torch.zeros(2, dtype=torch.float64, device=kept.device) for word in ids}
-    contexts: dict[int, ContextFound] = {}
+    contexts: dict[tuple[int, int], ContextFound] = {}
     scorer, first = model.head.scorer(), 1
     for outputs, targets_T1 in read(kept, settings.split):
         p_TV, targets_T = scorer.log_probabilities(outputs)[:, 0].exp(), targets_T1[:, 0]
@@ -49,13 +49,13 @@ def next_words(settings: NextWordsAnalysis, kept: KeptModel) -> NextWordsFound:
             sums[word] += torch.stack((p_TV[others_T, number].sum(dtype=torch.float64), others_T.sum()))
         for begin, place in places:
             if first <= place < first + len(targets_T):
-                contexts[place] = _context(corpus, text, begin, place, p_TV[place - first], settings.words)
+                contexts[begin, place] = _context(corpus, text, begin, place, p_TV[place - first], settings.words)
         first += len(targets_T)
     own, by_text = (mass_2 / (first - 1)).tolist()
     return NextWordsFound(
         kind="next_words",
         predictions=first - 1,
-        contexts=tuple(contexts[place] for _, place in places),
+        contexts=tuple(contexts[at] for at in places),
         left_out=left_out,
         probability={word: float(total / count) for word, (total, count) in sums.items() if count},
         neighbours=own,

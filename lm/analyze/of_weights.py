@@ -109,4 +109,4 @@ def _print(rows: list[list[str]]) -> None:
 
 
 def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.5g}" if value != int(value) else f"{value:,.0f}"
+    return "–" if value is None else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.5g}"

@@ -80,6 +80,8 @@ def _of_file(path: Path, vocabulary: tuple[str, ...]) -> NDArray[np.float32]:
         try:
             vector_E = np.array(values, dtype=np.float32)
         except ValueError as error:
+            if found and len(values) > len(next(iter(found.values()))):
+                continue  # its word holds a blank, so no corpus has it (GloVe's largest file has some)
             raise ValueError(f"{path}:{number}: {error}") from error
         size = len(next(iter(found.values()), vector_E))
         if len(vector_E) != size or not size:

@@ -95,11 +95,11 @@ def _write(path: Path, arrays: Arrays) -> None:
 
 def _read(path: Path, from_arrays: Callable[[Arrays], T]) -> T | None:
     """What an archive holds, None where there is none or it is damaged."""
-    if not path.exists():
-        return None
     try:
         with path.open("rb") as file, np.load(file) as archive:
             return from_arrays(dict(archive))
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         _log.warning("%s is damaged (%s: %s); passing it over", path, type(error).__name__, error)
         return None

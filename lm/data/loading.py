@@ -85,6 +85,7 @@ def token_counts_of(corpus: Corpus) -> tuple[int, int, int]:
     if (published := PUBLISHED.get(corpus.name)) is None:
         facts = load(corpus, download=False).facts
         return facts.train_tokens, facts.valid_tokens, facts.test_tokens
+    check_cut(corpus, published.tokens["train"])
     there = published.tokens["train"] - corpus.train_start
     return min(corpus.train_tokens or there, there), published.tokens["valid"], published.tokens["test"]
 

@@ -43,8 +43,6 @@ def _write(path: Path, encoding: Encoding) -> None:
 
 def _read(path: Path) -> Encoding | None:
     """The encoding in a file, None where there is none or it is damaged. Mapped, so that trials share the memory."""
-    if not path.exists():
-        return None
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         columns = [reader.get_batch(split).column(0) for split in range(3)]
@@ -57,6 +55,8 @@ def _read(path: Path) -> Encoding | None:
         encoding = Encoding(vocabulary, train, valid, test, metadata[b"rule"].decode())
         if metadata[b"sha256"].decode() == _digest(encoding):
             return encoding
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
         _log.warning("%s is damaged (%s); encoding the text again", path, error)
         return None

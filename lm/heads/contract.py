@@ -74,7 +74,7 @@ class OutputHead(nn.Module, ABC):
         return self.scorer().log_probabilities(outputs)
 
     def fit(self, outputs: Outputs, targets_TB: Tensor) -> dict[str, float]:
-        """Choose on validation what of the distribution is left to it, and score so from now on; the choice by name.
+        """Choose the settings that the spec leaves to validation, use them from now on, and return them by name.
 
         The outputs are those of undropped validation text. Most heads leave nothing to it.
         """

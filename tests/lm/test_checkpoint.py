@@ -93,11 +93,17 @@ def pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+def lists_nothing(path: Path) -> None:
+    path.write_text("{}")
+
+
 def brackets(path: Path) -> None:
     path.write_text("[" * 10**5)
 
 
-@pytest.mark.parametrize("damage", [empty, cut, lacks_its_end, text, zeros, flipped, gone, pipe, brackets])
+@pytest.mark.parametrize(
+    "damage", [empty, cut, lacks_its_end, text, zeros, flipped, gone, pipe, lists_nothing, brackets]
+)
 @pytest.mark.parametrize("name", ["state.pt", "weights.safetensors", "best.safetensors", "manifest.json"])
 def test_a_damaged_one_is_passed_over_with_a_warning(
     damage: object, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

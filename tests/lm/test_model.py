@@ -238,7 +238,7 @@ def test_a_head_without_bias() -> None:
 def test_weights_of_another_model_are_refused() -> None:
     model = build(TIED)
     before = {name: weight.clone() for name, weight in model.weights().items()}
-    with pytest.raises(KeyError, match=r"head\.weight_VH"):
+    with pytest.raises(ValueError, match=r"head\.weight_VH"):
         model.load_weights(build(UNTIED).weights())
     with pytest.raises(ValueError, match=r"embedding_VE: shape \(13, 4\), this model has \(13, 5\)"):
         model.load_weights(model.weights() | {"embedding_VE": torch.zeros(V, 4)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -282,6 +283,18 @@ def test_a_failed_trial_is_tried_again(spec: TrainSpec, undisturbed: Path, tmp_p
     write_record(tmp_path, failed)
     assert len(run(spec, tmp_path)) == EPOCHS
     assert_same(tmp_path, undisturbed)
+
+
+def test_a_failed_trial_is_tried_again_where_its_text_has_moved(spec: TrainSpec, tmp_path: Path) -> None:
+    """Its key is the same, and its checkpoints are not lost."""
+    moved = shutil.copytree(spec.corpus.name, tmp_path / "moved")
+    there = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"name": str(moved)})})
+    killed(spec, tmp_path / "run", "lm.epochs.train_step", 40)  # within a later epoch than the first
+    run(spec, tmp_path / "once")
+    failed = settled(tmp_path / "once").model_copy(update={"status": "failed", "reason": "?", "stages": ()})
+    write_record(tmp_path / "run", failed)
+    assert 0 < len(run(there, tmp_path / "run")) < EPOCHS
+    assert settled(tmp_path / "run").status == "complete"
 
 
 def test_a_folder_of_another_trial_is_refused(spec: TrainSpec, undisturbed: Path, tmp_path: Path) -> None:

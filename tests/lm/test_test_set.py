@@ -98,6 +98,7 @@ def test_killed_and_asked_for_otherwise(spec: TrainSpec, opened: Path, tmp_path:
     """A checkpoint holds finished stages with or without their test scores."""
     killed(spec, tmp_path, "lm.settle.write_record", 1, test=first)
     run(spec, tmp_path, test=not first)
+    assert all((stage.test is None) == first for stage in settled(tmp_path).stages)
     run(spec, tmp_path)
     assert_same(tmp_path, opened)
 

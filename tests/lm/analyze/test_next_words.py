@@ -84,6 +84,14 @@ def test_a_context_is_read_with_all_of_the_text_before_it(folder: Path, kept: Ke
     assert [value for _, value in found.words] == pytest.approx(p_V[best], rel=1e-5)
 
 
+def test_contexts_that_end_at_the_same_place_keep_their_words(folder: Path, kept: KeptModel) -> None:
+    words, test = kept.corpus.vocabulary, kept.corpus.test
+    long = " ".join(words[number] for number in test[2:8])
+    found = asked(folder, long, long.split(maxsplit=2)[2]).contexts
+    assert found[0].position == found[1].position == 8
+    assert found[0].context == long != found[1].context
+
+
 def test_places_are_the_first_ones_with_a_word_after_them_else_four_spread_over_the_text() -> None:
     vocabulary, text = ("a", "b", "c"), np.array([0, 1, 0, 1, 2, 0, 2, 1, 2, 0, 2, 2], dtype=np.int32)
     assert places_of(["a b", "a  b c", "c c", "a d", "b"], text, vocabulary) == (

@@ -113,7 +113,7 @@ def test_vectors_of_a_file(tmp_path: Path, header: str) -> None:
 
     The first line may be word2vec's, of two counts, though one of them is a word too.
     """
-    text = "cat 1 2\n6 0 1\n<eos> -1 0.5\n\nthe 3e-1 4\ndog x y z\n<unk> 5 6\nsat 7 8\ncat 9 9\n"
+    text = "cat 1 2\n6 0 1\n<eos> -1 0.5\n\nthe 3e-1 4\ndog x y z\ncat and 2 2\n<unk> 5 6\nsat 7 8\ncat 9 9\n"
     spec = lines(tmp_path / "v.txt", header + text)
     expected = [[0.3, 4], [1, 2], [5, 6], [-1, 0.5], [7, 8], [0, 1]]
     assert word_vectors(spec, corpus_of([0], (*WORDS, "6"))) == pytest.approx(np.array(expected))

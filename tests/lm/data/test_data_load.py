@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm.data import PUBLISHED, CorpusError, fingerprint_of, load, locate, pydoc, vocabulary_size_of
+from lm.data import PUBLISHED, CorpusError, fingerprint_of, load, locate, pydoc, token_counts_of, vocabulary_size_of
 from lm.spec import Corpus
 from tests.lm.data.toy_corpus import TOY, TOY_TOKENS, TOY_VOCABULARY, write_texts
 
@@ -171,6 +171,13 @@ def test_a_cut_may_begin_anywhere(toy: str, places: Path) -> None:
         for ask in (load, fingerprint_of):
             with pytest.raises(CorpusError, match=f"{asked} is more than the 12 training tokens of 'toy'"):
                 ask(Corpus(name=toy, **options))
+
+
+def test_counts_and_vocabulary_of_a_published_corpus_need_no_files_and_refuse_a_cut_beyond_it() -> None:
+    assert token_counts_of(Corpus(name="ptb", train_start=929_000)) == (589, 73_760, 82_430)
+    for ask in (vocabulary_size_of, token_counts_of):
+        with pytest.raises(CorpusError, match="train_start 10,000,000 is more than the 929,589 training tokens"):
+            ask(Corpus(name="ptb", train_start=10**7))
 
 
 def test_pydoc_is_the_same_every_time_and_needs_nothing(places: Path) -> None:
