@@ -10,14 +10,26 @@ import typer
 
 from lm.analyze.commands import app as analyze_app
 from lm.codebooks.commands import codebook
-from lm.command_group import CommandGroup, Device, Run, Threads, Version, checked, grant_threads, numbers, refuse
+from lm.command_group import (
+    CommandGroup,
+    Device,
+    RunFolder,
+    StageName,
+    Threads,
+    Version,
+    checked,
+    grant_threads,
+    numbers,
+    refuse,
+    settled_record,
+)
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
 from lm.files import cannot_write
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, Dynamic, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
-from lm.text_commands import StageName, generate, rerank, settled_record
+from lm.text_commands import generate, rerank
 from lm.trial_log import in_a_line
 
 # Not Typer's defaults, so that an option is known to be given: each goes with --window, or with --dynamic.
@@ -88,7 +100,7 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Run,
+    run: RunFolder,
     stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from lm import __version__
 from lm.cpus import cpu_count
 from lm.files import cannot_write, in_a_line
+from lm.record import Record, read_record
 from lm.spec import Part
 from lm.validation import problems_of
 
@@ -41,8 +42,23 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="torch threads; $OMP_NUM_THREADS if not said, else as many as CPUs granted")
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", exists=True, file_okay=False)]
 """The folder of a settled trial."""
+RunFolders = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", exists=True, file_okay=False, help="folders of trials")
+]
+StageName = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
+
+
+def settled_record(run: Path) -> Record:
+    """The record of a settled trial; exit code 2 where there is none, or it is damaged."""
+    try:
+        record = read_record(run)
+    except ValueError as error:
+        refuse(str(error))
+    if record is None:
+        refuse(f"{run}: no record.json; expected the folder of a settled trial")
+    return record
 
 
 def checked(form: type[Form], values: dict[str, Any]) -> Form:
@@ -63,7 +79,10 @@ def numbers(option: str, text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
 
 
 def grant_threads(threads: int | None) -> int:
-    """As many as asked for, else as many as granted; torch reads the environment when it loads: this comes before."""
+    """How many torch threads: as asked, else as $OMP_NUM_THREADS says, else the CPUs granted.
+
+    Sets OMP_NUM_THREADS, which torch reads when it is imported, so call it before.
+    """
     said = os.environ.get("OMP_NUM_THREADS", "")
     granted = threads or (int(said) if said.isdigit() and int(said) else cpu_count())
     os.environ["OMP_NUM_THREADS"] = str(granted)
@@ -90,7 +109,11 @@ class CommandGroup(TyperGroup):
         except typer.BadParameter as error:
             if isinstance(error.__cause__, ValidationError):
                 got = error.__cause__.errors(include_url=False)[0]["input"]
-                error.message = f"{error.message.replace('Input should', 'should', 1)}, got {got}"
+                said = (
+                    error.message.removeprefix("Value error, ").removesuffix(".").replace("Input should", "should", 1)
+                )
+                error.message = said if repr(got) in said else f"{said}, got {got}"
+                error.__cause__ = None  # it is said, once, though this group may lie within another
             raise
         except OSError as error:
             if not cannot_write(error, broadly=True):

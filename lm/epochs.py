@@ -29,8 +29,8 @@ def run_stage(
 ) -> Iterator[Evaluation]:
     """Train to the stage's end, an Evaluation an epoch; within an epoch `save` is called every `checkpoint_seconds`.
 
-    Raises DivergedError at the end of the epoch in which a loss or gradient was not finite, or whose validation
-    perplexity overflows.
+    Raises DivergedError at the next checkpoint, or at the epoch's end, after a loss or gradient that was not finite,
+    and at the end of an epoch whose validation perplexity overflows.
     """
     while stage.at.stage_epochs < stage.epochs and not stage.at.ended:
         _train_epoch(stage, train_RB, save, checkpoint_seconds)
@@ -83,8 +83,8 @@ def train_step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate
 def _backward(stage: Stage, input_TB: Tensor, targets_TB: Tensor) -> tuple[Tensor, list[Tensor]]:
     """The gradients of a window's loss; its mean and that of each term are returned, without gradient.
 
-    Gradients of parts of the batch add up to the whole batch's, each weighted by its share of the columns; not where
-    a term is more than a mean over columns, such as the penalty on an uneven gate.
+    Gradients of parts of the batch add up, each weighted by its share of the columns. That equals the whole batch's
+    gradient, except for terms that are no mean over columns, such as the penalty on an uneven gate.
     """
     stage.optimizer.zero_grad()
     size = stage.spec.small_batch or input_TB.shape[1]

@@ -98,9 +98,9 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def errors_of(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """An OSError of the block that names no file, as of a write to a full disk, or the temporary one, names `path`.
+    """Give an OSError of the block that names no file (a full disk's), or the temporary one, the name `path`.
 
-    It becomes a WriteError if the system gave it a number: a library that reads from elsewhere gives none.
+    It becomes a WriteError if it has a number. An error of a library that reads from elsewhere has none.
     """
     try:
         yield

@@ -49,11 +49,10 @@ def generate(
     *,
     sentence: bool = False,
 ) -> list[Passage]:
-    """Samples of each prompt in turn (not given: of `how.prompt`).
+    """`how.samples` samples of each prompt, prompt by prompt; without `prompts`, of `how.prompt` alone.
 
-    Each sample has random numbers of its own, so that it does not depend on which others are drawn with it.
-
-    A step is one forward pass for all samples. The state begins at zero before an `<eos>`, the end of a line. With
+    Each sample has random numbers of its own, so that it does not depend on which others are drawn with it. A step is
+    one forward pass for all samples. The state begins at zero before an `<eos>`, the end of a line. With
     `sentence` a sample ends at its first `<eos>`. Raises ValueError for a word that the vocabulary lacks, or if no word
     is left to draw.
     """

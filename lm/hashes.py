@@ -45,10 +45,10 @@ def file_hashes(folder: Path, files: Iterable[Path], before: Mapping[str, str]) 
 
 
 def check_hashes(folder: Path, hashes: Mapping[str, str], parts: Collection[str]) -> None:
-    """DamagedError names the first of these files and subfolders that is not as its hash says; none, nothing to check.
+    """DamagedError names the first file whose SHA-256 differs. `parts` are the files and folders to look at.
 
-    Weights may be gone, because they are removed to free the disk, and so may a codebook, which is looked for elsewhere
-    when it is needed, and the losses on validation, which no report reads.
+    Without hashes nothing is checked. Weights may be gone, because they are removed to free the disk, and so may a
+    codebook, which is looked for elsewhere when it is needed, and the losses on validation, which no report reads.
     """
     for name, expected in hashes.items():
         part = name.split("/")[0]

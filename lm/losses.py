@@ -27,8 +27,8 @@ def soft_target(scores_TBV: Tensor, likeness_TBV: Tensor, temperature: float, dt
     """KL divergence (T, B) of softmax(scores / temperature) from the target softmax(likeness / temperature), in nats.
 
     J^aug of Inan et al. 2016, section 3, where `likeness` holds the inner products of the target's embedding with all.
-    At high temperature it is a small difference of nearly equal numbers: computed in `dtype` it is rounded by 1e-6
-    in float32, whatever its own size.
+    At high temperature it is a small difference of nearly equal numbers: in float32 its error is about 1e-6 however
+    small it is, so `dtype` should be float64 where it is scaled up.
     """
     target_TBV = F.log_softmax(likeness_TBV / temperature, dim=-1, dtype=dtype)
     predicted_TBV = F.log_softmax(scores_TBV / temperature, dim=-1, dtype=dtype)

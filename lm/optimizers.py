@@ -65,7 +65,7 @@ class RunningAverage:
     """The arithmetic mean of the weights after each step since it began (averaged SGD; Polyak & Juditsky 1992).
 
     The iterate that triggered it does not count; Merity et al. 2017, algorithm 1 includes it, PyTorch's ASGD leaves out
-    one more: the three differ by one or two early iterates.
+    one more: so the three means differ in their first one or two iterates.
     """
 
     def __init__(self, weights: dict[str, Tensor], steps: int = 0) -> None:

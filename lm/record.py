@@ -96,7 +96,10 @@ def opened(score: Score | None) -> Score:
 
 
 class CacheResult(Part):
-    """The neural cache's chosen values, and the scores of the same one-column pass without it; None as a stage's."""
+    """The neural cache's chosen values, and the scores of the same one-column pass without it.
+
+    `plain_test` is None while the test text has not been opened.
+    """
 
     window: int
     weight: float

@@ -140,8 +140,8 @@ def read_candidates(path: Path) -> Iterator[Candidates]:
 def check_candidates(path: Path, vocabulary: Sequence[str], rule: Ranking) -> None:
     """Read a file whole before anything is scored; ValueError names the first line that is wrong.
 
-    So is one with a word that the vocabulary lacks where it has no `<unk>`, without scores to interpolate with, or
-    whose trees have brackets that do not fit or other words than the true one; and a file without a line.
+    Wrong are: a word that the vocabulary lacks, if it has no `<unk>`; no scores, if the rule interpolates with them;
+    trees whose brackets do not fit, or whose words are not the gold tree's; a file without lines.
     """
     ids = {word: i for i, word in enumerate(vocabulary)}
     number = 0

@@ -145,7 +145,8 @@ def _points(source: Path, found: SharedStage) -> list[Evaluation]:
 
 
 def _curve_hash(points: Iterable[Evaluation]) -> str:
-    return hashlib.sha256(repr(curve_table(points).to_pylist()).encode()).hexdigest()  # as they are read again
+    # Through Arrow's types, so that a curve read from disk has the same hash.
+    return hashlib.sha256(repr(curve_table(points).to_pylist()).encode()).hexdigest()
 
 
 def _copy(source: Path, target: Path, expected: str) -> None:

@@ -94,6 +94,7 @@ def begin_stage(spec: TrainSpec, model: LanguageModel, device: torch.device, at:
     index = list(spec.stages()).index(at.stage)
     spec = spec.during(at.stage)
     model.set_dropout(spec.dropout)
+    # The 1 tells nothing any more, but every number of a trial depends on it.
     windows_seed, noise_seed = np.random.SeedSequence([spec.seed, index, 1]).generate_state(2, np.uint64).tolist()
     finetuning = spec.finetune if at.stage.startswith("finetune") else None
     optimizer = spec.optimizer

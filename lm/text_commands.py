@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lm.command_group import Device, Run, Threads, checked, grant_threads, refuse
+from lm.command_group import Device, RunFolder, StageName, Threads, checked, grant_threads, refuse, settled_record
 from lm.data import EOS
-from lm.record import Record, read_record
 from lm.samples import as_text
 from lm.spec import Generate
 from lm.spec.text import Ranking
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
     from lm.kept_model import KeptModel
 
 _ALSO = "another trial, whose probabilities are averaged with RUN's word by word; may be given again"
-StageName = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
 
 
 def generate(
-    run: Run,
+    run: RunFolder,
     stage: StageName = None,
     prompt: Annotated[list[str] | None, typer.Option(help="words to go on from; may be given again")] = None,
     words: Annotated[int, typer.Option(help="of a sample, <eos> included")] = 60,
@@ -83,7 +81,7 @@ def generate(
 
 
 def rerank(
-    run: Run,
+    run: RunFolder,
     file: Annotated[Path, typer.Argument(metavar="CANDIDATES.jsonl", exists=True, dir_okay=False)],
     score: Annotated[Ranking, typer.Option(help="what a candidate is ranked by")] = "total",
     weight: Annotated[float | None, typer.Option(help="of the candidate's own score; 1 if not said")] = None,
@@ -129,17 +127,6 @@ def rerank(
     if trees:
         said = ", ".join(f"{f1:.4f} of {name}" for name, f1 in scores.items())
         print(f"labelled F1 over {trees:,} trees: {said}", file=sys.stderr)
-
-
-def settled_record(run: Path) -> Record:
-    """The record of a settled trial; exit code 2 where there is none, or it is damaged."""
-    try:
-        record = read_record(run)
-    except ValueError as error:
-        refuse(str(error))
-    if record is None:
-        refuse(f"{run}: no record.json; expected the folder of a settled trial")
-    return record
 
 
 def _print_passage(passage: Passage, number: int, as_json: bool) -> None:

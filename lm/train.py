@@ -169,10 +169,10 @@ def build_model(spec: TrainSpec, words: Words, device: torch.device) -> Language
 def load_model(
     record: Record, folder: Path, words: Words, device: torch.device, stage: str | None = None
 ) -> LanguageModel:
-    """The model with the weights that a stage chose, its head as validation fitted it; not said: the last that trained.
+    """The model with the weights that a stage chose, and the head's fitted settings.
 
-    `words` are those of `words_for` this folder. ValueError for a stage without weights of its own, or if they are
-    gone.
+    Without `stage` it is the last stage that trained. `words` are those of `words_for` this folder. ValueError
+    for a stage without weights of its own, or if they are gone.
     """
     spec = record.spec
     names = [*record.best_epochs, *spec.stages_left(record.best_epochs)]

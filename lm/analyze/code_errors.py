@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from lm.analyze.reading import read
 from lm.analyzed import CodeErrorsFound
 from lm.heads import Outputs
-from lm.heads.decoders import decode_owner, nearest
+from lm.heads.decoders import decode_owner, nearest_codeword
 from lm.heads.ecoc import Ecoc
 from lm.kept_model import KeptModel
 from lm.spec import CodeErrorsAnalysis
@@ -17,7 +17,7 @@ from lm.spec import CodeErrorsAnalysis
 
 @torch.inference_mode()
 def code_errors(settings: CodeErrorsAnalysis, kept: KeptModel) -> CodeErrorsFound:
-    """Of every prediction of a text; 2 V C operations each. ValueError for another head."""
+    """The bit and word errors over all predictions of a text, 2 V C operations each. ValueError for another head."""
     head = kept.model.head
     if not isinstance(head, Ecoc):
         raise ValueError(f"bits are those of a head of kind ecoc, got {type(head).__name__}")
@@ -45,7 +45,7 @@ class Tally:
         wrong_TB = wrong_TBC.sum(dim=-1)
         scores_TBV = self.scorer.log_probabilities(outputs)
         words = {
-            "corrected": nearest(head.codes.distances(bits_TBC), scores_TBV),
+            "corrected": nearest_codeword(head.codes.distances(bits_TBC), scores_TBV),
             "most_probable": scores_TBV.argmax(dim=-1),
         }
         if head.spans is not None:

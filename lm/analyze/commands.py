@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lm.analyze.of_weights import code_errors, next_words, rank, subspace
-from lm.command_group import CommandGroup, refuse
+from lm.command_group import CommandGroup, RunFolders, refuse
 from lm.record import Split
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, file_okay=False, help="folders of trials")]
 OnSplit = Annotated[Split, typer.Option(help="test or valid")]
-Stage = Annotated[str | None, typer.Option(help="the stage whose losses are read; each run's last if not said")]
+ScoredStage = Annotated[str | None, typer.Option(help="the stage whose losses are read; each run's last if not said")]
 
 
 @app.callback()
@@ -24,7 +22,7 @@ def _main() -> None:
 
 
 @app.command()
-def ensemble(runs: Runs, split: OnSplit = "test", stage: Stage = None) -> None:
+def ensemble(runs: RunFolders, split: OnSplit = "test", stage: ScoredStage = None) -> None:
     """Perplexity of the mean of several models' probabilities, from the losses that they left."""
     from lm.by_token.ensemble import ensemble as ensemble_of
     from lm.by_token.losses import check_same_text, read_run
@@ -45,9 +43,9 @@ def ensemble(runs: Runs, split: OnSplit = "test", stage: Stage = None) -> None:
 
 @app.command()
 def words(
-    runs: Runs,
+    runs: RunFolders,
     split: OnSplit = "test",
-    stage: Stage = None,
+    stage: ScoredStage = None,
     most: Annotated[int, typer.Option(min=1, help="words to list on either side")] = 20,
 ) -> None:
     """Words that the second run gains and loses over the first; of one run, what its neural cache gains and loses.

@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from lm.analyzed import Found, NextWordsFound, trained_stage
-from lm.command_group import Device, Threads, grant_threads, refuse
-from lm.record import read_record
+from lm.command_group import Device, RunFolders, StageName, Threads, grant_threads, refuse, settled_record
+from lm.record import Split
 from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, file_okay=False)]
-Split = Annotated[str, typer.Option(help="the text that is read: valid or test")]
-Stage = Annotated[str | None, typer.Option(help="whose weights; the last stage that trained if not said")]
+OnSplit = Annotated[Split, typer.Option(help="the text that is read: valid or test")]
 
 
 def rank(
-    runs: Runs,
+    runs: RunFolders,
     positions: Annotated[int, typer.Option(min=1, max=1_000_000, help="rows of the matrix")] = 20_000,
-    split: Split = "test",
-    stage: Stage = None,
+    split: OnSplit = "test",
+    stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Print the rank of the matrix of log-probabilities: what a softmax cannot exceed and a mixture can."""
-    asked = RankAnalysis(kind="rank", positions=positions, split=_split(split))
+    asked = RankAnalysis(kind="rank", positions=positions, split=split)
     _show(_ask(asked, runs, stage, device, threads))
 
 
-def subspace(runs: Runs, stage: Stage = None, device: Device = "auto", threads: Threads = None) -> None:
+def subspace(runs: RunFolders, stage: StageName = None, device: Device = "auto", threads: Threads = None) -> None:
     """Print how far the output matrix's column space lies from the embedding's."""
     _show(_ask(SubspaceAnalysis(kind="subspace"), runs, stage, device, threads))
 
 
 def next_words(
-    runs: Runs,
+    runs: RunFolders,
     context: Annotated[list[str] | None, typer.Option(help="words of the text; may be given again")] = None,
     words: Annotated[int, typer.Option(min=1, max=1000, help="how many next words of each context")] = 10,
-    split: Split = "test",
-    stage: Stage = None,
+    split: OnSplit = "test",
+    stage: StageName = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Print the most probable next words in contexts, side by side, and what frequent and similar words get."""
     if not all(map(str.split, context or ())):
         refuse("--context: should have a word, got blanks")
-    asked = NextWordsAnalysis(kind="next_words", contexts=tuple(context or ()), words=words, split=_split(split))
+    asked = NextWordsAnalysis(kind="next_words", contexts=tuple(context or ()), words=words, split=split)
     answers = _ask(asked, runs, stage, device, threads)
     found = {run: answer for run, answer in answers.items() if isinstance(answer, NextWordsFound)}
     if left_out := {context: None for answer in found.values() for context in answer.left_out}:
@@ -62,17 +60,11 @@ def next_words(
 
 
 def code_errors(
-    runs: Runs, split: Split = "test", stage: Stage = None, device: Device = "auto", threads: Threads = None
+    runs: RunFolders, split: OnSplit = "test", stage: StageName = None, device: Device = "auto", threads: Threads = None
 ) -> None:
     """Print how many bits of an ecoc head are wrong, and how often the word, corrected and not."""
-    asked = CodeErrorsAnalysis(kind="code_errors", split=_split(split))
+    asked = CodeErrorsAnalysis(kind="code_errors", split=split)
     _show(_ask(asked, runs, stage, device, threads))
-
-
-def _split(name: str) -> Literal["valid", "test"]:
-    if name not in ("valid", "test"):
-        refuse(f"--split: should be valid or test, got {name!r}")
-    return "valid" if name == "valid" else "test"
 
 
 def _ask(settings: Analysis, runs: list[Path], stage: str | None, device: str, threads: int | None) -> dict[str, Found]:
@@ -83,9 +75,7 @@ def _ask(settings: Analysis, runs: list[Path], stage: str | None, device: str, t
     answers: dict[str, Found] = {}
     for run in runs:
         try:
-            record = read_record(run)
-            if record is None:
-                refuse(f"{run}: no record.json; only a settled trial can be analyzed")
+            record = settled_record(run)
             of = stage or trained_stage(record)
             answers[str(run)] = analyze(settings, record, run, stage=of, device=device, threads=granted)
         except ValueError as error:  # also of a corpus that is missing

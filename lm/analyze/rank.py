@@ -35,7 +35,7 @@ _POINTS = 120
 
 
 def rank(settings: RankAnalysis, kept: KeptModel) -> RankFound:
-    """Of a text's first predictions."""
+    """The rank of the log-probabilities of the text's first `settings.positions` predictions."""
     return rank_of(kept.model.head, (outputs for outputs, _ in read(kept, settings.split, settings.positions)))
 
 

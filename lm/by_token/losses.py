@@ -38,7 +38,7 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrialLosses:
     """A settled trial, and the losses of one of its stages on one split."""
 
     folder: Path
@@ -80,22 +80,22 @@ def read_columns(path: Path, names: Sequence[str]) -> Mapping[str, NDArray[Any]]
         raise ValueError(f"{path}: not losses by token: {error}") from error
 
 
-def read_run(folder: Path, split: Split, stage: str | None = None) -> Run:
+def read_run(folder: Path, split: Split, stage: str | None = None) -> TrialLosses:
     """A trial's losses on a split after a stage, its last one if none is named.
 
     ValueError says in one line what is wrong: no record, no such stage, a split that was not opened, files that are
     gone; DamagedError, which is one, if a file is not what the trial wrote.
     """
     record, name, path = _scored(folder, split, stage)
-    return Run(folder, record, name, read_losses(path))
+    return TrialLosses(folder, record, name, read_losses(path))
 
 
-def read_cache_run(folder: Path, split: Split) -> tuple[Run, Array]:
+def read_cache_run(folder: Path, split: Split) -> tuple[TrialLosses, Array]:
     """A trial's losses with its neural cache where that was used, and those without it; errors as of `read_run`."""
     record, name, path = _scored(folder, split, "cache")
     if (found := read_cache(path)) is None:
         raise ValueError(f"{path}: from before losses without the cache were kept")
-    return Run(folder, record, name, found[0]), found[1]
+    return TrialLosses(folder, record, name, found[0]), found[1]
 
 
 def _scored(folder: Path, split: Split, stage: str | None) -> tuple[Record, str, Path]:
@@ -116,7 +116,7 @@ def _scored(folder: Path, split: Split, stage: str | None) -> tuple[Record, str,
     return record, name, path
 
 
-def check_same_text(runs: Sequence[Run]) -> None:
+def check_same_text(runs: Sequence[TrialLosses]) -> None:
     """ValueError names the first run that was not scored on the very tokens of the first."""
     first = runs[0]
     for run in runs[1:]:

@@ -14,7 +14,7 @@ import typer
 from lm.data.corpora import PUBLISHED, PYDOC, Archive, find
 from lm.data.download import fetch as fetch_files
 from lm.data.loading import load, locate
-from lm.data.make import Words, make_corpus
+from lm.data.make import Tokenizer, make_corpus
 from lm.data.suitable import corpus_warnings
 from lm.data.text import SPLITS, CorpusError
 from lm.spec import Corpus
@@ -102,7 +102,7 @@ def make(
 ) -> None:
     """Make a corpus of raw text: three contiguous stretches of its lines, for training, validation and test."""
     with _errors_in_one_line():
-        words = Words(lower=lower, tokenize=tokenize, numbers=numbers)
+        words = Tokenizer(lower=lower, tokenize=tokenize, numbers=numbers)
         shares = _shares(split)
         splits = make_corpus(source, out, words, shares=shares, min_count=min_count, vocabulary_cap=vocabulary_cap)
         warnings = corpus_warnings(load(Corpus(name=str(out)), download=False))

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*%?")
 
 
 @dataclass(frozen=True)
-class Words:
+class Tokenizer:
     """How a line becomes words: split at white space, or by `tokenize` into words, numbers and marks."""
 
     lower: bool = False
@@ -59,7 +59,7 @@ class MadeSplit:
 def make_corpus(
     source: Path,
     out: Path,
-    words: Words,
+    tokenizer: Tokenizer,
     *,
     shares: Sequence[float] = (80.0, 10.0, 10.0),
     min_count: int | None = None,
@@ -78,7 +78,7 @@ def make_corpus(
     files = _files_of(source)
 
     def read() -> Iterator[list[str]]:
-        return (line for file in files for line in _lines_of(file, words))
+        return (line for file in files for line in _lines_of(file, tokenizer))
 
     sizes = _sizes(sum(1 for _ in read()), shares, source)
     lines = read()
@@ -112,13 +112,13 @@ def _files_of(source: Path) -> list[Path]:
     raise CorpusError(f"{source}: the folder has no .txt file")
 
 
-def _lines_of(path: Path, words: Words) -> Iterator[list[str]]:
+def _lines_of(path: Path, tokenizer: Tokenizer) -> Iterator[list[str]]:
     """The words of every line that has some. Only line feeds end a line, so that the number in an error is right."""
     number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if found := words.of(line.decode("utf-8-sig" if number == 1 else "utf-8")):
+                if found := tokenizer.of(line.decode("utf-8-sig" if number == 1 else "utf-8")):
                     if EOS in found:
                         raise CorpusError(f"{path}:{number}: the text has the word {EOS}, which ends a line here")
                     yield found

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from lm.data.corpora import Package
-from lm.data.make import Words
+from lm.data.make import Tokenizer
 from lm.data.text import SPLITS, CorpusError, with_unknown
 
 _MINIMUM_COUNT = 2
@@ -20,7 +20,7 @@ _MINIMUM_COUNT = 2
 _SPLIT_OF = ("train",) * 8 + ("valid", "test")
 """Of each ten episodes in order: a model that carries its state from line to line meets no episode twice."""
 _NO_SPEECH = re.compile(r"[\d.]+|\*\*LOL\*\*")
-_WORDS = Words(lower=True, tokenize=True)
+_WORDS = Tokenizer(lower=True, tokenize=True)
 
 
 def texts(episodes: Path) -> dict[str, str]:

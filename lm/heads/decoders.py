@@ -21,7 +21,7 @@ def decode_soft(codes: Codes, logits_XC: Tensor) -> Tensor:
 
 def decode_hamming(codes: Codes, bits_XC: Tensor, logits_XC: Tensor) -> Tensor:
     """The word (X) whose codeword is nearest to the bits, given as true and false (minimum-distance decoding)."""
-    return nearest(codes.distances(bits_XC), codes.products(logits_XC))
+    return nearest_codeword(codes.distances(bits_XC), codes.products(logits_XC))
 
 
 def decode_owner(spans: SpanTable, bits_XC: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ def decode_owner(spans: SpanTable, bits_XC: Tensor) -> Tensor:
     return spans.owner_Q[position_X]
 
 
-def nearest(distance_XV: Tensor, scores_XV: Tensor) -> Tensor:
+def nearest_codeword(distance_XV: Tensor, scores_XV: Tensor) -> Tensor:
     """The word (X) at the least distance; ties go to the higher score, then to the lower id."""
     farther_XV = distance_XV > distance_XV.amin(dim=-1, keepdim=True)
     return scores_XV.masked_fill(farther_XV, -math.inf).argmax(dim=-1)

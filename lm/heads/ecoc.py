@@ -21,7 +21,7 @@ from lm.costs import HeadCost
 from lm.heads.codes import Codes
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
 from lm.heads.cross_entropy import CACHED_BYTES, SAME_BITS_ROWS, linear_nats_cost
-from lm.heads.decoders import decode_hamming, decode_owner, middle_rank, nearest
+from lm.heads.decoders import decode_hamming, decode_owner, middle_rank, nearest_codeword
 from lm.heads.linear_scorer import LinearScorer
 from lm.heads.spans import SpanScorer, SpanTable
 from lm.heads.temperature import fit_temperature
@@ -179,7 +179,7 @@ class Ecoc(OutputHead):
             "wrong_bits": wrong_TBC.mean(dim=-1, dtype=torch.float64),
             "exact_codes": ~wrong_TBC.any(dim=-1),
             "accuracy_soft": scores_TBV.argmax(dim=-1) == targets_TB,
-            "accuracy_hamming": nearest(distances_TBV, scores_TBV) == targets_TB,
+            "accuracy_hamming": nearest_codeword(distances_TBV, scores_TBV) == targets_TB,
             "reciprocal_rank_soft": 1 / middle_rank(scores_TBV, targets_TB),
             "reciprocal_rank_hamming": 1 / middle_rank(-distances_TBV, targets_TB),
         }

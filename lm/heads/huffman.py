@@ -83,8 +83,8 @@ class Huffman(OutputHead):
 def huffman_edges(counts_V: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The edge that leads to each word (V,) and to each inner node (J,), -1 for the root.
 
-    Unseen words count once. Of equal counts, words merge before nodes, words by id and nodes by age: then nodes are
-    made from the deepest level to the root.
+    Unseen words count once. Of equal counts, words merge before inner nodes, lower ids first, older nodes first. In
+    this order nodes come from the deepest level up, so that reversed they are numbered level by level.
     """
     count = len(counts_V)
     edge = np.full(2 * count - 1, -1)  # words, then inner nodes as they are made

@@ -75,8 +75,8 @@ def test_refusals_name_what_is_wrong(folder: Path, tmp_path: Path, corpus_folder
     closed = tmp_path / "closed"
     run(tiny_spec(corpus_folder, epochs=1), closed, test=False)
     for line, message in (
-        (("rank", tmp_path / "empty"), "empty: no record.json; only a settled trial can be analyzed"),
-        (("rank", folder, "--split", "train"), "--split: should be valid or test, got 'train'"),
+        (("rank", tmp_path / "empty"), "empty: no record.json; expected the folder of a settled trial"),
+        (("rank", folder, "--split", "train"), "Invalid value for '--split': 'train' is not one of 'valid', 'test'\n"),
         (("rank", folder, "--stage", "finetune"), "no stage 'finetune' with weights of its own (did you mean"),
         (("rank", closed), "its test text has not been opened; ask with split valid"),
         (("subspace", folder), "a tied model has one matrix for both: its distance of subspaces is 0"),

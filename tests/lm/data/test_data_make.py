@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from lm.data import corpus_warnings, load
 from lm.data.commands import app
-from lm.data.make import Words, make_corpus
+from lm.data.make import Tokenizer, make_corpus
 from lm.data.suitable import ENOUGH_TEST_TOKENS, FEWEST_TEST_TOKENS
 from lm.data.text import SPLITS
 from lm.record import CorpusFacts
@@ -51,32 +51,32 @@ def test_the_three_stretches_are_the_text_in_its_order(raw: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (Words(), "The cat's 1,500 well-known (N.N.) words... <unk> - said: -3"),
-        (Words(lower=True), "the cat's 1,500 well-known (n.n.) words... <unk> - said: -3"),
-        (Words(tokenize=True), "The cat's 1,500 well-known ( N . N . ) words ... <unk> - said : - 3"),
-        (Words(numbers=True), "The cat's N well-known (N.N.) words... <unk> - said: N"),
+        (Tokenizer(), "The cat's 1,500 well-known (N.N.) words... <unk> - said: -3"),
+        (Tokenizer(lower=True), "the cat's 1,500 well-known (n.n.) words... <unk> - said: -3"),
+        (Tokenizer(tokenize=True), "The cat's 1,500 well-known ( N . N . ) words ... <unk> - said : - 3"),
+        (Tokenizer(numbers=True), "The cat's N well-known (N.N.) words... <unk> - said: N"),
         (
-            Words(lower=True, tokenize=True, numbers=True),
+            Tokenizer(lower=True, tokenize=True, numbers=True),
             "the cat's N well-known ( n . n . ) words ... <unk> - said : - N",
         ),
     ],
 )
-def test_words_of_a_line(words: Words, expected: str) -> None:
+def test_words_of_a_line(words: Tokenizer, expected: str) -> None:
     assert " ".join(words.of("The cat's 1,500\twell-known (N.N.) words... <unk> - said: -3\r\n")) == expected
     assert words.of(" \t\n") == []
 
 
 def test_rare_words_are_unknown_by_the_training_part_alone(raw: Path) -> None:
-    whole = make_corpus(raw, Path("whole"), Words())
+    whole = make_corpus(raw, Path("whole"), Tokenizer())
     counts = Counter(word for line in lines(Path("whole"), "train") for word in line.split())
-    limited = make_corpus(raw, Path("rare"), Words(), min_count=2)
+    limited = make_corpus(raw, Path("rare"), Tokenizer(), min_count=2)
     kept = {word for word, count in counts.items() if count >= 2}
     for split in SPLITS:
         for before, after in zip(lines(Path("whole"), split), lines(Path("rare"), split), strict=True):
             assert after.split() == [word if word in kept else "<unk>" for word in before.split()]
     assert [split.unknown for split in whole] == [0, 0, 0] and limited[0].unknown == 320
     assert [split.unseen for split in limited] == [split.unseen for split in whole] == [0, 40, 40]
-    capped = make_corpus(raw, Path("capped"), Words(), vocabulary_cap=6)
+    capped = make_corpus(raw, Path("capped"), Tokenizer(), vocabulary_cap=6)
     assert capped[0].types == 6
     assert len(load(Corpus(name="capped")).vocabulary) == 6
     assert set(" ".join(lines(Path("capped"), "train")).split()) == {

@@ -9,7 +9,7 @@ import torch
 from lm.codebooks import Codebook
 from lm.codebooks.distance import minimum_distance
 from lm.heads.codes import Codes
-from lm.heads.decoders import decode_hamming, decode_owner, decode_soft, middle_rank, nearest
+from lm.heads.decoders import decode_hamming, decode_owner, decode_soft, middle_rank, nearest_codeword
 from lm.heads.spans import SpanTable
 from tests.lm.heads.handmade import full_code, gray_rows, random_code, rank_code
 
@@ -80,7 +80,7 @@ def test_every_pattern_of_a_full_code_is_its_own_word() -> None:
 
 def test_the_nearest_word_need_not_score_highest() -> None:
     distance, scores = torch.tensor([[2.0, 1.0, 1.0, 1.0]]), torch.tensor([[9.0, 3.0, 4.0, 4.0]])
-    assert nearest(distance, scores).tolist() == [2]
+    assert nearest_codeword(distance, scores).tolist() == [2]
 
 
 def test_ranks_count_ties_in_the_middle() -> None:
