@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, Verdict
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, Verdict, further_seeds
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import (
     Array,
@@ -27,7 +27,6 @@ from orchestrator.analysis.noise import (
     text_correlation,
     text_variance,
 )
-from orchestrator.analysis.power import further_seeds
 
 BASELINE = ""  # its name among groups: no variant can have it
 MARGIN = 0.005

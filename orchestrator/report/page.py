@@ -9,9 +9,15 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
+from orchestrator.analysis.comparison import (
+    compare_variants,
+    equal_variants,
+    guesses,
+    possibly_best,
+    reference_corpus,
+    untrained,
+)
 from orchestrator.analysis.effects import Comparison
-from orchestrator.analysis.guessing import guesses, reference_corpus, untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report import Report

@@ -9,12 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from orchestrator.analysis.comparison import obstacles
+from orchestrator.analysis.comparison import guesses, obstacles, reference_corpus
 from orchestrator.analysis.effects import Comparison, Effect, Reason
-from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.noise import PIECES, Array
-from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
-from orchestrator.analysis.token_losses import CLASSES, TokenLosses
+from orchestrator.analysis.outcomes import CLASSES, Group, Outcomes, TokenLosses, is_adaptive
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
 from orchestrator.report.pictures.curves import VariantCurves, variant_curves

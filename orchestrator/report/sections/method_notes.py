@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from lm.record import Record, opened
-from orchestrator.analysis.comparison import equal_variants
-from orchestrator.analysis.effects import Comparison, per_cent
-from orchestrator.analysis.guessing import untrained
+from orchestrator.analysis.comparison import equal_variants, untrained
+from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cent
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, OutcomeStatus, averaged_seeds, is_adaptive, last_trained
-from orchestrator.analysis.power import WANTED_DEVIATIONS
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
