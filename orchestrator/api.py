@@ -23,7 +23,7 @@ from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
 from orchestrator.execute.notify import notify as notify_of
 from orchestrator.execute.run import Executor, Options, prepare, run_prepared
-from orchestrator.report.files.summary import Summary, read_summary
+from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND

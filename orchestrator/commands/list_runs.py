@@ -123,7 +123,7 @@ def _differences(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 def _reported(reports: Path, runs: Path) -> dict[str, tuple[str, str]]:
     """The sweep and name of each trial that a report lists; of several reports, the last by name."""
-    from orchestrator.report.files.summary import read_summary
+    from orchestrator.report.files.folder import read_summary
     from orchestrator.search.ledger import ledger_path, read_search_trials
 
     names: dict[str, tuple[str, str]] = {}

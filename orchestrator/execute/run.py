@@ -23,11 +23,10 @@ from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.machine import SMALL_SCALE, check_machine, gpus_of, granted, has_gpu
 from orchestrator.execute.measuring import Measuring
-from orchestrator.execute.pages import Interim, LastMade
-from orchestrator.execute.questions import ask, questions
+from orchestrator.execute.pages import Interim, LastMade, ask, questions
 from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.execute.watchdog import forget_stalls
-from orchestrator.report import Report
+from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import millions, state_of

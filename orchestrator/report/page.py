@@ -20,12 +20,18 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.effects import Comparison
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.report import Report
-from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
-from orchestrator.report.files.summary import Summary, write_summary
+from orchestrator.report.files.folder import (
+    PAGE,
+    IfFuller,
+    Report,
+    Summary,
+    place_for,
+    remove_contained,
+    staged,
+    write_summary,
+)
 from orchestrator.report.files.tables import write_tables
-from orchestrator.report.html import write_html
-from orchestrator.report.html.curves import HoverCurves, hover_curves
+from orchestrator.report.html import HoverCurves, hover_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
@@ -35,7 +41,6 @@ from orchestrator.report.sections.doses import dose_clauses, dose_sections
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import InteractionRow, Interactions, interaction_section
 from orchestrator.report.sections.method_notes import method_notes
-from orchestrator.report.sections.provenance import provenance, setting
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause
@@ -165,8 +170,8 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
-        setting=setting(outcomes),
-        provenance=provenance(outcomes, sweep.named_scale, report.searches, records),
+        setting=tables.setting(outcomes),
+        provenance=tables.provenance(outcomes, sweep.named_scale, report.searches, records),
         picture=pictures.on_page,
         base=base,
         base_spec=base.model_dump(mode="json", exclude={"seed"}),

@@ -15,7 +15,7 @@ from orchestrator.analysis.comparison import compare_variants, losses_on_test, o
 from orchestrator.analysis.detectable import detectable
 from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
-from orchestrator.report.files.summary import read_summary
+from orchestrator.report.files.folder import read_summary
 from orchestrator.report.sections.differences import where_table
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.verdicts import why_no_verdict

@@ -15,8 +15,7 @@ from orchestrator.analysis.noise import PIECES, Array
 from orchestrator.analysis.outcomes import CLASSES, Group, Outcomes, TokenLosses, is_adaptive
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
-from orchestrator.report.pictures.curves import VariantCurves, variant_curves
-from orchestrator.report.pictures.learning import overview, panels
+from orchestrator.report.pictures.learning import VariantCurves, overview, panels, variant_curves
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.tables import times_compare
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
