@@ -29,7 +29,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
-from orchestrator.trials.locks import holding, holding_searches, trial_is_held
+from orchestrator.trials.locks import holding, holding_searches, is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
 from orchestrator.trials.records import Records, read_all
 from orchestrator.trials.trial import Trial
@@ -238,7 +238,7 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
     keys = [trial.key for trial in trained]
     keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
-    if (held := next(filter(trial_is_held, folders), None)) is not None:
+    if (held := next((folder for folder in folders if is_held(folder / ".lock")), None)) is not None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)

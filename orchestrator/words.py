@@ -117,11 +117,6 @@ def published(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.10g}" + (".0" if float(value).is_integer() else "")
 
 
-def published_difference(value: float) -> str:
-    """A difference of published numbers, with their printed digits."""
-    return signed(value, len(published(value).partition(".")[2]))
-
-
 def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`; `a, with d, and b`, because the comma of an item must end before the last."""
     if len(items) < 2:

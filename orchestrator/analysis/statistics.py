@@ -170,16 +170,12 @@ class _Estimate:
         """
         return max(float(half_width(self.seeds, self.lone, text, errors)) for text in (self.text, self.seen))
 
-    def interval(self, errors: Errors) -> Interval:
-        """Its interval."""
-        half = self.half_width(errors)
-        return Interval(self.nats - half, self.nats + half)
-
     def effect(self, errors: Errors, obstacle: Obstacle | None, *, decided_on_this_text: bool) -> Effect:
         """The effect with its interval, and no verdict yet."""
+        half = self.half_width(errors)
         return Effect(
             nats=self.nats,
-            interval=self.interval(errors),
+            interval=Interval(self.nats - half, self.nats + half),
             obstacle=obstacle,
             decided_on_this_text=decided_on_this_text,
             seed_error=math.sqrt(self.seeds[0]),

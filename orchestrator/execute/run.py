@@ -174,9 +174,8 @@ def ending(state: SweepState, records: Records) -> Ending:
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     options, records = prepared.options, prepared.records
-    finished = _train_and_report(prepared, interrupt)
-    report, how = finished.report, finished.ending
-    out_of_budget = finished.budget_spent and how == "stopped" and interrupt.exit_code is None
+    report, how, link, budget_spent = _train_and_report(prepared, interrupt)
+    out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
     print(report.answer)
     if report.verdicts:
         rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
@@ -184,8 +183,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     if interrupt.exit_code is not None or out_of_budget:
         why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
         print(f"{why}{_TO_GO_ON}{prepared.line()}")
-    if finished.link:
-        print(f"MLflow: {finished.link}")
+    if link:
+        print(f"MLflow: {link}")
     if report.beside is not None:
         print(report.beside)
     print(report.page)
@@ -194,18 +193,11 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report
 
 
-@dataclass(frozen=True)
-class _Finished:
-    """What a run leaves: the report, how the sweep stands, how a browser gets to MLflow, if the budget is spent."""
+def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, str, bool]:
+    """Train what is missing, then write the report and update MLflow unless both are up to date.
 
-    report: Report
-    ending: Ending
-    link: str
-    budget_spent: bool
-
-
-def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _Finished:
-    """Train what is missing, then write the report and update MLflow unless both are up to date."""
+    The report, how the sweep stands, how a browser gets to MLflow, and whether the budget is spent.
+    """
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
@@ -227,7 +219,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _Finished:
     }
     with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
         if report is not None and (link := last.link) is not None:
-            return _Finished(report, ending(state, records), link, budget_spent=False)
+            return report, ending(state, records), link, False
         tracker = Tracker(sweep, state.table, records, commit=commit(), source=str(options.file))
         try:
             if train:
@@ -249,7 +241,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _Finished:
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
             last.write(state, report, mirrored=mirrored, link=tracker.link)
-    return _Finished(report, how, tracker.link, budget_spent)
+    return report, how, tracker.link, budget_spent
 
 
 def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: Callable[[str], None]) -> bool:

@@ -87,7 +87,8 @@ def write_report(
     folder, outcomes, judged = Path(folder), report.outcomes, _judge(report)
     short = _summary(report, plain(judged.answer), judged.rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
-    contrasts, title = judged.interactions.rows, _title(report.sweep)
+    contrasts, name, scale = judged.interactions.rows, report.sweep.name, report.sweep.named_scale
+    title = f"{name}, scale {scale}" if scale else name
     caption = f"{title}, changes of test perplexity with {level_in_words(judged.comparison)} intervals (all at once)"
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
@@ -177,10 +178,6 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         base_spec=base.model_dump(mode="json", exclude={"seed"}),
         variant_specs=_changes(outcomes),
     )
-
-
-def _title(sweep: ScaledSweep) -> str:
-    return f"{sweep.name}, scale {sweep.named_scale}" if sweep.named_scale else sweep.name
 
 
 def _answer(

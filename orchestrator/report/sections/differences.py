@@ -100,7 +100,8 @@ def where_table(outcomes: Outcomes) -> Where | None:
             left_out.append(variant)
             continue
         by_class.append(_row(variant, *([losses.classes[present] for losses in each] for each in (seeds, base))))
-        by_piece.append(_row(variant, *([_pieces(losses) for losses in each] for each in (seeds, base))))
+        pieces = ([losses.blocks.reshape(PIECES, -1).mean(axis=1) for losses in each] for each in (seeds, base))
+        by_piece.append(_row(variant, *pieces))
     if not by_class:
         return None
     return Where(by_class, by_piece, [CLASSES[k] for k in present], shares[present].tolist(), left_out)
@@ -110,10 +111,6 @@ def _losses(group: Group) -> list[TokenLosses]:
     """The losses of all seeds, or none."""
     losses = [outcome.losses for outcome in group if outcome.losses is not None]
     return losses if len(losses) == len(group) else []
-
-
-def _pieces(losses: TokenLosses) -> Array:
-    return np.asarray(losses.blocks.reshape(PIECES, -1).mean(axis=1))
 
 
 def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> figures.DifferenceRow:

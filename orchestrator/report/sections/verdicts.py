@@ -99,8 +99,5 @@ def what_would_decide(further: Further | None) -> str:
         return "only a longer test text"
     if further.text == "perhaps short":
         return "perhaps only a longer test text"
-    return (
-        f"more than {MOST_FURTHER} more seeds"
-        if further.seeds is None
-        else f"about {counted(further.seeds, 'more seed')}"
-    )
+    more = f"more than {MOST_FURTHER} more seeds"
+    return more if further.seeds is None else f"about {counted(further.seeds, 'more seed')}"
