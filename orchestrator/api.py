@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
+import logging
+import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -21,7 +24,6 @@ from lm.spec import trial_key
 from orchestrator.agenda.expand import SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
-from orchestrator.execute.notify import notify as notify_of
 from orchestrator.execute.run import Executor, Options, prepare, run_prepared
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
@@ -45,6 +47,11 @@ __all__ = [
     "select",
     "to_train",
 ]
+
+PATIENCE_SECONDS = 60.0  # with the command of `--notify`
+_STATES = {0: "complete", 1: "failed", 3: "budget spent", 4: "Ray lost", 5: "cannot be written"}
+"""What the command of `--notify` hears of an exit code."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
         except (RayLostError, OSError) as error:
             if options.notify is not None and (cannot_write(error) or isinstance(error, RayLostError)):
                 of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
-                notify_of(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
+                _notify(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
             raise
     records = Records(prepared.records.root) if fresh else prepared.records
     counts = Counter(state_of(trial, records) for trial in expand(part, records).table)
@@ -147,8 +154,27 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     if options.notify is not None:
         of = dataclasses.asdict(result) | {"sweep": sweep.name, "scale": sweep.scale, "page": str(result.report)}
         del of["report"]
-        notify_of(options.notify, code, of)
+        _notify(options.notify, code, of)
     return result
+
+
+def _notify(command: str, exit_code: int, summary: Mapping[str, Any]) -> None:
+    """Run the user's shell command with the summary and the sweep's `state` as JSON on its standard input, one object.
+
+    A failure of it, or more than `PATIENCE_SECONDS`, is a warning.
+    """
+    text = json.dumps({"state": _STATES.get(exit_code, "interrupted"), "exit_code": exit_code, **summary}) + "\n"
+    try:
+        done = subprocess.run(command, shell=True, input=text, text=True, check=False, timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        _log.warning("--notify: the command was ended after %g seconds", PATIENCE_SECONDS)
+    except BrokenPipeError:  # it does not read what it is given
+        return
+    except OSError as error:
+        _log.warning("--notify: %s", redacted(in_a_line(error)))
+    else:
+        if done.returncode:
+            _log.warning("--notify: the command ended with exit code %d", done.returncode)
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:

@@ -14,8 +14,7 @@ import typer
 
 from lm.hashes import WEIGHTS
 from orchestrator.commands import shared
-from orchestrator.watch.table import print_table
-from orchestrator.words import byte_size, counted, value_in_words
+from orchestrator.words import byte_size, counted, print_table, value_in_words
 
 if TYPE_CHECKING:
     from orchestrator.agenda.expand import SweepState

@@ -32,10 +32,10 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange
-from orchestrator.watch.mlflow import Planned, Tracker
+from orchestrator.watch.mlflow.mirror import Planned
+from orchestrator.watch.mlflow.tracker import Tracker
 from orchestrator.watch.progress import Listeners, Progress
-from orchestrator.watch.table import print_table
-from orchestrator.words import counted, in_words, seconds_in
+from orchestrator.words import counted, in_words, print_table, seconds_in
 
 Executor = Literal["ray", "inline"]
 Ending = Literal["complete", "stopped", "failed"]
