@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
+import logging
+import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -21,15 +24,14 @@ from lm.spec import trial_key
 from orchestrator.agenda.expand import SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
-from orchestrator.execute.notify import notify as notify_of
 from orchestrator.execute.run import Executor, Options, prepare, run_prepared
-from orchestrator.report.files.summary import Summary, read_summary
+from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import aside_folder, set_aside
-from orchestrator.trials.locks import holding, holding_searches, trial_is_held
+from orchestrator.trials.locks import holding, holding_searches, is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
 from orchestrator.trials.records import Records, read_all
 from orchestrator.trials.trial import Trial
@@ -45,6 +47,11 @@ __all__ = [
     "select",
     "to_train",
 ]
+
+PATIENCE_SECONDS = 60.0  # with the command of `--notify`
+_STATES = {0: "complete", 1: "failed", 3: "budget spent", 4: "Ray lost", 5: "cannot be written"}
+"""What the command of `--notify` hears of an exit code."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
         except (RayLostError, OSError) as error:
             if options.notify is not None and (cannot_write(error) or isinstance(error, RayLostError)):
                 of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
-                notify_of(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
+                _notify(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
             raise
     records = Records(prepared.records.root) if fresh else prepared.records
     counts = Counter(state_of(trial, records) for trial in expand(part, records).table)
@@ -147,8 +154,27 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     if options.notify is not None:
         of = dataclasses.asdict(result) | {"sweep": sweep.name, "scale": sweep.scale, "page": str(result.report)}
         del of["report"]
-        notify_of(options.notify, code, of)
+        _notify(options.notify, code, of)
     return result
+
+
+def _notify(command: str, exit_code: int, summary: Mapping[str, Any]) -> None:
+    """Run the user's shell command with the summary and the sweep's `state` as JSON on its standard input, one object.
+
+    A failure of it, or more than `PATIENCE_SECONDS`, is a warning.
+    """
+    text = json.dumps({"state": _STATES.get(exit_code, "interrupted"), "exit_code": exit_code, **summary}) + "\n"
+    try:
+        done = subprocess.run(command, shell=True, input=text, text=True, check=False, timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        _log.warning("--notify: the command was ended after %g seconds", PATIENCE_SECONDS)
+    except BrokenPipeError:  # it does not read what it is given
+        return
+    except OSError as error:
+        _log.warning("--notify: %s", redacted(in_a_line(error)))
+    else:
+        if done.returncode:
+            _log.warning("--notify: the command ended with exit code %d", done.returncode)
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
@@ -238,7 +264,7 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
     keys = [trial.key for trial in trained]
     keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
-    if (held := next(filter(trial_is_held, folders), None)) is not None:
+    if (held := next((folder for folder in folders if is_held(folder / ".lock")), None)) is not None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)

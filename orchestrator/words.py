@@ -1,10 +1,10 @@
-"""Numbers, spans of time, bytes, values and lists as text, rounded by their uncertainty and safe in Markdown."""
+"""Numbers, times, bytes, values, lists and tables as text, rounded by their uncertainty and safe in Markdown."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 MINUS = "\u2212"
 NOTHING = "–"
@@ -117,11 +117,6 @@ def published(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.10g}" + (".0" if float(value).is_integer() else "")
 
 
-def published_difference(value: float) -> str:
-    """A difference of published numbers, with their printed digits."""
-    return signed(value, len(published(value).partition(".")[2]))
-
-
 def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`; `a, with d, and b`, because the comma of an item must end before the last."""
     if len(items) < 2:
@@ -200,3 +195,23 @@ def value_in_words(value: object) -> str:
             return exact if len(exact) <= 9 else f"{value:.4g}"
         case _:
             return str(value)
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    right: Iterable[str] = (),
+    whole: Iterable[str] = ("key",),
+) -> None:
+    """Print rows under headings, on the terminal: columns `right` aligned so, columns `whole` never broken."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    columns = [Column(name, justify="right" if name in right else "left", no_wrap=name in whole) for name in headings]
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    (console if console.is_terminal else Console(width=10_000)).print(table)  # no line breaks in a file

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.files.summary import write_index
+from orchestrator.report.files.folder import write_index
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(

@@ -16,7 +16,7 @@ from lm.record import perplexity
 from orchestrator.agenda.expand import SweepState
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, trial_is_held
+from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder
 from orchestrator.trials.plan import PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -176,7 +176,7 @@ def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", 
 def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> TrialStanding:
     folder, record = records.folder(trial.key), records.find(trial)
     planned = state_of(trial, records)
-    running = trial_is_held(folder) and not (folder / RECORD).exists()
+    running = is_held(folder / ".lock") and not (folder / RECORD).exists()
     curve = records.curve_table(trial, ("stage", "epoch", "valid_nats_per_token"))
     stages, epochs, nats = (column.to_pylist() for column in curve.columns)
     written = None if record is None else record.finished_at  # a copied curve has a new time

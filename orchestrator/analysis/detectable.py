@@ -9,11 +9,10 @@ from statistics import fmean
 import numpy as np
 
 from orchestrator.analysis.comparison import losses_on_test, obstacles
-from orchestrator.analysis.effects import perplexity_change
+from orchestrator.analysis.effects import WANTED, perplexity_change
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import BLOCKS, Array, Losses, missed_by_waves, text_correlation, text_variance
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.analysis.power import WANTED
 from orchestrator.analysis.statistics import contrasts
 
 _VALUES, _FEWEST_SWEEPS = 800, 40

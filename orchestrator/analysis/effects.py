@@ -1,15 +1,16 @@
-"""What a comparison says: effects with intervals and verdicts, why there is none, the noise behind them."""
+"""What a comparison says: effects with intervals and verdicts, why there is none, how many more seeds would decide."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
-from orchestrator.analysis.noise import Correlation, Deviation
-from orchestrator.analysis.power import Further
+from orchestrator.analysis.noise import Correlation, Deviation, Errors, half_width
 
 Verdict = Literal["raises", "lowers", "equivalent", "not decided", "no verdict"]
 DECIDED: tuple[Verdict, ...] = ("raises", "lowers", "equivalent")
@@ -24,6 +25,13 @@ Reason = Literal[
     "seeds do not differ",
     "equal in every seed",
 ]
+
+WANTED = 0.8
+"""The power that is asked for: the usual one (Cohen 1988, "Statistical Power Analysis", section 2.4)."""
+WANTED_DEVIATIONS = 0.8416
+"""How many standard errors an effect must lie beyond the half width of its interval to have that power."""
+MOST_FURTHER = 100
+"""More seeds than this are not counted."""
 
 
 class Interval(NamedTuple):
@@ -48,6 +56,18 @@ class Obstacle:
     def bars_interval(self) -> bool:
         """Whether there is no interval either: a variant of another budget has one."""
         return self.reason != "another budget"
+
+
+@dataclass(frozen=True)
+class Further:
+    """How many more seeds, of each group alike, would decide; None for more than `MOST_FURTHER`.
+
+    No number would where another test text could turn the difference: the text is `short` where that is so at the
+    lower limit of its noise too, `perhaps short` where it is so at the noise as it is estimated.
+    """
+
+    seeds: int | None
+    text: Literal["long enough", "perhaps short", "short"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +133,49 @@ def perplexity_ratio(nats: float) -> float:
 def per_cent(nats: float) -> float:
     """A difference in loss as a change of perplexity in per cent: −100 at the least, inf where it overflows."""
     return 100 * perplexity_change(0.0, nats)
+
+
+def further_seeds(
+    nats: float,
+    groups: Sequence[tuple[float, Deviation, int]],
+    text: tuple[float, float, float],
+    errors: Errors,
+    margin_nats: float,
+) -> Further:
+    """The fewest further seeds after which a verdict comes with probability `WANTED`, were the estimates the truth.
+
+    `groups` are the weight of each in the difference, its deviation and its number of seeds; `text` the text's standard
+    error, its degrees of freedom, and the share of its variance that belongs to single seeds; `errors` what the
+    comparison may err.
+    A verdict is an interval that excludes zero or lies within the margin. The difference is taken as normal, and the
+    seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
+    noisy as the other, they decide less often. The noise of the text is not known well: its lower limit is at 95%.
+    """
+    more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
+    parts = [
+        (weight**2 * known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for weight, known, n in groups
+    ]
+    seeds_M = sum(variance_M for variance_M, _ in parts)
+    degrees_M = seeds_M**2 / sum(variance_M**2 / degrees_M for variance_M, degrees_M in parts)
+    text_error, text_degrees, share = text
+    fewest = min(n for _, _, n in groups)
+
+    def enough_M(whole: float) -> NDArray[np.bool_]:
+        """Which numbers of seeds are enough, if the text's variance is `whole` times what it is estimated to be."""
+        text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
+        spread_M = np.sqrt(seeds_M + text_M)
+        alone_M = seeds_M, fewest + more_M - 1
+        text_part = (text_M, text_degrees) if text_error else None
+        half_width_M = half_width((seeds_M, degrees_M), alone_M, text_part, errors)
+        room_M = np.maximum(0.0, margin_nats - half_width_M)
+        outside_M = special.ndtr((nats - half_width_M) / spread_M) + special.ndtr((-nats - half_width_M) / spread_M)
+        inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
+        return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * half_width_M))
+
+    lower_limit = text_degrees / (2 * float(special.gammaincinv(text_degrees / 2, 0.95)))
+    if not enough_M(lower_limit)[-1]:
+        return Further(None, "short")
+    if not enough_M(1.0)[-1]:
+        return Further(None, "perhaps short")
+    first = next((int(more) for more, enough in zip(more_M[:-1], enough_M(1.0), strict=False) if enough), None)
+    return Further(first, "long enough")

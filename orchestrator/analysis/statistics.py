@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, Verdict
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, Verdict, further_seeds
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import (
     Array,
@@ -27,7 +27,6 @@ from orchestrator.analysis.noise import (
     text_correlation,
     text_variance,
 )
-from orchestrator.analysis.power import further_seeds
 
 BASELINE = ""  # its name among groups: no variant can have it
 MARGIN = 0.005
@@ -171,16 +170,12 @@ class _Estimate:
         """
         return max(float(half_width(self.seeds, self.lone, text, errors)) for text in (self.text, self.seen))
 
-    def interval(self, errors: Errors) -> Interval:
-        """Its interval."""
-        half = self.half_width(errors)
-        return Interval(self.nats - half, self.nats + half)
-
     def effect(self, errors: Errors, obstacle: Obstacle | None, *, decided_on_this_text: bool) -> Effect:
         """The effect with its interval, and no verdict yet."""
+        half = self.half_width(errors)
         return Effect(
             nats=self.nats,
-            interval=self.interval(errors),
+            interval=Interval(self.nats - half, self.nats + half),
             obstacle=obstacle,
             decided_on_this_text=decided_on_this_text,
             seed_error=math.sqrt(self.seeds[0]),

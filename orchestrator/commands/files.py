@@ -15,7 +15,7 @@ from lm.files import write_text
 from lm.names import nearest
 from lm.validation import SLUG
 from orchestrator.commands import shared
-from orchestrator.watch.table import print_table
+from orchestrator.words import print_table
 
 SHIPPED = Path(__file__).parent.parent / "shipped"
 _QUICK_TOKENS = 50_000

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.commands import shared
-from orchestrator.watch.table import print_table
-from orchestrator.words import byte_size, counted, in_words
+from orchestrator.words import byte_size, counted, in_words, print_table
 
 if TYPE_CHECKING:
     from lm.spec import TrainSpec

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.commands import shared
 from orchestrator.commands.plan import counts_in_words
-from orchestrator.watch.table import print_table
+from orchestrator.words import print_table
 
 if TYPE_CHECKING:
     from orchestrator.agenda.standing import SweepStanding, TrialLine, TrialStanding

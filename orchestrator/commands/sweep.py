@@ -14,7 +14,7 @@ from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.words import counted
 
 if TYPE_CHECKING:
-    from orchestrator.report.files.place import IfFuller
+    from orchestrator.report.files.folder import IfFuller
     from orchestrator.sweep import ScaledSweep
 
 _FRESH = "train again what has a record; the old trials move to RUNS/.old/"
@@ -122,7 +122,7 @@ def report(
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
     """Write the report once, or look after `every` seconds and write it whenever a record or curve has changed."""
     from orchestrator.agenda.expand import expand
-    from orchestrator.report.files.place import FullerPageError
+    from orchestrator.report.files.folder import FullerPageError
     from orchestrator.report.report_sweep import report_sweep
     from orchestrator.trials.records import Records
 

@@ -1,4 +1,4 @@
-"""When a sweep's page is written: while trials train, at the end, and not again if it still stands.
+"""What trained weights are asked before a sweep's page; when it is written, and when not because it still stands.
 
 runs/.sweeps/<name>.<scale>.made   what a command made: digests of the page with its inputs, and of the mirror
 
@@ -12,30 +12,92 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from lm.files import in_a_line, read_regular, sha256, write_text
-from lm.record import Record
+from lm.analyzed import trained_stage
+from lm.files import WriteError, in_a_line, read_regular, sha256, write_text
+from lm.record import Record, weights_path
+from lm.samples import Samples, write_samples
+from lm.spec import Analysis, Generate, unanswerable
 from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.trial_source import first_compared
 from orchestrator.execute.machine import code_digest
-from orchestrator.report import Report
-from orchestrator.report.files.place import PAGE
-from orchestrator.report.files.summary import read_summary
+from orchestrator.report.files.folder import PAGE, Report, read_summary
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.scaled import Resources
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.records import Records, is_settled
-from orchestrator.trials.samples import first_trials, without_text, writer
+from orchestrator.trials.samples import Writer, first_trials, without_text, writer
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
 
 _LIBRARIES = ("bokeh", "jinja2", "markdown-it-py", "matplotlib", "numpy", "pyarrow", "scipy")
 _log = logging.getLogger(__name__)
+
+Question = tuple[str, Callable[[], object]]
+"""What is asked of whose weights, in words; and a function that asks, and keeps the answer beside the record."""
+
+
+def questions(sweep: ScaledSweep, trials: Sequence[Trial], records: Records) -> list[Question]:
+    """What was not yet asked of complete trials that still have their weights.
+
+    Text is written by each variant's first seed, on the CPU, so that a page does not depend on where it was made.
+    """
+    resources, asked = sweep.resources, list[Question]()
+    if sweep.generate is not None:
+        for by in without_text(trials, sweep.generate, records):
+            write = partial(_write, by, sweep.generate, resources.threads)
+            asked.append((f"{by.trial.title}: text by its weights", write))
+    for trial in trials if sweep.analyses else ():
+        record, folder = records.find(trial), records.folder(records.holder(trial))
+        if record is None or record.status != "complete" or not weights_path(folder, trained_stage(record)).exists():
+            continue
+        for analysis in sweep.analyses:
+            if unanswerable(analysis, trial.spec) is None and records.analysis(trial, analysis) is None:
+                analyze = partial(_analyze, analysis, trial, record, records, resources)
+                asked.append((f"{trial.title}: {analysis.kind} of its weights", analyze))
+    return asked
+
+
+def ask(asked: Sequence[Question], say: Callable[[str], None]) -> None:
+    """Ask all; one that fails is a warning, because the page may stand for hours. WriteError if no text can be kept."""
+    for words, question in asked:
+        say(words)
+        try:
+            question()
+        except WriteError:
+            raise
+        except Exception as error:
+            _log.warning("no answer: %s (%s: %s)", words, type(error).__name__, error)
+            _log.debug("%s", words, exc_info=True)
+
+
+def _write(by: Writer, how: Generate, threads: int) -> None:
+    from lm.generate import generate  # loads torch
+    from lm.kept_model import open_model
+
+    kept = open_model(by.record, by.folder, stage=by.stage, device="cpu", threads=threads)
+    texts = tuple(passage.words for passage in generate(kept.model, kept.corpus.vocabulary, how))
+    samples = Samples(stage=by.stage, weights=by.weights_hash, settings=how, texts=texts)
+    write_samples(by.path(how), samples)
+
+
+def _analyze(analysis: Analysis, trial: Trial, record: Record, records: Records, resources: Resources) -> None:
+    from lm.analyze.ask import analyze  # loads torch
+
+    holder = records.holder(trial)
+    held = records.read(holder)
+    if held is None:
+        raise ValueError(f"{holder}: its record is gone")
+    device = "auto" if resources.gpus else "cpu"
+    stage = trained_stage(record)
+    analyze(analysis, held, records.folder(holder), stage=stage, device=device, threads=resources.threads)
 
 
 class Interim:

@@ -23,20 +23,19 @@ from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.machine import SMALL_SCALE, check_machine, gpus_of, granted, has_gpu
 from orchestrator.execute.measuring import Measuring
-from orchestrator.execute.pages import Interim, LastMade
-from orchestrator.execute.questions import ask, questions
+from orchestrator.execute.pages import Interim, LastMade, ask, questions
 from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.execute.watchdog import forget_stalls
-from orchestrator.report import Report
+from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange
-from orchestrator.watch.mlflow import Planned, Tracker
+from orchestrator.watch.mlflow.mirror import Planned
+from orchestrator.watch.mlflow.tracker import Tracker
 from orchestrator.watch.progress import Listeners, Progress
-from orchestrator.watch.table import print_table
-from orchestrator.words import counted, in_words, seconds_in
+from orchestrator.words import counted, in_words, print_table, seconds_in
 
 Executor = Literal["ray", "inline"]
 Ending = Literal["complete", "stopped", "failed"]
@@ -175,9 +174,8 @@ def ending(state: SweepState, records: Records) -> Ending:
 
 def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     options, records = prepared.options, prepared.records
-    finished = _train_and_report(prepared, interrupt)
-    report, how = finished.report, finished.ending
-    out_of_budget = finished.budget_spent and how == "stopped" and interrupt.exit_code is None
+    report, how, link, budget_spent = _train_and_report(prepared, interrupt)
+    out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
     print(report.answer)
     if report.verdicts:
         rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
@@ -185,8 +183,8 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     if interrupt.exit_code is not None or out_of_budget:
         why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
         print(f"{why}{_TO_GO_ON}{prepared.line()}")
-    if finished.link:
-        print(f"MLflow: {finished.link}")
+    if link:
+        print(f"MLflow: {link}")
     if report.beside is not None:
         print(report.beside)
     print(report.page)
@@ -195,18 +193,11 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report
 
 
-@dataclass(frozen=True)
-class _Finished:
-    """What a run leaves: the report, how the sweep stands, how a browser gets to MLflow, if the budget is spent."""
+def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, str, bool]:
+    """Train what is missing, then write the report and update MLflow unless both are up to date.
 
-    report: Report
-    ending: Ending
-    link: str
-    budget_spent: bool
-
-
-def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _Finished:
-    """Train what is missing, then write the report and update MLflow unless both are up to date."""
+    The report, how the sweep stands, how a browser gets to MLflow, and whether the budget is spent.
+    """
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
@@ -228,7 +219,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _Finished:
     }
     with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
         if report is not None and (link := last.link) is not None:
-            return _Finished(report, ending(state, records), link, budget_spent=False)
+            return report, ending(state, records), link, False
         tracker = Tracker(sweep, state.table, records, commit=commit(), source=str(options.file))
         try:
             if train:
@@ -250,7 +241,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> _Finished:
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
             last.write(state, report, mirrored=mirrored, link=tracker.link)
-    return _Finished(report, how, tracker.link, budget_spent)
+    return report, how, tracker.link, budget_spent
 
 
 def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: Callable[[str], None]) -> bool:

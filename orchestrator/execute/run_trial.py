@@ -109,18 +109,16 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
         listener.settled(replace(trial, stopped_early=stopped_early), record)
 
 
-def fetch(trial: Trial, allotment: Allotment) -> None:
-    """Bring what the report needs of a trial from the storage to `runs`, if there is one; an OSError is only logged."""
+def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
+    """A trial's record; None if it has none or it cannot be read.
+
+    What the report needs of the trial is brought from the storage first, if there is one; an OSError is only logged.
+    """
     if allotment.storage is not None:
         try:
             Storage(allotment.storage).pull(trial.key, allotment.runs, without=ONLY_TRAINING)
         except OSError as error:
             _log.warning("%s: %s", trial.title, error)
-
-
-def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
-    """A trial's record, brought from the storage if there is one; None if it has none or it cannot be read."""
-    fetch(trial, allotment)
     try:
         return Records(allotment.runs).find(trial)
     except (OSError, ValueError) as error:  # Tune would end the whole sweep if its searcher raised

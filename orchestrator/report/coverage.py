@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from orchestrator.report.files.summary import Summary, read_summary
+from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.report.markdown import table
 from orchestrator.report.sections.analyses import PRINTED_METRICS
 from orchestrator.report.sections.published import SHOWN

@@ -9,17 +9,29 @@ from datetime import datetime
 from pathlib import Path
 
 from lm.files import write_text
-from orchestrator.analysis.comparison import compare_variants, equal_variants, possibly_best
+from orchestrator.analysis.comparison import (
+    compare_variants,
+    equal_variants,
+    guesses,
+    possibly_best,
+    reference_corpus,
+    untrained,
+)
 from orchestrator.analysis.effects import Comparison
-from orchestrator.analysis.guessing import guesses, reference_corpus, untrained
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.report import Report
-from orchestrator.report.files.place import PAGE, IfFuller, place_for, remove_contained, staged
-from orchestrator.report.files.summary import Summary, write_summary
+from orchestrator.report.files.folder import (
+    PAGE,
+    IfFuller,
+    Report,
+    Summary,
+    place_for,
+    remove_contained,
+    staged,
+    write_summary,
+)
 from orchestrator.report.files.tables import write_tables
-from orchestrator.report.html import write_html
-from orchestrator.report.html.curves import HoverCurves, hover_curves
+from orchestrator.report.html import HoverCurves, hover_curves, write_html
 from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
@@ -29,7 +41,6 @@ from orchestrator.report.sections.doses import dose_clauses, dose_sections
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import InteractionRow, Interactions, interaction_section
 from orchestrator.report.sections.method_notes import method_notes
-from orchestrator.report.sections.provenance import provenance, setting
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause
@@ -76,7 +87,8 @@ def write_report(
     folder, outcomes, judged = Path(folder), report.outcomes, _judge(report)
     short = _summary(report, plain(judged.answer), judged.rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
-    contrasts, title = judged.interactions.rows, _title(report.sweep)
+    contrasts, name, scale = judged.interactions.rows, report.sweep.name, report.sweep.named_scale
+    title = f"{name}, scale {scale}" if scale else name
     caption = f"{title}, changes of test perplexity with {level_in_words(judged.comparison)} intervals (all at once)"
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
@@ -159,17 +171,13 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
-        setting=setting(outcomes),
-        provenance=provenance(outcomes, sweep.named_scale, report.searches, records),
+        setting=tables.setting(outcomes),
+        provenance=tables.provenance(outcomes, sweep.named_scale, report.searches, records),
         picture=pictures.on_page,
         base=base,
         base_spec=base.model_dump(mode="json", exclude={"seed"}),
         variant_specs=_changes(outcomes),
     )
-
-
-def _title(sweep: ScaledSweep) -> str:
-    return f"{sweep.name}, scale {sweep.named_scale}" if sweep.named_scale else sweep.name
 
 
 def _answer(

@@ -10,9 +10,7 @@ from lm.files import in_a_line
 from orchestrator.agenda.expand import SweepState, looks_path
 from orchestrator.analysis.looks import note_look
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report import Report
-from orchestrator.report.files.place import IfFuller
-from orchestrator.report.files.summary import write_index
+from orchestrator.report.files.folder import IfFuller, Report, write_index
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Measure, Published, published_measures, published_numbers
 from orchestrator.trials.records import Records

@@ -17,7 +17,6 @@ import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -25,7 +24,7 @@ from filelock import FileLock, Timeout
 from lm.files import DamagedError, WriteError, atomic, check_writable, make_folder, read_regular, sync, writing
 from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
-from orchestrator.trials.locks import trial_is_held
+from orchestrator.trials.locks import is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
 _LONGEST_WAIT_SECONDS = 0.2
@@ -81,7 +80,7 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
     for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
         try:
             record = read_own(folder)
-            if record is None or record.status == "failed" or trial_is_held(folder):
+            if record is None or record.status == "failed" or is_held(folder / ".lock"):
                 continue
             parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if folder.name in weights else [])
             with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
@@ -106,17 +105,8 @@ def _remove(paths: Iterable[Path], dry: bool) -> Iterator[tuple[Path, int]]:
         yield path, size
 
 
-@dataclass(frozen=True)
-class Copied:
-    """How many trials were copied, how many were there already; which were left out, and why, a line each."""
-
-    copied: int
-    there: int
-    left_out: tuple[str, ...]
-
-
-def import_trials(folder: Path, runs: Path) -> Copied:
-    """Copy what was exported; what is there stays. Errors as of `copy_trials`; ValueError if it holds no trial."""
+def import_trials(folder: Path, runs: Path) -> tuple[int, int, tuple[str, ...]]:
+    """Copy what was exported; what is there stays. Result and errors of `copy_trials`; ValueError for no trial."""
     keys = sorted(path.name for path in folder.glob("*") if KEY.fullmatch(path.name))
     if not keys:
         raise ValueError(f"{folder}: expected a folder that `runs export` wrote, which holds trials")
@@ -125,9 +115,10 @@ def import_trials(folder: Path, runs: Path) -> Copied:
 
 def copy_trials(
     keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool = True
-) -> Copied:
+) -> tuple[int, int, tuple[str, ...]]:
     """Copy the trials that have a record, and searches; with `replace` in place of others.
 
+    How many were copied, how many were there already; which were left out, and why, a line each.
     WriteError; ValueError while another command copies there.
     """
     make_folder(to)
@@ -135,7 +126,7 @@ def copy_trials(
     copied, there, left_out = 0, 0, []
     with _alone(to):
         for key in dict.fromkeys(keys):
-            if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or trial_is_held(source / key):
+            if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or is_held(source / key / ".lock"):
                 continue  # no trial, or one that has not settled yet
             if (to / key).exists() and not (replace and _differ(source / key, to / key)):
                 there += 1
@@ -154,7 +145,7 @@ def copy_trials(
             if ledger.exists() and (replace or not target.exists()):
                 with atomic(target) as temporary:
                     temporary.write_bytes(read_regular(ledger))
-    return Copied(copied, there, tuple(left_out))
+    return copied, there, tuple(left_out)
 
 
 def _copy_trial(trial: Path, to: Path) -> None:

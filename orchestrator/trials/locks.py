@@ -2,6 +2,7 @@
 
 runs/.sweeps/<name>.<scale>.lock   held while a command runs the sweep; the system frees it when that process dies
                            .json   who held it last: pid, host, user, since, until, command
+runs/<key>/.lock                   held while a process trains in the trial's folder
 runs/.searches/<key>.lock          held while a command runs that search, which several sweeps may share
 """
 
@@ -119,11 +120,6 @@ def is_held(lock: Path) -> bool:
     finally:
         os.close(descriptor)  # which gives the shared lock back
     return False
-
-
-def trial_is_held(folder: Path) -> bool:
-    """Whether a process trains in this trial's folder."""
-    return is_held(folder / ".lock")
 
 
 def _note(lock: Path, holder: Holder) -> None:

@@ -32,8 +32,8 @@ from lm.spec import TrainSpec
 from orchestrator.analysis.effects import Comparison, perplexity_ratio
 from orchestrator.analysis.looks import LEVEL_OF_ERROR, Looks
 from orchestrator.analysis.noise import BLOCKS, Array, Losses
+from orchestrator.analysis.outcomes import TokenLossReader
 from orchestrator.analysis.statistics import MARGIN, compare
-from orchestrator.analysis.token_losses import TokenLossReader
 
 VARIANTS = 9
 SEEDS = (2, 3, 5, 8)

@@ -15,14 +15,14 @@ from orchestrator.analysis.comparison import compare_variants, losses_on_test, o
 from orchestrator.analysis.detectable import detectable
 from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
-from orchestrator.report.files.summary import read_summary
+from orchestrator.report.files.folder import read_summary
 from orchestrator.report.sections.differences import where_table
 from orchestrator.report.sections.interactions import interaction_section
 from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.contents import findings
+from orchestrator.watch.mlflow.store import findings
 from tests.support.factories import CACHE, CORPUS, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, answer, render, write
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from orchestrator.__main__ import app
 from orchestrator.report.coverage import MEANING, coverage, coverage_text
-from orchestrator.report.files.summary import Summary, write_summary
+from orchestrator.report.files.folder import Summary, write_summary
 from orchestrator.sweep.published import published_rows
 from tests.support.sweep_texts import SWEEPS
 

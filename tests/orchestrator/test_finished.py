@@ -15,8 +15,8 @@ from orchestrator import api
 from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep, run_sweep
 from orchestrator.errors import RayLostError
-from orchestrator.execute import notify, pages, run
-from orchestrator.report import Report
+from orchestrator.execute import pages, run
+from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
 from tests.support.places import make_place, process, settle, trials
@@ -256,7 +256,7 @@ def test_a_command_is_given_the_outcome(made: list[str], caplog: pytest.LogCaptu
 def test_a_command_that_fails_is_a_warning(
     made: list[str], command: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(notify, "PATIENCE_SECONDS", 0.2 if "sleep" in command else 60.0)
+    monkeypatch.setattr(api, "PATIENCE_SECONDS", 0.2 if "sleep" in command else 60.0)
     again(notify=command)
     assert caplog.messages == [said]
 

@@ -10,7 +10,7 @@ import pytest
 
 from lm.record import Record, write_curve, write_record
 from lm.spec import TrainSpec
-from orchestrator.analysis.guessing import guesses, reference_corpus, untrained
+from orchestrator.analysis.comparison import guesses, reference_corpus, untrained
 from orchestrator.analysis.outcomes import Outcome, read_outcomes
 from orchestrator.trials.records import Records
 from tests.support.factories import CACHE, CORPUS, FULL, make_curve, make_record, make_trial

@@ -11,7 +11,7 @@ from orchestrator.agenda.expand import SweepState
 from orchestrator.agenda.trial_source import first_compared, in_order
 from orchestrator.api import load_sweep
 from orchestrator.execute.pages import Interim
-from orchestrator.report import Report
+from orchestrator.report.files.folder import Report
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from orchestrator.analysis.effects import Effect
+from orchestrator.analysis.effects import MOST_FURTHER, WANTED, Effect, further_seeds
 from orchestrator.analysis.noise import BLOCKS, WAVES, Deviation, Errors, Losses
-from orchestrator.analysis.power import MOST_FURTHER, WANTED, further_seeds
 from orchestrator.analysis.statistics import MARGIN, compare
 from tests.support.factories import seeded
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.effects import Effect, Interval, Obstacle, perplexity_change, perplexity_ratio
+from orchestrator.analysis.effects import Effect, Interval, Obstacle, further_seeds, perplexity_change, perplexity_ratio
 from orchestrator.analysis.noise import (
     BLOCKS,
     CAUTION,
@@ -30,7 +30,6 @@ from orchestrator.analysis.noise import (
     missed_by_waves,
     text_variance,
 )
-from orchestrator.analysis.power import further_seeds
 from orchestrator.analysis.statistics import compare
 from tests.benchmarks import calibration
 from tests.support.factories import seeded

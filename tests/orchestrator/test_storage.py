@@ -15,7 +15,7 @@ from pyarrow import fs
 from lm.files import atomic
 from lm.record import Evaluation, read_record
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.run_trial import Allotment, fetch, run_trial
+from orchestrator.execute.run_trial import Allotment, run_trial, settled_record
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -219,7 +219,7 @@ def test_a_lost_storage_fails_its_trial_with_the_reason(
 
     lost = run_trial(replace(first, starts_from=None), allotment, lose)
     assert lost is not None and "storage s3://" in lost and "connect" in lost.lower()
-    fetch(first, allotment)  # logs; raises nothing
+    assert settled_record(first, allotment) is None  # logs; raises nothing
     assert read_record(allotment.runs / first.key) is None
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from lm.record import token_nats_path
 from orchestrator.analysis.noise import BLOCKS
-from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.analysis.token_losses import CLASSES, TokenLossReader
+from orchestrator.analysis.outcomes import CLASSES, TokenLossReader, read_outcomes
 from orchestrator.trials.records import Records
 from tests.support.factories import make_trial, settle, write_tokens
 

@@ -13,7 +13,7 @@ from lm.spec import Corpus, Finetune, Model, NtAsgd, TrainSpec, stage_keys, tria
 from orchestrator.sweep import Sweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow import Tracker
+from orchestrator.watch.mlflow.tracker import Tracker
 
 FINGERPRINT = "f" * 64
 EPOCHS = 3

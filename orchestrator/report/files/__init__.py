@@ -1,1 +1,1 @@
-"""The files of a report: its place, tables, summary, and the index of all reports."""
+"""The files of a report: tables, and the folder that holds all of them."""

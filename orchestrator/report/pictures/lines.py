@@ -54,15 +54,6 @@ class LinePanel:
     ticks: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Lines:
-    """A picture of lines: its file, and what the page says below."""
-
-    file: str
-    panels: Sequence[LinePanel]
-    caption: str
-
-
 def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
     """The panels side by side, a colour for each name, one legend above."""
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lm.record import Score, opened
-from orchestrator.analysis.comparison import lower_pairs, nats_on_test, obstacles
+from orchestrator.analysis.comparison import guesses, lower_pairs, nats_on_test, obstacles, reference_corpus
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Interval, perplexity_change
-from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.noise import t_beyond
 from orchestrator.analysis.outcomes import Group, Outcomes, averaged_seeds, incomplete_seeds, is_adaptive
 from orchestrator.report.sections.verdicts import (

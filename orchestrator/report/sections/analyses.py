@@ -13,7 +13,7 @@ from lm.spec import Analysis, Generate, unanswerable
 from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.markdown import Row, Rows, names
 from orchestrator.report.pictures import Pictures
-from orchestrator.report.pictures.lines import Line, LinePanel, Lines, lines_figure
+from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
 from orchestrator.trials.samples import first_trials, writer
@@ -21,7 +21,8 @@ from orchestrator.words import Markdown, counted, escape, significant, spread
 
 Answers = Mapping[str, Sequence[Found]]
 """By variant, what each complete seed's weights say."""
-
+Picture = tuple[Sequence[LinePanel], str]
+"""The panels of an analysis, none where there is nothing to draw, and what the page says below."""
 
 PRINTED_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
 """What published numbers call the first number of an analysis."""
@@ -37,12 +38,13 @@ _TITLES = {
 class AnalysisSection:
     """A section; its rows are means over the seeds that were asked, `missing` says which trials were not, if any.
 
-    `contexts` are of next words: a context with what follows, a variant, its first seed's most probable words.
+    `caption` is that of its picture, empty without one; `contexts` are of next words: a context with what follows, a
+    variant, its first seed's most probable words.
     """
 
     asked: Analysis
     title: str
-    picture: Lines | None
+    caption: str
     alt: Markdown
     rows: Rows
     missing: Markdown
@@ -69,13 +71,13 @@ def analysis_sections(
                     answers.setdefault(outcome.trial.variant, []).append(found)
                 else:
                     missing.append(outcome.trial.title)
-        picture = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else None
-        if picture is not None:
-            pictures.draw(picture.file, lines_figure, picture.panels, outcomes.baseline)
+        panels, caption = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else ((), "")
+        if panels:
+            pictures.draw(f"{asked.kind}.svg", lines_figure, panels, outcomes.baseline)
         section = AnalysisSection(
             asked=asked,
             title=_TITLES[asked.kind],
-            picture=picture,
+            caption=caption,
             alt=Markdown(f"{_TITLES[asked.kind]} of {names(answers)}"),
             rows=list(_rows(answers, printed, outcomes)),
             missing=_missing(missing),
@@ -116,7 +118,7 @@ def _missing(titles: Sequence[str]) -> Markdown:
     return Markdown(f"{counted(len(titles), 'trial')} {are} left out ({shown}): {why}.")
 
 
-def _spectra(answers: Answers) -> Lines:
+def _spectra(answers: Answers) -> Picture:
     lines = []
     for variant, found in answers.items():
         spectra = [dict(one.centred.spectrum) for one in found if isinstance(one, RankFound)]
@@ -124,11 +126,11 @@ def _spectra(answers: Answers) -> Lines:
         lines.append(Line.over_seeds(variant, places, [[spectrum[place] for place in places] for spectrum in spectra]))
     panel = LinePanel("", "place", "singular value, share of the largest", lines, log_x=True, log_y=True, low=1e-16)
     caption = "Singular values of the centred matrix, largest first: the mean, lowest and highest of the seeds."
-    return Lines("rank.svg", [panel], caption)
+    return [panel], caption
 
 
-def _frequent(answers: Answers) -> Lines | None:
-    """What each frequent word gets where it does not follow; None if the vocabulary has none of them."""
+def _frequent(answers: Answers) -> Picture:
+    """What each frequent word gets where it does not follow; nothing if the vocabulary has none of them."""
     lines, words = [], list[str]()
     for variant, found in answers.items():
         seeds = [one.probability for one in found if isinstance(one, NextWordsFound)]
@@ -136,10 +138,10 @@ def _frequent(answers: Answers) -> Lines | None:
         lines.append(Line.over_seeds(variant, range(len(words)), [[seed[word] for word in words] for seed in seeds]))
     panel = LinePanel("", "word", "mean probability where it does not follow", lines, low=0.0, ticks=words)
     caption = "A point is the mean of the seeds, the bar reaches from the lowest to the highest."
-    return Lines("next_words.svg", [panel], caption) if words else None
+    return ([panel], caption) if words else ((), "")
 
 
-def _bits(answers: Answers) -> Lines:
+def _bits(answers: Answers) -> Picture:
     """Error rate by bit, and how many bits fail at a time."""
     rates, counts = [], []
     for variant, found in answers.items():
@@ -153,10 +155,10 @@ def _bits(answers: Answers) -> Lines:
         LinePanel("Error rate by bit", "bit, class bits first", "share of predictions", rates, low=0.0),
         LinePanel("Wrong bits at a time", "wrong bits", "share of predictions", counts, low=0.0),
     ]
-    return Lines("code_errors.svg", panels, "The mean of the seeds, and their range.")
+    return panels, "The mean of the seeds, and their range."
 
 
-_PICTURES: Mapping[str, Callable[[Answers], Lines | None]] = {
+_PICTURES: Mapping[str, Callable[[Answers], Picture]] = {
     "rank": _spectra,
     "next_words": _frequent,
     "code_errors": _bits,

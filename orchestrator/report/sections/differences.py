@@ -9,16 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from orchestrator.analysis.comparison import obstacles
+from orchestrator.analysis.comparison import guesses, obstacles, reference_corpus
 from orchestrator.analysis.effects import Comparison, Effect, Reason
-from orchestrator.analysis.guessing import guesses, reference_corpus
 from orchestrator.analysis.noise import PIECES, Array
-from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
-from orchestrator.analysis.token_losses import CLASSES, TokenLosses
+from orchestrator.analysis.outcomes import CLASSES, Group, Outcomes, TokenLosses, is_adaptive
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
-from orchestrator.report.pictures.curves import VariantCurves, variant_curves
-from orchestrator.report.pictures.learning import overview, panels
+from orchestrator.report.pictures.learning import VariantCurves, overview, panels, variant_curves
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.tables import times_compare
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
@@ -103,7 +100,8 @@ def where_table(outcomes: Outcomes) -> Where | None:
             left_out.append(variant)
             continue
         by_class.append(_row(variant, *([losses.classes[present] for losses in each] for each in (seeds, base))))
-        by_piece.append(_row(variant, *([_pieces(losses) for losses in each] for each in (seeds, base))))
+        pieces = ([losses.blocks.reshape(PIECES, -1).mean(axis=1) for losses in each] for each in (seeds, base))
+        by_piece.append(_row(variant, *pieces))
     if not by_class:
         return None
     return Where(by_class, by_piece, [CLASSES[k] for k in present], shares[present].tolist(), left_out)
@@ -113,10 +111,6 @@ def _losses(group: Group) -> list[TokenLosses]:
     """The losses of all seeds, or none."""
     losses = [outcome.losses for outcome in group if outcome.losses is not None]
     return losses if len(losses) == len(group) else []
-
-
-def _pieces(losses: TokenLosses) -> Array:
-    return np.asarray(losses.blocks.reshape(PIECES, -1).mean(axis=1))
 
 
 def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> figures.DifferenceRow:

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lm.record import Record, opened
-from orchestrator.analysis.comparison import equal_variants
-from orchestrator.analysis.effects import Comparison, per_cent
-from orchestrator.analysis.guessing import untrained
+from lm.record import opened
+from orchestrator.analysis.comparison import equal_variants, untrained
+from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cent
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, OutcomeStatus, averaged_seeds, is_adaptive, last_trained
-from orchestrator.analysis.power import WANTED_DEVIATIONS
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
@@ -103,7 +101,8 @@ def _cautions(
         for each in group
         if each.record and each.final and each.trial.reads_from is None and not is_adaptive(group)
     ]
-    if (learning := sum(map(_best_at_the_end, trained))) > _SEVERAL * len(trained):
+    best_at_the_end = [last_trained(each).best_epoch == sum(stage.epochs for stage in each.stages) for each in trained]
+    if (learning := sum(best_at_the_end)) > _SEVERAL * len(trained):
         yield Markdown(
             f"**In {learning} of {counted(len(trained), 'trained trial')}, validation was lowest at the last epoch**: "
             "with more epochs the results may change."
@@ -111,11 +110,6 @@ def _cautions(
     for variants in equal_variants(outcomes):
         names = listed([escape(name) for name in variants])
         yield Markdown(f"{names} have the same loss in every seed: the setting in which they differ had no effect.")
-
-
-def _best_at_the_end(record: Record) -> bool:
-    """Whether the last epoch that was trained is the best one on validation; the cache trains nothing."""
-    return last_trained(record).best_epoch == sum(stage.epochs for stage in record.stages)
 
 
 def smallest_found(comparison: Comparison) -> float | None:

@@ -21,7 +21,6 @@ from orchestrator.words import (
     escape,
     listed,
     published,
-    published_difference,
     signed,
     significant,
 )
@@ -106,9 +105,11 @@ def printed(number: Number | None) -> str:
 
 
 def printed_difference(row: AblationRow) -> str:
-    """A published difference, marked if one of its numbers is from memory."""
-    paper = row.published_difference
-    return NOTHING if paper is None else published_difference(paper.perplexity) + RECALLED_MARK * paper.recalled
+    """A published difference with the numbers' printed digits, marked if one of them is from memory."""
+    if (paper := row.published_difference) is None:
+        return NOTHING
+    digits = len(published(paper.perplexity).partition(".")[2])
+    return signed(paper.perplexity, digits) + RECALLED_MARK * paper.recalled
 
 
 def published_percent(row: AblationRow) -> str:

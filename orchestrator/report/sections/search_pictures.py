@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm.record import perplexity
-from orchestrator.analysis.guessing import Guess
+from orchestrator.analysis.comparison import Guess
 from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import search as figures

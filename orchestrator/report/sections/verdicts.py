@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason, per_cent
+from orchestrator.analysis.effects import (
+    MOST_FURTHER,
+    Comparison,
+    Effect,
+    Further,
+    Interval,
+    Obstacle,
+    Reason,
+    per_cent,
+)
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.analysis.power import MOST_FURTHER, Further
 from orchestrator.words import counted, decimals_for, listed, rounded_by_interval, signed, significant
 
 WORSE_THAN_GUESSING: Reason = "worse than guessing"
@@ -91,8 +99,5 @@ def what_would_decide(further: Further | None) -> str:
         return "only a longer test text"
     if further.text == "perhaps short":
         return "perhaps only a longer test text"
-    return (
-        f"more than {MOST_FURTHER} more seeds"
-        if further.seeds is None
-        else f"about {counted(further.seeds, 'more seed')}"
-    )
+    more = f"more than {MOST_FURTHER} more seeds"
+    return more if further.seeds is None else f"about {counted(further.seeds, 'more seed')}"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
-from orchestrator.analysis.token_losses import CLASSES as LABELS
+from orchestrator.analysis.outcomes import CLASSES as LABELS
 from orchestrator.report.pictures import save
 from orchestrator.report.pictures.differences import (
     MARKERS,

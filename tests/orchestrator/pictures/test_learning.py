@@ -19,8 +19,15 @@ from matplotlib.figure import Figure
 from lm.record import Evaluation, curve_table
 from orchestrator.analysis.outcomes import Curve, Outcome, Outcomes, curve_of
 from orchestrator.report.pictures import save
-from orchestrator.report.pictures.curves import VariantCurves, band, events, variant_curves, visible_range
-from orchestrator.report.pictures.learning import overview, panels
+from orchestrator.report.pictures.learning import (
+    VariantCurves,
+    band,
+    events,
+    overview,
+    panels,
+    variant_curves,
+    visible_range,
+)
 from orchestrator.report.pictures.style import line_styles
 from tests.support.factories import FULL, make_curve, make_trial
 

@@ -19,7 +19,7 @@ from orchestrator.agenda.expand import expand, looks_path
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
-from orchestrator.report import Report
+from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.sweep.published import Published

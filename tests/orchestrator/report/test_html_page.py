@@ -18,7 +18,7 @@ import pytest
 from lm.record import curve_table
 from orchestrator.analysis.outcomes import Outcome, Outcomes
 from orchestrator.report import html
-from orchestrator.report.html.curves import HoverCurves, hover_curves
+from orchestrator.report.html import HoverCurves, hover_curves
 from orchestrator.report.pictures.style import line_styles
 from tests.support.factories import CACHE, begin, make_curve, make_trial, settle
 from tests.support.pages import HOSTILE, render, write

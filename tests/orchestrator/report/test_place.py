@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import search_tasks
-from orchestrator.report.files.place import FullerPageError, IfFuller
+from orchestrator.report.files.folder import FullerPageError, IfFuller
 from orchestrator.search.ledger import SearchState, SearchTrial
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.test_rounds import TUNE, at_paper

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lm.record import write_curve, write_record
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.report.sections.provenance import provenance
+from orchestrator.report.sections.tables import provenance
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.factories import make_curve, make_record, make_trial

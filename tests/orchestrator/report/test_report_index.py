@@ -12,7 +12,7 @@ import pytest
 
 from lm.record import CURVE_SCHEMA, Evaluation, read_curve
 from lm.spec import TrainSpec
-from orchestrator.report.files.summary import write_index
+from orchestrator.report.files.folder import write_index
 from tests.support.factories import CACHE, begin, make_trial, settle
 from tests.support.pages import HOSTILE, render, write
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.analysis.guessing import Guess
+from orchestrator.analysis.comparison import Guess
 from orchestrator.report.pictures.search import SearchAxis
 from orchestrator.report.sections.search import search_table, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause, name_of, rung_table

@@ -7,8 +7,7 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Obstacle, Reason
-from orchestrator.analysis.power import MOST_FURTHER, Further
+from orchestrator.analysis.effects import MOST_FURTHER, Comparison, Effect, Further, Interval, Obstacle, Reason
 from orchestrator.report.sections.verdicts import (
     TWOFOLD,
     at_most,

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow import Planned
+from orchestrator.watch.mlflow.mirror import Planned
 from tests.support.places import make_place, process
 from tests.support.seen import BARE, FULL
 from tests.support.tracking import leave, record, tracker, trial

@@ -19,7 +19,7 @@ import pytest
 
 from lm.record import Record, write_curve, write_record
 from orchestrator.trials.records import Records
-from orchestrator.watch.mlflow import Planned
+from orchestrator.watch.mlflow.mirror import Planned
 from orchestrator.watch.mlflow.store import tracking_uri
 from orchestrator.watch.mlflow.tracker import link
 from tests.support.seen import BARE, FULL, Seen, eventually, expected, process_environment
