@@ -14,7 +14,7 @@ import pytest
 from lm.record import Evaluation, read_record, write_curve, write_record
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.statistics import compare
-from orchestrator.report.files import summary
+from orchestrator.report import files
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_tables import number
@@ -26,7 +26,7 @@ ENDS = r"\([+−][\d.]+% to [+−][\d.]+%\)"
 """An interval of a size in the answer."""
 
 
-HOW_TO_READ = (Path(summary.__file__).parents[1] / "how_to_read.md").read_text(encoding="utf-8").replace("\n  ", " ")
+HOW_TO_READ = (Path(files.__file__).parents[1] / "how_to_read.md").read_text(encoding="utf-8").replace("\n  ", " ")
 
 
 def bare(sentence: str) -> str:
