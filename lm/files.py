@@ -27,7 +27,12 @@ class DamagedError(ValueError):
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-_IN_THE_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
+_WHAT_IS_NEEDED = {
+    errno.EEXIST: " (something else lies where a folder is needed)",
+    errno.ENOTDIR: " (a file lies where a folder is needed)",
+    errno.EISDIR: " (a folder lies where a file is needed)",
+}
+_IN_THE_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 
 
 class WriteError(OSError):
@@ -48,7 +53,7 @@ def cannot_write(error: BaseException, *, broadly: bool = False) -> bool:
 def in_a_line(error: OSError) -> str:
     """What went wrong, with the file; an error that a library raises may name none, and have no number."""
     if error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return f"{error.filename}: {error.strerror}{_WHAT_IS_NEEDED.get(error.errno or 0, '')}"
     return " ".join((error.strerror or str(error)).split())
 
 

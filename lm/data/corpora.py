@@ -151,7 +151,11 @@ def user_folder(name: str) -> Path:
     CorpusError for one that is not there, with the nearest named corpus, or that lacks a file.
     """
     folder = Path(name).expanduser()
-    if not folder.is_dir():
+    try:
+        is_there = folder.is_dir()
+    except OSError:  # a name that is too long
+        is_there = False
+    if not is_there:
         names = [*PUBLISHED, PYDOC]
         near = closest(name, [*names, *map(str, folder.parent.glob("*/"))])
         hint = f" (did you mean {near!r}?)" if near else ""

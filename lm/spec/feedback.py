@@ -9,9 +9,9 @@ from pydantic import Field
 
 from lm.spec.codebooks import IdentityCode, RandomCode, SimHashCode
 from lm.spec.heads import EcocHead, Head, HierarchicalHead, HuffmanTree
-from lm.spec.part import Part, Positive, PositiveInt
+from lm.spec.part import NO_SWITCH, Part, Positive, PositiveInt
 
-UpToOne = Annotated[float, Field(gt=0.0, le=1.0)]
+UpToOne = Annotated[float, Field(gt=0.0, le=1.0), NO_SWITCH]
 Gradient = Annotated[
     Literal["flow", "stop"],
     Field(description="Whether gradients flow through the prediction that is fed back; it takes twice the memory."),
@@ -45,7 +45,7 @@ class InverseSigmoidSchedule(Part):
     """From 0 to 1 along an inverse sigmoid decay of the teacher's part (Bengio et al. 2015)."""
 
     kind: Literal["inverse_sigmoid"]
-    offset: Annotated[float, Field(ge=1.0, le=1e6)] = Field(
+    offset: Annotated[float, Field(ge=1.0, le=1e6), NO_SWITCH] = Field(
         default=50.0, description="How late the curve rises; its speed is fixed."
     )
 
@@ -110,7 +110,7 @@ class Clms(_OfCodes):
     """
 
     kind: Literal["clms"]
-    bit_offset: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+    bit_offset: Annotated[float, Field(ge=0.0, le=1.0), NO_SWITCH] = Field(
         default=0.0,
         description="How much later than the last class bit the first is mixed, as a share of the epochs, omega.",
     )
@@ -141,11 +141,14 @@ class Dlms(_Feedback):
     )
     by_bits: bool = Field(
         default=True,
+        strict=True,
         description="Whether a code's scores are also divided by sqrt(bits / class bits), so that tau means the same "
         "for codes of any length.",
     )
     straight_through: bool = Field(
-        default=False, description="Whether the likeliest word alone is fed, with the gradient of the mean."
+        default=False,
+        strict=True,
+        description="Whether the likeliest word alone is fed, with the gradient of the mean.",
     )
     gradient: Gradient = "flow"
 

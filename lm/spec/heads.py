@@ -20,14 +20,14 @@ from lm.spec.losses import (
     SpanProbability,
     SpanSumLoss,
 )
-from lm.spec.part import NonNegative, Part, Positive, PositiveInt, Probability, Seed, Share, Size
+from lm.spec.part import NO_SWITCH, NonNegative, Part, Positive, PositiveInt, Probability, Seed, Share, Size
 
 
 class SoftmaxHead(Part):
     """One softmax over the vocabulary, tied to the embedding where the model says so."""
 
     kind: Literal["softmax"]
-    bias: bool = Field(default=True, description="Whether every word has a learned bias, b.")
+    bias: bool = Field(default=True, strict=True, description="Whether every word has a learned bias, b.")
     init_range: Positive | None = Field(
         default=None,
         description="An output matrix of its own is drawn uniformly between minus and plus this; null: within "
@@ -83,7 +83,7 @@ class AdaptiveHead(Part):
         description="Where the frequent words and each cluster but the last end in the order of frequency, in words or "
         "shares of the vocabulary.",
     )
-    divisor: Annotated[float, Field(ge=1.0, le=1_000_000.0)] = Field(
+    divisor: Annotated[float, Field(ge=1.0, le=1_000_000.0), NO_SWITCH] = Field(
         default=4.0, description="Each cluster's projection is this many times smaller than the last one's."
     )
 

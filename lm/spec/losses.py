@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lm.spec.part import NonNegative, Part, Positive, Share
+from lm.spec.part import NO_SWITCH, NonNegative, Part, Positive, Share
 
 Count = Annotated[int, Field(ge=1, le=100_000_000, strict=True)] | Share
 """A number of words, or a share of the vocabulary."""
@@ -37,7 +37,7 @@ class BlendedAugmentedLoss(_Augmented):
     """share x temperature^2 x V x KL + (1 - share) x cross-entropy: the theory experiment (Inan et al. 2016, 5.1)."""
 
     kind: Literal["blended"]
-    share: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+    share: Annotated[float, Field(ge=0.0, le=1.0), NO_SWITCH] = Field(
         description="Share of the augmented loss, beta; 0 is cross-entropy alone, 1 the soft target alone."
     )
 
@@ -57,14 +57,15 @@ class SampledSoftmaxLoss(Part):
         description="How words are drawn: all alike, by their counts in the training text, or by the logarithm of the "
         "rank, as Zipf's law has it.",
     )
-    power: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+    power: Annotated[float, Field(ge=0.0, le=1.0), NO_SWITCH] = Field(
         default=1.0, description="Exponent of the counts, of proposal unigram; 0 draws all words alike."
     )
     replacement: bool = Field(
-        default=True, description="Whether a word may be drawn twice; false only with proposal uniform."
+        default=True, strict=True, description="Whether a word may be drawn twice; false only with proposal uniform."
     )
     correct_target: bool = Field(
         default=False,
+        strict=True,
         description="Subtract the target's own log expected count too, and with replacement keep samples that are the "
         "target; false leaves these out.",
     )
@@ -86,7 +87,7 @@ class NceLoss(Part):
         default=0.1,
         description="Noise words drawn for a window, k: a number, or a share of the vocabulary (the noise ratio).",
     )
-    log_partition: Literal["auto"] | Annotated[float, Field(ge=-1000.0, le=1000.0)] = Field(
+    log_partition: Literal["auto"] | Annotated[float, Field(ge=-1000.0, le=1000.0), NO_SWITCH] = Field(
         default="auto", description="The fixed ln Z in nats; auto is ln V, that of a uniform distribution."
     )
 
@@ -142,7 +143,7 @@ class CodewordProbability(Part):
     """
 
     kind: Literal["codewords"]
-    temperature: Literal["fit"] | Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = Field(
+    temperature: Literal["fit"] | Annotated[float, Field(gt=0.0, allow_inf_nan=False), NO_SWITCH] = Field(
         default="fit",
         description="A number, or fit: chosen on the validation text, and kept in the record.",
     )

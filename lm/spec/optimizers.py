@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lm.spec.part import Part, Positive, PositiveInt, Probability
+from lm.spec.part import NO_SWITCH, Part, Positive, PositiveInt, Probability
 
 Trigger = Annotated[
     Literal["code", "literal", "monotonic"],
@@ -23,7 +23,7 @@ NonmonotoneInterval = Annotated[
 
 class _Optimizer(Part):
     learning_rate: Positive = Field(description="Step size, gamma; of the base length with windows of random length.")
-    weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+    weight_decay: Annotated[float, Field(ge=0.0, le=1.0), NO_SWITCH] = Field(
         default=0.0, description="Share of every weight that is added to its gradient, after clipping; 0: none."
     )
     clip: Positive | None = Field(
@@ -50,7 +50,7 @@ class SgdDecay(_Optimizer):
     """SGD at the full rate for `full_epochs`, then `decay` times the last one each epoch (Zaremba et al. 2014)."""
 
     kind: Literal["sgd_decay"]
-    decay: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+    decay: Annotated[float, Field(gt=0.0, le=1.0), NO_SWITCH] = Field(
         description="Factor on the rate after each epoch beyond `full_epochs`; 1: the rate stays."
     )
     full_epochs: PositiveInt = Field(description="Epochs at the full rate.")
@@ -65,7 +65,7 @@ class SgdPlateau(_Optimizer):
     """SGD whose rate is divided after every epoch that does not improve the best validation loss."""
 
     kind: Literal["sgd_plateau"]
-    divisor: Annotated[float, Field(gt=1.0, le=1_000_000.0)] = Field(
+    divisor: Annotated[float, Field(gt=1.0, le=1_000_000.0), NO_SWITCH] = Field(
         default=4.0, description="What the rate is divided by."
     )
 

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-Probability = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0.0, le=1_000_000.0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0.0, le=1_000_000.0, allow_inf_nan=False)]
+
+def _no_switch(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "should be a number")
+    return value
+
+
+NO_SWITCH = BeforeValidator(_no_switch)
+"""Of a number: `true` is none, though Python takes it for 1. Text such as 1e-3, as PyYAML reads it, is one."""
+Probability = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False), NO_SWITCH]
+NonNegative = Annotated[float, Field(ge=0.0, le=1_000_000.0, allow_inf_nan=False), NO_SWITCH]
+Positive = Annotated[float, Field(gt=0.0, le=1_000_000.0, allow_inf_nan=False), NO_SWITCH]
 PositiveInt = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Size = Annotated[int, Field(ge=1, le=100_000, strict=True)]
 """A number of units of a layer, or of dimensions of a vector."""
-Length = Annotated[int, Field(ge=2, le=1_000_000)]
+Length = Annotated[int, Field(ge=2, le=1_000_000, strict=True)]
 """Tokens of a window; a penalty on its change over time needs two."""
 Share = Annotated[float, Field(gt=0.0, lt=1.0, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lm.spec.part import NonNegative, Part, PositiveInt, Seed
+from lm.spec.part import NO_SWITCH, NonNegative, Part, PositiveInt, Seed
 
 Ranking = Literal["total", "mean", "interpolated"]
 
@@ -27,7 +27,7 @@ class Generate(Part):
         default=1.0, description="What log-probabilities are divided by; 0: always the most probable word."
     )
     top_k: PositiveInt | None = Field(default=None, description="Only the k most probable words; null: all.")
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+    top_p: Annotated[float, Field(gt=0.0, le=1.0), NO_SWITCH] | None = Field(
         default=None,
         description="Only the fewest most probable words that together have this probability (nucleus sampling; "
         "Holtzman et al. 2020, section 3.1); null: all.",

@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from lm.spec.optimizers import NonmonotoneInterval, Optimizer, Trigger
-from lm.spec.part import Length, NonNegative, Part, Positive, PositiveInt, Probability, Size
+from lm.spec.part import NO_SWITCH, Length, NonNegative, Part, Positive, PositiveInt, Probability, Size
 
 Precision = Literal["float32", "bfloat16"]
-CapExtra = Annotated[int, Field(ge=0, le=1_000_000)] | None
+CapExtra = Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None
 
 
 class Corpus(Part):
@@ -45,7 +45,7 @@ class RecurrentHighway(Part):
     depth: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(
         default=1, description="Highway layers within a step."
     )
-    transform_bias: Annotated[float, Field(ge=-100.0, le=100.0)] = Field(
+    transform_bias: Annotated[float, Field(ge=-100.0, le=100.0), NO_SWITCH] = Field(
         default=-2.0,
         description="Where the transform gates' biases begin: the lower, the more of the state each layer carries on.",
     )
@@ -76,7 +76,9 @@ class Model(Part):
         "the units of each layer.",
     )
     tied: bool = Field(
-        default=True, description="Whether the output layer's matrix is the embedding's (Inan et al. 2016)."
+        default=True,
+        strict=True,
+        description="Whether the output layer's matrix is the embedding's (Inan et al. 2016).",
     )
     init_range: Positive | None = Field(
         default=None,
@@ -127,6 +129,7 @@ class Dropout(Part):
     )
     shared_mask: bool = Field(
         default=False,
+        strict=True,
         description="Whether the mask on a layer's way up, `between` or `output`, is also on its way back to itself "
         "(VD-LSTM; Inan et al. 2016, section 5).",
     )
@@ -156,7 +159,7 @@ class VariableBptt(Part):
 
     kind: Literal["variable"]
     length: Length = Field(default=70, description="The base length, in tokens, T.")
-    full_probability: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+    full_probability: Annotated[float, Field(ge=0.0, le=1.0), NO_SWITCH] = Field(
         default=0.95, description="Probability of a window around the base length, p; others are around half of it."
     )
     deviation: NonNegative = Field(
@@ -167,7 +170,7 @@ class VariableBptt(Part):
         default=None, description="The longest window is the base length and this many tokens; null: any length."
     )
     rescale: bool = Field(
-        default=True, description="Whether the learning rate of a window is in proportion to its length."
+        default=True, strict=True, description="Whether the learning rate of a window is in proportion to its length."
     )
 
 
@@ -276,6 +279,7 @@ class Scoring(Part):
     )
     raw_iterate: bool = Field(
         default=False,
+        strict=True,
         description="Whether, once averaging has begun, the curve also has the validation loss of the last iterate "
         "beside its average's: one more pass over the text each epoch; no other number changes.",
     )

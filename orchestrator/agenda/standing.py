@@ -180,7 +180,7 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
     curve = records.curve_table(trial, ("stage", "epoch", "valid_nats_per_token"))
     stages, epochs, nats = (column.to_pylist() for column in curve.columns)
     written = None if record is None else record.finished_at  # a copied curve has a new time
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         changed = datetime.fromtimestamp((folder / CURVE).stat().st_mtime, UTC)
         written = written or changed.isoformat(timespec="seconds")
     return TrialStanding(

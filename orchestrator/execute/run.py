@@ -136,11 +136,10 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
                 f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
             )
-    for corpus in dict.fromkeys(
-        spec.corpus for spec in specs.values()
-    ):  # fetched and encoded once, before eight workers want it
+    for corpus in {spec.corpus: None for spec in specs.values()}:  # fetched and encoded before eight workers want it
         load(corpus)
-    for folder in (options.runs, options.reports):  # rather now than after hours of training
+    in_runs = (folder for folder in (records.root / ".stages", records.root / ".old") if folder.exists())
+    for folder in (options.runs, options.reports, *in_runs):  # rather now than after hours of training
         make_folder(folder)
         check_writable(folder)
     return Prepared(sweep, whole, options, state, records, allotment)

@@ -132,11 +132,11 @@ Seeds = Annotated[
 class UntilDecided(Part):
     """Seeds from 1 on, in rounds: `min` for every variant, then more for what is undecided; `max` for the baseline."""
 
-    min: int = Field(default=2, ge=2, description="Seeds of every variant before the first look.")
-    max: int = Field(ge=2, le=MOST_SEEDS, description="The most seeds of a variant.")
+    min: int = Field(default=2, ge=2, strict=True, description="Seeds of every variant before the first look.")
+    max: int = Field(ge=2, le=MOST_SEEDS, strict=True, description="The most seeds of a variant.")
     until: Literal["decided"] = Field(description="Until every comparison is decided, or `max` is reached.")
     total: int | None = Field(
-        default=None, ge=1, description="The most trials in all, of whole rounds; null: no limit."
+        default=None, ge=1, strict=True, description="The most trials in all, of whole rounds; null: no limit."
     )
 
     @model_validator(mode="after")
@@ -155,10 +155,11 @@ class UntilDecided(Part):
 
 
 def _up_to(value: object) -> object:
-    if not isinstance(value, int) or isinstance(value, bool):
+    if isinstance(value, list | tuple):
         return value
-    if not 1 <= value <= MOST_SEEDS:
-        raise ValueError(f"should be a number from 1 to {MOST_SEEDS:,}, or a list such as [1, 2, 3], got {value}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_SEEDS:
+        rule = f"should be a number from 1 to {MOST_SEEDS:,}, or a list such as [1, 2, 3]"
+        raise ValueError(f"{rule}, got {shown(value)}")
     return list(range(1, value + 1))
 
 

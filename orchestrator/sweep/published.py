@@ -11,12 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lm.names import nearest
+from lm.record import Split
+from lm.spec.part import NonNegative
 from lm.yaml_text import read_yaml_file
+
+_Perplexity = Annotated[float, Field(ge=1.0, allow_inf_nan=False, strict=True)]
 
 
 class PublishedRow(BaseModel):
@@ -32,10 +36,10 @@ class PublishedRow(BaseModel):
     dataset: str | None = Field(default=None)
     variant: str | None = Field(default=None)
     cell: str | None = Field(default=None)
-    split: str | None = Field(default=None)
+    split: Split | Literal["train"] | None = Field(default=None)
     metric: str
-    perplexity: float | None = Field(default=None)
-    std: float | None = Field(default=None)
+    perplexity: _Perplexity | None = Field(default=None)
+    std: NonNegative | None = Field(default=None)
     certainty: str
     sweep: str | None = Field(default=None)
     note: str | None = Field(default=None)
@@ -49,7 +53,7 @@ class PublishedRow(BaseModel):
 class Number(PublishedRow):
     """A published perplexity. `certainty` says how we know it, in the words of the file's header."""
 
-    perplexity: float
+    perplexity: _Perplexity
 
 
 class Measure(PublishedRow):

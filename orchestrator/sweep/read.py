@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,7 +16,8 @@ from lm.spec import Part, TrainSpec, unanswerable, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
-from orchestrator.sweep.override import ABSENT, effective, value_at
+from orchestrator.sweep.designs import UntilDecided
+from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.scaled import SUBSPACE_MEASURES, TRAIN_START, ScaledSweep, Variant
 from orchestrator.sweep.search_problems import search_problems, searched_paths
@@ -69,6 +71,13 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
                 problems.append(Problem(_written_place(document, sweep, variant, field), text + at_scale))
         if variant is sweep.baseline:
             of_base = of_variant
+    if TRAIN_START in sweep.varies and not problems:
+        try:
+            token_counts_of(sweep.spec(sweep.baseline, sweep.seeds[-1]).corpus)
+        except CorpusError as error:
+            place = ("varies", sweep.varies.index(TRAIN_START))
+            text = f"each of the {len(sweep.seeds)} seeds has a stretch of its own; that of the last: {error}"
+            problems.append(Problem(place, text))
     if problems:
         raise SweepError(messages(problems, document))
 
@@ -196,18 +205,34 @@ def _setting_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec])
             yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
         if path == TRAIN_START and specs[0].corpus.train_tokens is None:
             yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
-    asked = sweep.scale(scale_name).analyses
+    scale = sweep.scale(scale_name)
+    seeds, of_seeds = (scale.seeds, ("scales", scale_name, "seeds")) if scale.seeds else (sweep.seeds, ("seeds",))
+    if isinstance(seeds, UntilDecided) and seeds.total is not None:
+        fewest = seeds.max + seeds.min * (len(specs) - 1)
+        if seeds.total < fewest:
+            rule = f"the first round alone has {fewest}: `max` of the baseline and `min` of each variant"
+            yield Problem((*of_seeds, "total"), f"{rule}, got {seeds.total}")
+    asked = scale.analyses
     place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
     for i, analysis in enumerate(sweep.analyses if asked is None else asked):
         reasons = [unanswerable(analysis, spec) for spec in specs]
         if None not in reasons:
             yield Problem((*place, i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
+    yield from _dose_problems(sweep, specs)
+
+
+def _dose_problems(sweep: Sweep, specs: Sequence[TrainSpec]) -> Iterator[Problem]:
+    """Doses that no two specs take, or that have not what their measure needs."""
     for i, dose in enumerate(sweep.doses):
-        having = [spec for spec in specs if isinstance(value_at(spec, dose.of), int | float)]
+        having = [spec for spec in specs if _is_number(value_at(spec, dose.of))]
         values = {value_at(spec, dose.of) for spec in having}
-        if len(values) < 2:
-            text = "neither the base nor a variant has this number" if not values else "all variants have the same"
-            yield Problem(("doses", i, "of"), f"{text}, got {dose.of!r}")
+        if not values:
+            unknown = all(value_at(spec, dose.of) is ABSENT for spec in specs)
+            hints = override(specs[0], {dose.of: 0})[1] if unknown else []
+            text = "neither the base nor a variant has it" if unknown else "is no number"
+            yield Problem(("doses", i, "of"), "; ".join([f"{dose.of!r}: {text}", *(hint.text for hint in hints)]))
+        elif len(values) == 1:
+            yield Problem(("doses", i, "of"), f"all variants have the same, got {dose.of!r}")
         elif dose.measure == "gate_variation" and any(spec.head.kind != "mixture" for spec in having):
             yield Problem(
                 ("doses", i, "measure"), f"{dose.measure} needs head.kind: mixture in all that have {dose.of}"
@@ -228,7 +253,7 @@ def _variant_problems(sweep: Sweep, scale_name: str, base: Variant, others: Sequ
             Problem((*place, key), f"writes {shown(value)}, but {another} writes {shown(overrides[key])}")
             for place, off in (sweep.off(scale_name, name) for name in variant.removed)
             for key, value in off.items()
-            if overrides[key] != value
+            if len(variant.removed) > 1 and overrides[key] != value
         ]
         # What a change of a searched value comes to is known when the search is over.
         pairs = [(f"{key}.", f"{path}.") for key in overrides for path in searched]
@@ -236,11 +261,28 @@ def _variant_problems(sweep: Sweep, scale_name: str, base: Variant, others: Sequ
         is_unsure = problems or is_open or variant.name == base.name  # `_name_problems` says that the name is taken
         same = None if is_unsure else seen.setdefault(effective(variant.spec), variant.name)
         if same == base.name:
-            values = {key: value_at(base.spec, key) for key in overrides}
-            texts = (f"{key} = {shown(v.model_dump() if isinstance(v, Part) else v)}" for key, v in values.items())
-            already = f"the base already has {', '.join(texts)}" if values else "it has no overrides"
-            problems.append(Problem(variant.place, f"changes nothing: {already}"))
+            problems.append(Problem(variant.place, f"changes nothing: {_why_nothing(overrides, base.spec)}"))
         elif same not in (None, variant.name):
             problems.append(Problem(variant.place, f"{variant.name!r} is the same spec as {same!r}"))
         yield from problems
         sound = sound and not problems
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _why_nothing(overrides: Mapping[str, Any], base: TrainSpec) -> str:
+    """Why a variant's spec is the base's, or comes to the same."""
+    if not overrides:
+        return "it has no overrides"
+    values = {key: value_at(base, key) for key in overrides}
+    of_base = {key: value.model_dump() if isinstance(value, Part) else value for key, value in values.items()}
+    other = {key: v for key, v in overrides.items() if v != of_base[key] and not isinstance(v, Mapping | list)}
+    if other:
+        return f"{_assigned(other)} makes no difference to this base"
+    return f"the base already has {_assigned(of_base)}"
+
+
+def _assigned(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} = {shown(value)}" for key, value in values.items())

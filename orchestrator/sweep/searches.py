@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lm.spec.part import Part, Positive
+from lm.spec.part import Part, Positive, PositiveInt, Seed
 from orchestrator.sweep.designs import distinct
 from orchestrator.sweep.space import Name, Space
 
 Objective = Literal["validation", "parameters", "decoder_parameters", "seconds"]
+MOST_TRIALS = 10_000
+"""Of a search, and of a generation: every trial that may come is planned and estimated before the first starts."""
 
 
 class RandomSampler(Part):
@@ -23,21 +25,25 @@ class TpeSampler(Part):
     """Tree-structured Parzen estimators (Bergstra et al. 2011), multivariate."""
 
     kind: Literal["tpe"]
-    startup_trials: int = Field(default=10, ge=1, description="Trials drawn at random before the estimators are asked.")
+    startup_trials: PositiveInt = Field(
+        default=10, description="Trials drawn at random before the estimators are asked."
+    )
 
 
 class GaussianProcessSampler(Part):
     """Gaussian process with expected improvement; learns only from trials that were not stopped early."""
 
     kind: Literal["gaussian_process"]
-    startup_trials: int = Field(default=10, ge=1, description="Trials drawn at random before the process is asked.")
+    startup_trials: PositiveInt = Field(default=10, description="Trials drawn at random before the process is asked.")
 
 
 class CmaEsSampler(Part):
     """Covariance matrix adaptation (Hansen 2001), of the numbers; choices are drawn at random."""
 
     kind: Literal["cma_es"]
-    startup_trials: int = Field(default=1, ge=1, description="Trials drawn at random before the covariance is adapted.")
+    startup_trials: PositiveInt = Field(
+        default=1, description="Trials drawn at random before the covariance is adapted."
+    )
 
 
 class GridSampler(Part):
@@ -45,7 +51,11 @@ class GridSampler(Part):
 
     kind: Literal["grid"]
     points: int = Field(
-        default=3, ge=2, le=10_000, description="Values of every number that is not whole, both ends included."
+        default=3,
+        ge=2,
+        le=10_000,
+        strict=True,
+        description="Values of every number that is not whole, both ends included.",
     )
 
 
@@ -65,9 +75,12 @@ class Asha(Part):
     """Asynchronous successive halving (Li et al. 2020): one in `reduction_factor` goes on at every rung."""
 
     kind: Literal["asha"]
-    grace_epochs: int = Field(default=1, ge=1, description="The first rung, in epochs: no trial is stopped before.")
+    grace_epochs: PositiveInt = Field(default=1, description="The first rung, in epochs: no trial is stopped before.")
     reduction_factor: int = Field(
-        default=3, ge=2, description="One in this many trials goes on at every rung, eta; rungs grow by this factor."
+        default=3,
+        ge=2,
+        strict=True,
+        description="One in this many trials goes on at every rung, eta; rungs grow by this factor.",
     )
 
 
@@ -75,16 +88,18 @@ class Hyperband(Part):
     """Several ASHAs with later and later first rungs (Li et al. 2018), trials spread over them."""
 
     kind: Literal["hyperband"]
-    grace_epochs: int = Field(default=1, ge=1, description="The first rung of the first bracket, in epochs.")
-    reduction_factor: int = Field(default=3, ge=2, description="One in this many trials goes on at every rung, eta.")
+    grace_epochs: PositiveInt = Field(default=1, description="The first rung of the first bracket, in epochs.")
+    reduction_factor: int = Field(
+        default=3, ge=2, strict=True, description="One in this many trials goes on at every rung, eta."
+    )
 
 
 class MedianStopping(Part):
     """Stops a trial whose best loss is above the median of the other trials' at the same epoch (Golovin 2017)."""
 
     kind: Literal["median"]
-    grace_epochs: int = Field(default=1, ge=1, description="Epochs before which no trial is stopped.")
-    startup_trials: int = Field(default=5, ge=1, description="Trials that must have ended before one is stopped.")
+    grace_epochs: PositiveInt = Field(default=1, description="Epochs before which no trial is stopped.")
+    startup_trials: PositiveInt = Field(default=5, description="Trials that must have ended before one is stopped.")
 
 
 class PopulationBased(Part):
@@ -96,13 +111,21 @@ class PopulationBased(Part):
     """
 
     kind: Literal["population"]
-    population: int = Field(ge=4, description="Trials of a generation.")
-    interval_epochs: int = Field(ge=1, description="Epochs of a generation.")
+    population: int = Field(ge=4, le=MOST_TRIALS, strict=True, description="Trials of a generation.")
+    interval_epochs: PositiveInt = Field(description="Epochs of a generation.")
     share: float = Field(
-        default=0.2, gt=0.0, le=0.5, description="The share of trials that are replaced, and that replace them."
+        default=0.2,
+        gt=0.0,
+        le=0.5,
+        strict=True,
+        description="The share of trials that are replaced, and that replace them.",
     )
     resample_probability: float = Field(
-        default=0.25, ge=0.0, le=1.0, description="Probability that a value is drawn again, not multiplied; 0: never."
+        default=0.25,
+        ge=0.0,
+        le=1.0,
+        strict=True,
+        description="Probability that a value is drawn again, not multiplied; 0: never.",
     )
 
 
@@ -121,14 +144,20 @@ class Searching(Part):
     scheduler: Scheduler | None = Field(
         default=None, description="What stops trials early; null: all train to the end."
     )
-    trials: int | None = Field(default=None, ge=1, description="Trials, however they end; null: another limit holds.")
-    sampler_seed: int = Field(default=0, ge=0, description="Of what the sampler draws.")
-    training_seed: int = Field(default=0, ge=0, lt=2**63, description="Of every trial of the search; none of `seeds`.")
+    trials: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_TRIALS,
+        strict=True,
+        description="Trials, however they end; null: another limit holds.",
+    )
+    sampler_seed: Seed = Field(default=0, description="Of what the sampler draws.")
+    training_seed: Seed = Field(default=0, description="Of every trial of the search; none of `seeds`.")
     start: tuple[dict[str, Any], ...] = Field(default=(), description="Values of the first trials, by dotted path.")
     start_rest: Literal["sampled", "base"] = Field(
         default="sampled", description="What a start leaves out: sampled, or as in the base if its range allows that."
     )
-    min_trials_per_option: dict[str, Annotated[int, Field(ge=1)]] = Field(
+    min_trials_per_option: dict[str, PositiveInt] = Field(
         default={},
         description="By choice or change: each option gets at least this many trials, right after the starts.",
     )
@@ -186,6 +215,7 @@ class Tune(Searching):
     repeats: int = Field(
         default=1,
         ge=1,
+        strict=True,
         description="Searches of each variant, which differ in their sampler seed: 1, or as many as `seeds`, each of "
         "which takes the values of one of them, so that intervals cover the search too.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -13,7 +13,7 @@ from lm.validation import NAME
 from orchestrator.words import value_in_words
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 _Scalar = bool | int | float | str | None
 
 
@@ -56,10 +56,12 @@ class Integer(_Range):
     """A whole number between two ends, both included; with `log` its logarithm is uniformly distributed."""
 
     kind: Literal["integer"]
-    low: int = Field(description="The smallest number.")
-    high: int = Field(description="The largest number.")
+    low: int = Field(strict=True, description="The smallest number.")
+    high: int = Field(strict=True, description="The largest number.")
     log: bool = Field(
-        default=False, description="Whether its logarithm is uniform, for numbers that span orders of magnitude."
+        default=False,
+        strict=True,
+        description="Whether its logarithm is uniform, for numbers that span orders of magnitude.",
     )
 
     @model_validator(mode="after")
@@ -81,6 +83,11 @@ class OneOf(_Dimension):
         return self.among if isinstance(self.among, dict) else {"null" if v is None else str(v): v for v in self.among}
 
 
+def _check_distinct(values: Iterable[object], count: int) -> None:
+    if len({repr(value) for value in values}) < count:
+        raise ValueError("among must hold distinct values, but two of its options are the same")
+
+
 class Choice(OneOf):
     """One of several values: a list of plain ones, or named ones, which may be whole parts."""
 
@@ -91,8 +98,7 @@ class Choice(OneOf):
 
     @model_validator(mode="after")
     def _check_distinct(self) -> Self:
-        if len(self.options) < len(self.among):
-            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
+        _check_distinct(self.options.values(), len(self.among))
         return self
 
 
@@ -104,6 +110,11 @@ class Change(OneOf):
         description="The changes to choose from, by name: values by dotted path, as a variant has them. An empty one "
         "is the base."
     )
+
+    @model_validator(mode="after")
+    def _check_distinct(self) -> Self:
+        _check_distinct(self.among.values(), len(self.among))
+        return self
 
 
 Range = Uniform | LogUniform | Integer

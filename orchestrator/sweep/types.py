@@ -121,10 +121,16 @@ class Sweep(Part):
         default=(), description="Numbers whose effect the page shows in a picture with the number on its axis."
     )
     equal_budget: bool = Field(
-        default=False, description="Adds to a variant that trains fewer epochs than the base one that trains as many."
+        default=False,
+        strict=True,
+        description="Adds to a variant that trains fewer epochs than the base one that trains as many.",
     )
     margin: float = Field(
-        default=0.005, gt=0, lt=1, description="A share of perplexity: an effect certainly smaller is reported as none."
+        default=0.005,
+        gt=0,
+        lt=1,
+        strict=True,
+        description="A share of perplexity: an effect certainly smaller is reported as none.",
     )
     scales: dict[Slug, Scale] = Field(
         default={}, description="Named replacements, such as smaller models; the command line chooses one."

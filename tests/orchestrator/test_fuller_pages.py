@@ -51,6 +51,14 @@ def test_a_fresh_clone_keeps_its_page(place: Path) -> None:
     assert b"0 of 4 planned trials complete" in page(place)["report.md"]
 
 
+def test_a_page_whose_trials_cannot_be_read_is_kept(place: Path) -> None:
+    Path("reports/toy/paper/trials.csv").write_text("")
+    before = page(place)
+    code, _, err = command(*REPORT)
+    assert (code, err.count("\n")) == (2, 1) and "cannot be compared with this report (its trials.csv is empty)" in err
+    assert page(place) == before
+
+
 def test_a_sweep_with_another_base_writes_its_page_beside(place: Path) -> None:
     before = page(place)
     text = (place / "toy.yaml").read_text(encoding="utf-8")

@@ -239,6 +239,16 @@ def test_a_number_of_another_cell_is_no_number_of_ours(tmp_path: Path) -> None:
         assert {name: numbers.test and numbers.test.perplexity for name, numbers in found.items()} == expected
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("70.0", ".nan"), ("70.0", "-3"), ("70.0", "true"), ("split: test", "split: tset"), ("std: 0.1", "std: -1")],
+)
+def test_a_number_that_none_can_be_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    row = "table: '1', variant: a, split: test, std: 0.1, perplexity: 70.0}".replace(old, new)
+    with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers: 0\."):
+        published_numbers(["p.table1"], "ptb", {}, write(tmp_path, ROW + row))
+
+
 @pytest.mark.parametrize("text", ["a: 1", "- {paper: p}", "- 1"])
 def test_a_file_that_is_no_list_of_numbers_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers"):

@@ -104,6 +104,8 @@ def test_a_trial_of_its_own_ends_with_one_line_on_a_full_disk(place: Path) -> No
         ("runs2", (*INLINE, "--runs", "runs2")),
         ("reports", INLINE),
         ("reports", REPORT),
+        ("runs/.stages", INLINE),
+        ("runs/.old", (*INLINE, "--fresh")),
         ("specs", ("plan", "toy.yaml", "--scale", "paper", "--write-specs", "specs")),
     ],
 )
@@ -111,7 +113,7 @@ def test_a_file_in_the_place_of_a_folder_is_one_line(place: Path, file: str, lin
     (place / file).write_text("")
     code, _, err = command(*line)
     assert (code, lines_of_errors(err)) == (5, 1)
-    assert file in err
+    assert file in err and " lies where a folder is needed)" in err
 
 
 def test_no_temporary_directory_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

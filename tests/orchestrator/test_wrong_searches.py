@@ -50,6 +50,10 @@ TUNE = (
 RATE = "optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 10.0}"
 WRONG_SEARCHES = {
     "a path": (RATE, "optimiser.learning_rate: {kind: uniform, low: 0.1, high: 10.0}", "11: search.space.optimiser.learning_rate: unknown key 'optimiser' (did you mean 'optimizer'?)"),
+    "trials without end": ("  trials: 4\n", "  trials: 1000000000\n", "9: search.trials: should be less than or equal to 10000, got 1000000000"),
+    "an end that is a switch": ("low: 0.1, high: 10.0", "low: true, high: 10.0", "11: search.space.optimizer.learning_rate.low: should be a number, got true"),
+    "options that are the same": ("mixture: {kind: mixture, experts: [0, 2]}", "mixture: {kind: softmax}", "14: search.space.head.among: among must hold distinct values, but two of its options are the same"),
+    "changes that are the same": ("large: {model.hidden_size: 16, model.embedding_size: 16}", "large: {}", "20: search.space.size.among: among must hold distinct values, but two of its options are the same"),
     "a kind": ("kind: log_uniform", "kind: loguniform", "11: search.space.optimizer.learning_rate.kind: unknown kind 'loguniform' (did you mean 'log_uniform'?)"),
     "ends": ("low: 0.1, high: 10.0", "low: 10.0, high: 0.1", "11: search.space.optimizer.learning_rate.low: low must be below high, got 10 and 0.1"),
     "an end that no spec can have": ("low: 0.0, high: 0.5,", "low: 0.0, high: 1.5,", "17: search.space.head.dropout.high: should be less than 1, got 1.5"),

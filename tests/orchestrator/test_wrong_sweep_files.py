@@ -31,6 +31,12 @@ WRONG = {
     "seeds without end": ("seeds: [1, 2]", "seeds: {baseline: 1000000000, variants: 3}", "15: seeds.baseline: should be a number from 1 to 1,000, or a list such as [1, 2, 3], got 1000000000"),
     "seeds below one": ("seeds: [1, 2]", "seeds: {baseline: 0, variants: 3}", "15: seeds.baseline: should be a number from 1 to 1,000, or a list such as [1, 2, 3], got 0"),
     "rounds without end": ("seeds: [1, 2]", "seeds: {min: 2, max: 1000000000, until: decided}", "15: seeds.max: should be less than or equal to 1000, got 1000000000"),
+    "a count of seeds that is no number": ("seeds: [1, 2]", "seeds: {baseline: true, variants: 3}", "15: seeds.baseline: should be a number from 1 to 1,000, or a list such as [1, 2, 3], got true"),
+    "fewer trials than the first round": ("seeds: [1, 2]", "seeds: {max: 5, until: decided, total: 10}", "15: seeds.total: the first round alone has 11: `max` of the baseline and `min` of each variant, got 10"),
+    "a switch as a share": ("{weight: 0.5,", "{weight: true,", "6: base.dropout.weight: should be a number, got true"),
+    "a switch as CPUs": ("{cpus: 1, gpus: 0.25}", "{cpus: true, gpus: 0.25}", "25: resources.cpus: should be a number, got true"),
+    "GPUs below none": ("{cpus: 1, gpus: 0.25}", "{cpus: 1, gpus: -1}", "25: resources.gpus: should be greater than or equal to 0 or 'auto', got -1"),
+    "text as a switch": ("layers: 2,", "layers: 2, tied: 'no',", "5: base.model.tied: should be true or false, got 'no'"),
     "a switch as a number": ("layers: 2", "layers: true", "5: base.model.layers: should be a whole number, got true"),
     "a number as text": ("question: Does it matter?", "question: 2017", "2: question: should be text, in quotes if it looks like a number, got 2017"),
     "a path from the top": (CHANGE, "{base.model.layers: 3}", "14: variants.neural cache.base.model.layers: paths begin inside the base: write 'model.layers'"),
@@ -78,6 +84,8 @@ WRONG = {
     "off equals the base": ("{dropout.weight: 0.0}", "{dropout.weight: 0.5}", "12: components.weight-dropping.off: changes nothing: the base already has dropout.weight = 0.5"),
     "off equals the base at a scale": ("{epochs: 1,", "{finetune: null, epochs: 1,", "11: components.fine-tuning.off: changes nothing: the base already has finetune = null (at scale tiny)"),
     "a scale's off equals the base": ("{dropout.weight: 0.1}", "{dropout.weight: 0.5}", "20: scales.tiny.components.weight-dropping.off: changes nothing: the base already has dropout.weight = 0.5"),
+    "off makes no difference": ("{dropout.weight: 0.0}", "{model.tied: true, dropout.weight: 0.5}", "12: components.weight-dropping.off: changes nothing: the base already has model.tied = true, dropout.weight = 0.5"),
+    "no number, alone": ("{dropout.weight: 0.0}", "{dropout.weight: .nan}", "12: components.weight-dropping.off.dropout.weight: should be a finite number, got nan"),
     "off means the same as the base": ("{dropout.weight: 0.0}", "{model.hidden_size: [16, 8]}", "12: components.weight-dropping.off: changes nothing: the base already has model.hidden_size = 16"),
     "zero penalties are none": ("{dropout.weight: 0.0}", "{penalties: {}}", "12: components.weight-dropping.off: changes nothing: the base already has penalties = null"),
     "variant without change": ("{cache: {window: 10, weight: 0.1, flatness: 1.0}}", "{}", "14: variants.neural cache: changes nothing: it has no overrides"),
@@ -110,7 +118,8 @@ def test_an_error_tells_file_line_key_rule_what_was_got_and_the_nearest(case: st
     rows = "".join(row.replace("T", table) for table in ("4", "1 small", "1 large"))
     (tmp_path / "published" / "awd.yaml").write_text(rows)
     old, new, line = WRONG[case]
-    assert line in errors_of(tmp_path, edited(old, new))
+    errors = errors_of(tmp_path, edited(old, new))
+    assert line in errors and not (case == "no number, alone" and len(errors) > 1)
 
 
 def test_a_misfit_of_scale_and_component_is_told_at_the_component(tmp_path: Path) -> None:

@@ -158,7 +158,10 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
         if earlier is None:
             raise ValueError(f"it has no {FILE}")
         with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
-            lines = [line for line in csv.DictReader(file, strict=True) if line["status"] == "complete"]
+            reader = csv.DictReader(file, strict=True)
+            if not reader.fieldnames:
+                raise ValueError("its trials.csv is empty")
+            lines = [line for line in reader if line["status"] == "complete"]
         trials = {(line["variant"], int(line["seed"])): line["key"] for line in lines}
     except (ValueError, OSError, KeyError, csv.Error) as error:
         return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"

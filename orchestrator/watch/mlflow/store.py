@@ -12,6 +12,7 @@ What is one number for a whole trial, and not a score, is a parameter or a tag.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -139,6 +140,8 @@ def connect(uri: str) -> Any:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if (database := sqlite_file(uri)) is None:
         return MlflowClient(tracking_uri=uri)
+    if database.is_dir():  # MLflow would try for a minute
+        raise IsADirectoryError(errno.EISDIR, "a folder, in the place of MLflow's database", str(database))
     database.parent.mkdir(parents=True, exist_ok=True)
     # Two processes that create the same database at once leave a broken file.
     with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):

@@ -173,6 +173,11 @@ def test_a_cut_may_begin_anywhere(toy: str, places: Path) -> None:
                 ask(Corpus(name=toy, **options))
 
 
+def test_a_name_that_is_too_long_for_a_folder_is_no_corpus() -> None:
+    with pytest.raises(CorpusError, match="is neither a named corpus"):
+        load(Corpus(name="x" * 300))
+
+
 def test_counts_and_vocabulary_of_a_published_corpus_need_no_files_and_refuse_a_cut_beyond_it() -> None:
     assert token_counts_of(Corpus(name="ptb", train_start=929_000)) == (589, 73_760, 82_430)
     for ask in (vocabulary_size_of, token_counts_of):

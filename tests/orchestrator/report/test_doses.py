@@ -127,7 +127,13 @@ def test_numbers_far_apart_are_drawn_on_a_log_scale_also_with_zero(places: list[
 @pytest.mark.parametrize(
     ("written", "line"),
     [
-        ("{of: optimizer.momentum}", "doses.0.of: neither the base nor a variant has this number"),
+        (
+            "{of: optimizer.learning_rat}",
+            "doses.0.of: 'optimizer.learning_rat': neither the base nor a variant has it; unknown key 'learning_rat' "
+            "(did you mean 'learning_rate'?)",
+        ),
+        ("{of: base.batch_size}", "neither the base nor a variant has it; paths begin inside the base"),
+        ("{of: model.tied}", "doses.0.of: 'model.tied': is no number"),
         ("{of: batch_size}", "doses.0.of: all variants have the same, got 'batch_size'"),
         ("{of: dropout.weight, measure: subspace_distance}", "doses.0.measure: subspace_distance needs base.epoch_m"),
         ("{of: dropout.weight, measure: gate_variation}", "doses.0.measure: gate_variation needs head.kind: mixture"),

@@ -249,6 +249,14 @@ def test_a_file_that_is_no_database_is_left_as_it_is(records: Records) -> None:
     assert Path("mlflow.db").read_text() == "no database"
 
 
+def test_a_folder_in_its_place_is_named_at_once(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    Path("mlflow.db").unlink()
+    Path("mlflow.db").mkdir()
+    begun = time.monotonic()
+    tracker([FULL], records).finish(None, "complete")
+    assert "a folder, in the place of MLflow's database" in warned(caplog) and time.monotonic() - begun < 30.0
+
+
 def test_a_database_damaged_in_mid_sweep_is_named_once(records: Records, caplog: pytest.LogCaptureFixture) -> None:
     mirror = tracker([FULL], records)
     mirror.started(FULL)
