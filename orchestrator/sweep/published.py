@@ -72,6 +72,12 @@ class Published:
     test: Number | None = None
     others: tuple[Number, ...] = ()
 
+    @property
+    def numbers(self) -> tuple[float | None, float | None]:
+        """The perplexities on validation and on test."""
+        valid, test = (None if number is None else number.perplexity for number in (self.valid, self.test))
+        return valid, test
+
 
 def published_numbers(
     references: Iterable[str], dataset: str, cells: Mapping[str, str], folder: Path

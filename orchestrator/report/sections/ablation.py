@@ -173,16 +173,14 @@ def ablation_table(
     """One row a variant, in the order of the plan; the `ablation` says which components a variant takes away."""
     removed = {ablation.variant(away): away for away in ablation.removals}
     base = float(nats_on_test(outcomes.of_baseline).mean()) if comparison is not None else math.nan
-    base_paper = published.get(outcomes.baseline, Published()).test
+    base_paper = published.get(outcomes.baseline, Published())
     rows = []
     for variant, group in outcomes.items():
         effect = _effect(outcomes, variant, comparison, base)
         ends = effect.interval if effect else None
         final = [outcome.final for outcome in group if outcome.final]
-        paper, is_compared = (
-            published.get(variant, Published()),
-            variant != outcomes.baseline and not is_adaptive(group),
-        )
+        paper = published.get(variant, Published())
+        is_compared = variant != outcomes.baseline and not is_adaptive(group)
         rows.append(
             AblationRow(
                 variant=variant,
@@ -204,7 +202,7 @@ def ablation_table(
                 interval_in_perplexity=Interval(*(perplexity_change(base, end) for end in ends)) if ends else None,
                 published_valid=paper.valid,
                 published_test=paper.test,
-                published_difference=_published_difference(paper.test, base_paper) if is_compared else None,
+                published_difference=_published_difference(paper, base_paper) if is_compared else None,
             )
         )
     return rows
@@ -289,8 +287,10 @@ def _reason(outcomes: Outcomes, variant: str, effect: Effect | None) -> str | No
     return None if obstacle is None else in_row.get(obstacle.reason, why_no_verdict(obstacle))
 
 
-def _published_difference(paper: Number | None, base: Number | None) -> PublishedDifference | None:
-    if paper is None or base is None:
+def _published_difference(of_paper: Published, of_base: Published) -> PublishedDifference | None:
+    """None without two numbers on test, or if both have one row of the paper, whose recipe can be read in two ways."""
+    paper, base = of_paper.test, of_base.test
+    if paper is None or base is None or (of_paper.numbers == of_base.numbers and of_paper.valid is not None):
         return None
     difference, ratio = paper.perplexity - base.perplexity, paper.perplexity / base.perplexity
     return PublishedDifference(round(difference, 6), math.log(ratio), RECALLED in (paper.certainty, base.certainty))

@@ -96,6 +96,17 @@ def test_published_numbers_stand_beside_with_their_difference(tmp_path: Path) ->
     assert rows["full"].published_difference is None
 
 
+def test_two_readings_of_one_published_row_have_no_difference_that_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PAPERS, "no weight drop", PAPERS["full"])
+    _, rows = read(tmp_path, two_variants(tmp_path, [60.0], [70.0]))
+    assert rows["no weight drop"].published_test == rows["full"].published_test is not None
+    assert rows["no weight drop"].published_difference is None
+    (*_, on_test) = published_table([rows["no weight drop"]], published_scale=True)
+    assert on_test["Published"] == "57.3" and on_test["Published difference is"] is None
+
+
 @pytest.mark.parametrize(
     ("status", "reason"), [("diverged", "1 of 2 seeds diverged"), ("failed", "1 of 2 seeds failed")]
 )
