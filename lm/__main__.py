@@ -30,7 +30,7 @@ from lm.record import Record, Score, read_record
 from lm.spec import Cache, Dynamic, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
 from lm.text_commands import generate, rerank
-from lm.trial_log import in_a_line
+from lm.trial_log import evaluation_in_a_line
 
 # Not Typer's defaults, so that an option is known to be given: each goes with --window, or with --dynamic.
 _WEIGHT, _FLATNESS, _MODE = "0.05,0.1,0.2", "0.3,0.7,1.0", "reference"
@@ -82,7 +82,7 @@ def train(
             checkpoint_seconds=60.0 * checkpoint_minutes,
         )
         for point in points:
-            print(in_a_line(point), flush=True)
+            print(evaluation_in_a_line(point), flush=True)
     except CorpusError as error:
         refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:

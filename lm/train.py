@@ -30,7 +30,7 @@ from lm.settle import open_settled, settle
 from lm.shared_stages import adopt, holding, publish
 from lm.spec import EcocHead, TrainSpec, stage_keys, trial_key, vocabulary_misfits
 from lm.stage import DivergedError, Position, Stage, begin_stage
-from lm.trial_log import in_a_line, logged
+from lm.trial_log import evaluation_in_a_line, logged
 
 CHECKPOINT_SECONDS = 600.0
 
@@ -95,7 +95,7 @@ def train(
                 open_settled(trial, settled)
                 return
             for evaluation in _train_all(trial, resume_from, checkpoint_seconds):
-                log(in_a_line(evaluation))
+                log(evaluation_in_a_line(evaluation))
                 yield evaluation
 
 

@@ -74,7 +74,7 @@ def _point(streams: Iterable[TextIO], descriptors: Mapping[int, int]) -> None:
         os.dup2(target, descriptor)
 
 
-def in_a_line(point: Evaluation) -> str:
+def evaluation_in_a_line(point: Evaluation) -> str:
     """An evaluation as a line: stage, epoch, validation perplexity, training loss in nats, speed."""
     return (
         f"{point.stage} epoch {point.epoch}  valid perplexity {point.valid_perplexity:.2f}  "

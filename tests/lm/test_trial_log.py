@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lm.trial_log import LOG, captured, in_a_line
+from lm.trial_log import LOG, captured, evaluation_in_a_line
 from tests.support.lm_trials import run
 from tests.support.tiny import tiny_spec
 
@@ -29,7 +29,7 @@ def test_it_has_the_evaluations_between_beginning_and_end(corpus_folder: Path, t
     curve = run(tiny_spec(corpus_folder, epochs=2, finetune={"epochs": 1}), tmp_path)
     first, *middle, last = lines(tmp_path)
     assert first[1].startswith("begins: process ") and last == ("INFO", "ended")
-    assert middle == [("INFO", in_a_line(point)) for point in curve]
+    assert middle == [("INFO", evaluation_in_a_line(point)) for point in curve]
 
 
 def test_a_settled_trial_adds_nothing_and_a_test_score_one_attempt(corpus_folder: Path, tmp_path: Path) -> None:
