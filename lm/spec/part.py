@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 
 def _no_switch(value: object) -> object:
     if isinstance(value, bool):
-        raise PydanticCustomError("float_type", "should be a number")
+        raise ValueError(f"should be a number, got {str(value).lower()}")
     return value
 
 
