@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -16,9 +16,11 @@ from typer.core import TyperGroup
 from lm import __version__
 from lm.cpus import cpu_count
 from lm.files import cannot_write, in_a_line
-from lm.record import Record, read_record
 from lm.spec import Part
 from lm.validation import problems_of
+
+if TYPE_CHECKING:
+    from lm.record import Record
 
 Form = TypeVar("Form", bound=Part)
 T = TypeVar("T")
@@ -52,6 +54,8 @@ StageName = Annotated[str | None, typer.Option(help="whose weights; the last sta
 
 def settled_record(run: Path) -> Record:
     """The record of a settled trial; exit code 2 where there is none, or it is damaged."""
+    from lm.record import read_record  # loads Arrow, which `--help` does not need
+
     try:
         record = read_record(run)
     except ValueError as error:
@@ -109,9 +113,8 @@ class CommandGroup(TyperGroup):
         except typer.BadParameter as error:
             if isinstance(error.__cause__, ValidationError):
                 got = error.__cause__.errors(include_url=False)[0]["input"]
-                said = (
-                    error.message.removeprefix("Value error, ").removesuffix(".").replace("Input should", "should", 1)
-                )
+                said = error.message.removeprefix("Value error, ").removesuffix(".")
+                said = said.replace("Input should", "should", 1)
                 error.message = said if repr(got) in said else f"{said}, got {got}"
                 error.__cause__ = None  # it is said, once, though this group may lie within another
             raise

@@ -28,7 +28,6 @@ class DamagedError(ValueError):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _WHAT_IS_NEEDED = {
-    errno.EEXIST: " (something else lies where a folder is needed)",
     errno.ENOTDIR: " (a file lies where a folder is needed)",
     errno.EISDIR: " (a folder lies where a file is needed)",
 }
@@ -69,6 +68,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, unless it is there; WriteError if it cannot be made."""
+    if folder.exists() and not folder.is_dir():
+        raise WriteError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -103,7 +104,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def errors_of(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Give an OSError of the block that names no file (a full disk's), or the temporary one, the name `path`.
+    """An OSError of the block that names no file, as a full disk's, or names the temporary one, gets the name `path`.
 
     It becomes a WriteError if it has a number. An error of a library that reads from elsewhere has none.
     """

@@ -41,9 +41,7 @@ def measure(spec: TrainSpec, device: str = "auto", threads: int = 1, steps: int 
     corpus = load(spec.corpus)
     model = build_model(spec, words_for(spec, corpus), chosen)
     at = Position("train", 0, 0, 0, spec.optimizer.learning_rate, math.inf, 0, 0.0)
-    at.stage_epochs = max(
-        0, spec.epochs - 1
-    )  # the last: if the share of predicted inputs rises, a step costs most there
+    at.stage_epochs = max(0, spec.epochs - 1)  # where a step costs most, if the share of predicted inputs rises
     stage = begin_stage(spec, model, chosen, at)
     if isinstance(spec.optimizer, NtAsgd) or spec.finetune is not None:
         stage.average = RunningAverage(model.weights())  # from some epoch on it is there, and takes memory

@@ -48,10 +48,10 @@ def train(
 ) -> Generator[Evaluation]:
     """Train a trial in the folder `out`, an Evaluation at each epoch's end, and leave its record there.
 
-    A trial that was interrupted goes on from its last checkpoint in `out`: bit for bit with as many threads on a like
-    CPU. A settled one yields nothing. `resume_from` names the folder of another settled trial: stages that it shares
-    with this one are taken over. `shared_stages` names the folder by which trials that share a stage, at the same time
-    too, train it once.
+    A trial that was interrupted goes on from its last checkpoint in `out`: bit for bit with the same number of threads
+    on the same kind of CPU. A settled one yields nothing. `resume_from` names the folder of another settled trial:
+    stages that it shares with this one are taken over. `shared_stages` names the folder by which trials that share a
+    stage, at the same time too, train it once.
     Without `test` the test text stays closed; called again with it, a settled trial is only scored on test.
     A loss that is not finite settles the trial as `diverged`. Checkpoints are written at every epoch's end, and within
     an epoch every `checkpoint_seconds`. Device `auto` is a GPU where there is one.
@@ -73,7 +73,9 @@ def train(
         remove_temporaries(out)
         if (settled := read_record(out)) is not None:
             is_same = settled.key == trial_key(spec, fingerprint_of(spec.corpus))
-            if settled.status == "failed" and (is_same or settled.spec == spec):  # not the same: an older version's
+            if settled.status == "failed" and (
+                is_same or settled.spec == spec
+            ):  # not the same: an older version's, or another text's
                 (out / "record.json").unlink()  # this attempt takes the failure back
                 settled = None
             elif not is_same:

@@ -110,9 +110,8 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model:
             named = re.search(rf"\b({'|'.join(_fields(form))})\b", text) if _fields(form) else None
             return Problem(place if named is None else (*place, named.group()), text)
         case "literal_error":
-            near = (
-                nearest(got, re.findall(r"'([^']+)'", context["expected"])) if isinstance(details["input"], str) else ""
-            )
+            valid = re.findall(r"'([^']+)'", context["expected"])
+            near = nearest(details["input"], valid) if isinstance(details["input"], str) else ""
             return Problem(place, f"should be {context['expected']}, got {got}{near}")
         case "model_type" | "model_attributes_type" | "dict_type":
             required = ", ".join(name for name, field in _fields(form).items() if field.is_required())

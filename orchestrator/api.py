@@ -48,7 +48,7 @@ __all__ = [
     "to_train",
 ]
 
-PATIENCE_SECONDS = 60.0  # with the command of `--notify`
+NOTIFY_SECONDS = 60.0  # the longest that the command of `--notify` may take
 _STATES = {0: "complete", 1: "failed", 3: "budget spent", 4: "Ray lost", 5: "cannot be written"}
 """What the command of `--notify` hears of an exit code."""
 _log = logging.getLogger(__name__)
@@ -161,13 +161,13 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
 def _notify(command: str, exit_code: int, summary: Mapping[str, Any]) -> None:
     """Run the user's shell command with the summary and the sweep's `state` as JSON on its standard input, one object.
 
-    A failure of it, or more than `PATIENCE_SECONDS`, is a warning.
+    A failure of it, or more than `NOTIFY_SECONDS`, is a warning.
     """
     text = json.dumps({"state": _STATES.get(exit_code, "interrupted"), "exit_code": exit_code, **summary}) + "\n"
     try:
-        done = subprocess.run(command, shell=True, input=text, text=True, check=False, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(command, shell=True, input=text, text=True, check=False, timeout=NOTIFY_SECONDS)
     except subprocess.TimeoutExpired:
-        _log.warning("--notify: the command was ended after %g seconds", PATIENCE_SECONDS)
+        _log.warning("--notify: the command was ended after %g seconds", NOTIFY_SECONDS)
     except BrokenPipeError:  # it does not read what it is given
         return
     except OSError as error:

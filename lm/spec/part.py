@@ -18,7 +18,7 @@ def _no_switch(value: object) -> object:
 
 
 NO_SWITCH = BeforeValidator(_no_switch)
-"""Of a number: `true` is none, though Python takes it for 1. Text such as 1e-3, as PyYAML reads it, is one."""
+"""Of a number: `true` is none, though Python takes it for 1. Text that is one, as PyYAML reads 1e-3, stays one."""
 Probability = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False), NO_SWITCH]
 NonNegative = Annotated[float, Field(ge=0.0, le=1_000_000.0, allow_inf_nan=False), NO_SWITCH]
 Positive = Annotated[float, Field(gt=0.0, le=1_000_000.0, allow_inf_nan=False), NO_SWITCH]

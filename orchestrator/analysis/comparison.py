@@ -1,4 +1,4 @@
-"""Who may be compared with the baseline, after what a trial must beat to count as trained; test losses compared."""
+"""Which trials are worse than guessing, who may be compared with the baseline, and test losses compared."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _write_curve(folder: Path, curve: Iterable[Evaluation], times: tuple[int, in
     """
     from tensorboardX import SummaryWriter  # takes up to a second to import; Ray Tune needs it too
 
-    from orchestrator.watch.mlflow.store import curve_measures
+    from orchestrator.watch.mlflow.contents import curve_measures
 
     for earlier in folder.glob("events.out.tfevents.*"):
         earlier.unlink()

@@ -1,4 +1,4 @@
-"""What trained weights are asked before a sweep's page; when it is written, and when not because it still stands.
+"""What trained weights are asked before a sweep's page; when the page is written, and when it is kept.
 
 runs/.sweeps/<name>.<scale>.made   what a command made: digests of the page with its inputs, and of the mirror
 

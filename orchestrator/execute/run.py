@@ -138,7 +138,8 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
             )
     for corpus in {spec.corpus: None for spec in specs.values()}:  # fetched and encoded before eight workers want it
         load(corpus)
-    in_runs = (folder for folder in (records.root / ".stages", records.root / ".old") if folder.exists())
+    written = (".stages", ".old") if fresh else (".stages",)
+    in_runs = (folder for name in written if (folder := records.root / name).exists())
     for folder in (options.runs, options.reports, *in_runs):  # rather now than after hours of training
         make_folder(folder)
         check_writable(folder)
@@ -195,7 +196,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
 def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report, Ending, str, bool]:
     """Train what is missing, then write the report and update MLflow unless both are up to date.
 
-    The report, how the sweep stands, how a browser gets to MLflow, and whether the budget is spent.
+    Returns the report, how the sweep stands, how a browser gets to MLflow, and whether the budget is spent.
     """
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, budget_spent, report = prepared.state, False, None

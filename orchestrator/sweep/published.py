@@ -26,6 +26,7 @@ _Perplexity = Annotated[float, Field(ge=1.0, allow_inf_nan=False, strict=True)]
 class PublishedRow(BaseModel):
     """One published number, or an entry without one, as the file has it; fields that nobody shows are ignored.
 
+    `also` has the names of other variants that the same number belongs to, such as other readings of one recipe.
     `sweep` names the sweep file that draws a figure without numbers.
     """
 
@@ -35,6 +36,7 @@ class PublishedRow(BaseModel):
     table: str
     dataset: str | None = Field(default=None)
     variant: str | None = Field(default=None)
+    also: tuple[str, ...] = ()
     cell: str | None = Field(default=None)
     split: Split | Literal["train"] | None = Field(default=None)
     metric: str
@@ -72,12 +74,6 @@ class Published:
     test: Number | None = None
     others: tuple[Number, ...] = ()
 
-    @property
-    def numbers(self) -> tuple[float | None, float | None]:
-        """The perplexities on validation and on test."""
-        valid, test = (None if number is None else number.perplexity for number in (self.valid, self.test))
-        return valid, test
-
 
 def published_numbers(
     references: Iterable[str], dataset: str, cells: Mapping[str, str], folder: Path
@@ -94,8 +90,8 @@ def published_numbers(
         by_table = []
         for table in tables:
             numbers = [row for row in table if isinstance(row, Number) and row.cell in (None, cells[variant])]
-            asked = (dataset, variant, split)
-            same = [number for number in numbers if (number.dataset, number.variant, number.split) == asked]
+            named = [number for number in numbers if variant in (number.variant, *number.also)]
+            same = [number for number in named if (number.dataset, number.split) == (dataset, split)]
             if len(same) == 1:
                 by_table.append(same[0])
         return by_table

@@ -16,7 +16,6 @@ from lm.spec import Part, TrainSpec, unanswerable, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
-from orchestrator.sweep.designs import UntilDecided
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
 from orchestrator.sweep.scaled import SUBSPACE_MEASURES, TRAIN_START, ScaledSweep, Variant
@@ -46,7 +45,8 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
             said = name == PUBLISHED_SCALE or problem.place[0] == "scales"
             named = problem if said else Problem(problem.place, f"{problem.text} (at scale {name})")
             at_scales.setdefault(problem, named)
-    if problems := [*problems, *at_scales.values()]:
+    problems += at_scales.values()
+    if problems := problems or [*_total_problems(sweep)]:
         raise SweepError(messages(problems, document))
     return sweep
 
@@ -205,20 +205,24 @@ def _setting_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec])
             yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
         if path == TRAIN_START and specs[0].corpus.train_tokens is None:
             yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
-    scale = sweep.scale(scale_name)
-    seeds, of_seeds = (scale.seeds, ("scales", scale_name, "seeds")) if scale.seeds else (sweep.seeds, ("seeds",))
-    if isinstance(seeds, UntilDecided) and seeds.total is not None:
-        fewest = seeds.max + seeds.min * (len(specs) - 1)
-        if seeds.total < fewest:
-            rule = f"the first round alone has {fewest}: `max` of the baseline and `min` of each variant"
-            yield Problem((*of_seeds, "total"), f"{rule}, got {seeds.total}")
-    asked = scale.analyses
+    asked = sweep.scale(scale_name).analyses
     place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
     for i, analysis in enumerate(sweep.analyses if asked is None else asked):
         reasons = [unanswerable(analysis, spec) for spec in specs]
         if None not in reasons:
             yield Problem((*place, i), f"no variant can be asked for {analysis.kind}: {reasons[0]}")
     yield from _dose_problems(sweep, specs)
+
+
+def _total_problems(sweep: Sweep) -> Iterator[Problem]:
+    """A `total` of trials that the first round of seeds alone exceeds; of a file that has no other problem."""
+    for name in sweep.scale_names:
+        scaled, own = sweep.at(name), sweep.scale(name).seeds
+        fewest = scaled.looks[-1] + scaled.looks[0] * (len(scaled.variants) - 1)
+        if scaled.most_trials is not None and scaled.most_trials < fewest:
+            rule = f"the first round alone has {fewest}: `max` of the baseline and `min` of each variant"
+            place = ("scales", name, "seeds") if own else ("seeds",)
+            yield Problem((*place, "total"), f"{rule}, got {scaled.most_trials}")
 
 
 def _dose_problems(sweep: Sweep, specs: Sequence[TrainSpec]) -> Iterator[Problem]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -83,9 +84,11 @@ class OneOf(_Dimension):
         return self.among if isinstance(self.among, dict) else {"null" if v is None else str(v): v for v in self.among}
 
 
-def _check_distinct(values: Iterable[object], count: int) -> None:
-    if len({repr(value) for value in values}) < count:
-        raise ValueError("among must hold distinct values, but two of its options are the same")
+def _check_distinct(options: Mapping[str, object]) -> None:
+    written = {name: json.dumps(value, sort_keys=True, default=str) for name, value in options.items()}
+    for (first, a), (second, b) in itertools.combinations(written.items(), 2):
+        if a == b:
+            raise ValueError(f"among must hold distinct values, but options {first!r} and {second!r} are the same")
 
 
 class Choice(OneOf):
@@ -98,7 +101,9 @@ class Choice(OneOf):
 
     @model_validator(mode="after")
     def _check_distinct(self) -> Self:
-        _check_distinct(self.options.values(), len(self.among))
+        if len(self.options) < len(self.among):
+            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
+        _check_distinct(self.options)
         return self
 
 
@@ -113,7 +118,7 @@ class Change(OneOf):
 
     @model_validator(mode="after")
     def _check_distinct(self) -> Self:
-        _check_distinct(self.among.values(), len(self.among))
+        _check_distinct(self.among)
         return self
 
 

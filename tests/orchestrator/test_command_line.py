@@ -41,6 +41,10 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert heavy_modules(arguments) == "HEAVY []"
 
 
+def test_help_imports_no_arrow() -> None:
+    assert heavy_modules(["--help"], ("pyarrow", "numpy")) == "HEAVY []"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -60,12 +64,12 @@ def test_a_report_needs_neither_torch_nor_ray_nor_records(tmp_path: Path) -> Non
     assert "0 of 36 planned trials complete" in (tmp_path / "awd_ablation/paper/report.md").read_text()
 
 
-def heavy_modules(arguments: list[str]) -> str:
-    """The last line of a run that names the heavy modules it imported."""
+def heavy_modules(arguments: list[str], names: tuple[str, ...] = HEAVY) -> str:
+    """The last line of a run that names those of these modules that it imported."""
     code = (
         "import sys\nfrom orchestrator.__main__ import app\n"
         f"try: app({arguments!r})\nexcept SystemExit: pass\n"
-        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+        f"print('HEAVY', [name for name in {names!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SWEEPS.parent)
     return done.stdout.splitlines()[-1]

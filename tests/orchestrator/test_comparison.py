@@ -22,7 +22,7 @@ from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.store import findings
+from orchestrator.watch.mlflow.contents import findings
 from tests.support.factories import CACHE, CORPUS, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, answer, render, write
 

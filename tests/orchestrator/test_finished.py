@@ -256,7 +256,7 @@ def test_a_command_is_given_the_outcome(made: list[str], caplog: pytest.LogCaptu
 def test_a_command_that_fails_is_a_warning(
     made: list[str], command: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(api, "PATIENCE_SECONDS", 0.2 if "sleep" in command else 60.0)
+    monkeypatch.setattr(api, "NOTIFY_SECONDS", 0.2 if "sleep" in command else 60.0)
     again(notify=command)
     assert caplog.messages == [said]
 

@@ -244,7 +244,9 @@ def test_a_number_of_another_cell_is_no_number_of_ours(tmp_path: Path) -> None:
     [("70.0", ".nan"), ("70.0", "-3"), ("70.0", "true"), ("split: test", "split: tset"), ("std: 0.1", "std: -1")],
 )
 def test_a_number_that_none_can_be_is_refused(tmp_path: Path, old: str, new: str) -> None:
-    row = "table: '1', variant: a, split: test, std: 0.1, perplexity: 70.0}".replace(old, new)
+    row = "table: '1', variant: a, split: test, std: 0.1, perplexity: 70.0}"
+    assert published_numbers(["p.table1"], "ptb", {"a": "lstm"}, write(tmp_path, ROW + row))["a"].test is not None
+    row = row.replace(old, new)
     with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers: 0\."):
         published_numbers(["p.table1"], "ptb", {}, write(tmp_path, ROW + row))
 

@@ -1,6 +1,7 @@
-"""A report's folder: what it says in short (`summary.json`), where it may lie, how it takes its place; their index.
+"""A report's folder: what it says in short (`summary.json`), where it may lie, how it takes its place.
 
-It takes its place whole, and never that of one with trials which it lacks. The index is `reports/README.md`.
+It takes its place whole, and never that of one with trials which it lacks. The index of all reports is
+`reports/README.md`.
 """
 
 from __future__ import annotations

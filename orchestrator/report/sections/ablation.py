@@ -288,9 +288,9 @@ def _reason(outcomes: Outcomes, variant: str, effect: Effect | None) -> str | No
 
 
 def _published_difference(of_paper: Published, of_base: Published) -> PublishedDifference | None:
-    """None without two numbers on test, or if both have one row of the paper, whose recipe can be read in two ways."""
+    """None without two numbers on test, or if both are the same one, because its recipe can be read in two ways."""
     paper, base = of_paper.test, of_base.test
-    if paper is None or base is None or (of_paper.numbers == of_base.numbers and of_paper.valid is not None):
+    if paper is None or base is None or paper is base:
         return None
     difference, ratio = paper.perplexity - base.perplexity, paper.perplexity / base.perplexity
     return PublishedDifference(round(difference, 6), math.log(ratio), RECALLED in (paper.certainty, base.certainty))
