@@ -68,6 +68,7 @@ def test_the_page_of_what_was_exported_is_the_same_to_the_byte(place: Path) -> N
         assert all(content == (RUNS / folder.name / name).read_bytes() for name, content in files(folder).items())
 
 
+@pytest.mark.slow
 def test_the_page_of_an_exported_search_is_the_same_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_page_whose_trials_cannot_be_read_is_kept(place: Path) -> None:
     assert page(place) == before
 
 
+@pytest.mark.slow
 def test_a_sweep_with_another_base_writes_its_page_beside(place: Path) -> None:
     before = page(place)
     text = (place / "toy.yaml").read_text(encoding="utf-8")

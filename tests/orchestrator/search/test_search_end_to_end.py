@@ -177,6 +177,7 @@ def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) ->
     assert without_times(other) == without_times(ledger)
 
 
+@pytest.mark.slow
 def test_a_schedule_is_trained_anew_and_compared_at_an_equal_budget(
     place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

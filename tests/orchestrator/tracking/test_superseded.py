@@ -159,6 +159,7 @@ print(json.dumps(shown))
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_file_that_changes_is_followed(tmp_path: Path) -> None:
     """What `--only` leaves out is planned all the same; `no weight-dropping` is the same trial with either base."""
     done = process(make_place(tmp_path), "-c", SWEEPS + COMPONENTS)
@@ -174,6 +175,7 @@ def test_a_sweep_file_that_changes_is_followed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_a_search_tried_stays_until_the_search_is_another(tmp_path: Path) -> None:
     done = process(make_place(tmp_path), "-c", SWEEPS + TUNED)
     assert done.returncode == 0, done.stderr
