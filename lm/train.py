@@ -71,15 +71,7 @@ def train(
     make_folder(out)
     with FileLock(out / ".lock"):
         remove_temporaries(out)
-        if (settled := read_record(out)) is not None:
-            is_same = settled.key == trial_key(spec, fingerprint_of(spec.corpus))
-            if settled.status == "failed" and (
-                is_same or settled.spec == spec
-            ):  # not the same: an older version's, or another text's
-                (out / "record.json").unlink()  # this attempt takes the failure back
-                settled = None
-            elif not is_same:
-                raise ValueError(f"{out}: holds the record of trial {settled.key}, of another spec, text or version")
+        settled = _settled(spec, out)
         if settled is not None:
             remove_checkpoints(out)  # left where it was killed between its record and their removal
             if settled.tested or not test:
@@ -99,6 +91,24 @@ def train(
             for evaluation in _train_all(trial, resume_from, checkpoint_seconds):
                 log(evaluation_in_a_line(evaluation))
                 yield evaluation
+
+
+def _settled(spec: TrainSpec, out: Path) -> Record | None:
+    """The record in `out`, None without one; a failure is removed, because this attempt takes it back.
+
+    A failure is this trial's by its key, whatever path its text has, or by its spec, if an older version or another
+    text gave it another key. ValueError for the record of another trial.
+    """
+    record = read_record(out)
+    if record is None:
+        return None
+    is_same = record.key == trial_key(spec, fingerprint_of(spec.corpus))
+    if record.status == "failed" and (is_same or record.spec == spec):
+        (out / "record.json").unlink()
+        return None
+    if not is_same:
+        raise ValueError(f"{out}: holds the record of trial {record.key}, of another spec, text or version")
+    return record
 
 
 def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:
