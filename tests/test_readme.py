@@ -39,6 +39,14 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert all(f"docs/{page.name}" in README for page in PAGES if page.parent.name == "docs")
 
 
+def test_the_value_that_architecture_md_follows_can_be_followed() -> None:
+    section = TEXTS[ROOT / "docs/architecture.md"].partition("## Follow one value")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", section, flags=re.M)
+    assert len(steps) == section.count("\n| `") == 20
+    for file, name in steps:
+        assert re.search(rf"^\s*(def|class) {name}\b", (ROOT / file).read_text(encoding="utf-8"), flags=re.M), file
+
+
 def test_the_first_sweep_file_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.S)
     (tmp_path / "first.yaml").write_text(text, encoding="utf-8")
