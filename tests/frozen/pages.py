@@ -26,9 +26,9 @@ from tests.frozen.still import standing_still
 from tests.orchestrator.report.test_head_section import heads
 from tests.orchestrator.report.test_interactions import settled
 from tests.orchestrator.search.test_population import Trainer, population
-from tests.orchestrator.test_rounds import TUNE, at_paper, find, within
 from tests.support import golden
 from tests.support.factories import make_trial, settle, write_tokens
+from tests.support.found import TUNE, at_paper, find, within
 from tests.support.pages import NoArtist, write
 
 FOLDER = Path(__file__).parent / "expected/pages"

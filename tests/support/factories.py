@@ -26,6 +26,7 @@ from lm.record import (
 from lm.spec import NUMERICS_VERSION, Cache, Dropout, Finetune, Model, NtAsgd, TrainSpec, stage_keys, trial_key
 from lm.tables import write_table
 from orchestrator.analysis.noise import Array, Losses
+from orchestrator.sweep.published import Number
 from orchestrator.trials.trial import Trial
 
 CORPUS = CorpusFacts(
@@ -192,3 +193,9 @@ def begin(runs: Path, trial: Trial, test: float, epochs: int) -> None:
 
 
 CACHE = Cache(window=500, weight=0.1, flatness=1.0)
+
+
+def number(perplexity: float, certainty: str = "seed", std: float | None = None, note: str | None = None) -> Number:
+    """A published perplexity."""
+    known = {"paper": "a paper", "table": "1", "metric": "perplexity"}
+    return Number(**known, perplexity=perplexity, std=std, certainty=certainty, note=note)

@@ -22,7 +22,7 @@ from orchestrator.sweep.published import Published
 from orchestrator.sweep.scaled import Resources
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.report.test_tables import number
+from tests.support.factories import number
 
 PAPERS = {"full": Published(number(60.0, "recalled"), number(57.3)), "b": Published(number(71.1), number(68.9))}
 HOSTILE = "a | b `c` <script>alert(1)</script>\n# _x_ [l](http://e.org) $y$ @z ```"

@@ -19,8 +19,7 @@ from orchestrator.report.sections.ablation import AblationRow, Spread, ablation_
 from orchestrator.report.sections.answer import answer
 from orchestrator.report.sections.verdicts import verdict_in_words
 from orchestrator.sweep.designs import Ablation
-from tests.orchestrator.report.test_tables import number
-from tests.support.factories import FULL, make_curve, make_record, make_trial
+from tests.support.factories import FULL, make_curve, make_record, make_trial, number
 
 NO_DESIGN = Ablation("none", ())
 SIZE = r"[\d.]+% \([+−][\d.]+% to [+−][\d.]+%\)"

@@ -27,9 +27,8 @@ from orchestrator.trials.records import Records
 from tests.frozen.pages import DESIGNS, FOLDER
 from tests.orchestrator.report.test_answer import near, outcomes_of
 from tests.orchestrator.report.test_head_tables import ECOC
-from tests.orchestrator.report.test_tables import number
-from tests.orchestrator.test_rounds import BASE, at_paper
-from tests.support.factories import CACHE, make_trial, settle, write_tokens
+from tests.support.factories import CACHE, make_trial, number, settle, write_tokens
+from tests.support.found import BASE, at_paper
 from tests.support.pages import render, write
 
 TWO = {"full": near(60.0), "b": [60.1, 61.0, 60.5]}

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from orchestrator.report.files.tables import escaped
 from orchestrator.sweep.published import Published
-from tests.orchestrator.report.test_tables import number
-from tests.support.factories import CACHE, make_trial, settle
+from tests.support.factories import CACHE, make_trial, number, settle
 from tests.support.pages import HOSTILE, write
 
 

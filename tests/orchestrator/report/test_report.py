@@ -17,8 +17,7 @@ from orchestrator.analysis.statistics import compare
 from orchestrator.report import files
 from orchestrator.sweep.published import Published
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.report.test_tables import number
-from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, seeded, settle, write_tokens
+from tests.support.factories import CACHE, FULL, begin, make_curve, make_trial, number, seeded, settle, write_tokens
 from tests.support.pages import HOSTILE, NoArtist, answer, render, write
 
 Sweep = Callable[..., list[Trial]]

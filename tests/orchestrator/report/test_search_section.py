@@ -19,8 +19,8 @@ from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_population import Trainer, population
-from tests.orchestrator.test_rounds import SEARCH, TUNE, at_paper, find, within
 from tests.support.factories import make_trial, settle
+from tests.support.found import SEARCH, TUNE, at_paper, find, within
 from tests.support.pages import NoArtist, answer, render, write
 
 

@@ -19,17 +19,10 @@ from orchestrator.report.files.tables import write_tables
 from orchestrator.report.sections.ablation import AblationRow, PublishedDifference, ablation_table
 from orchestrator.report.sections.published import published_table
 from orchestrator.report.sections.tables import cache_table, fit_table, stage_table
-from orchestrator.sweep.published import Number, Published
+from orchestrator.sweep.published import Published
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.support.factories import CACHE, CORPUS, begin, make_curve, make_record, make_trial, settle
-
-
-def number(perplexity: float, certainty: str = "seed", std: float | None = None, note: str | None = None) -> Number:
-    """A published perplexity."""
-    known = {"paper": "a paper", "table": "1", "metric": "perplexity"}
-    return Number(**known, perplexity=perplexity, std=std, certainty=certainty, note=note)
-
+from tests.support.factories import CACHE, CORPUS, begin, make_curve, make_record, make_trial, number, settle
 
 PAPERS = {
     "full": Published(number(60.0), number(57.3)),

@@ -19,7 +19,7 @@ from orchestrator.search.ledger import Ledger, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.plan import Facts as RealFacts
 from orchestrator.trials.records import Records
-from tests.orchestrator.test_rounds import SEARCH, at_paper, find
+from tests.support.found import SEARCH, at_paper, find
 from tests.support.searching import SPACE, Facts, Shelf, path_of, search, task
 
 FINGERPRINT = Facts().fingerprint(task().base.corpus)

@@ -21,7 +21,7 @@ from orchestrator.sweep.scaled import BY_HAND
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_search_end_to_end import SEARCH, SWEEP, place  # noqa: F401 (a fixture)
-from tests.orchestrator.test_rounds import BASE, at_paper, find
+from tests.support.found import BASE, at_paper, find
 from tests.support.sweep_texts import errors_of
 
 DESIGN = f"""{BASE}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.words import seconds_in
-from tests.orchestrator.test_sweep_end_to_end import place
+from tests.orchestrator.execute.test_sweep_end_to_end import place
 from tests.support.sweeps import finish, start
 
 __all__ = ["place"]  # a fixture

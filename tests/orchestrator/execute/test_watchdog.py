@@ -13,7 +13,7 @@ import lm
 from lm.record import read_record
 from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
-from tests.orchestrator.test_schedule import trial
+from tests.orchestrator.execute.test_schedule import trial
 
 LIMITED = """
 import re, sys, threading, time

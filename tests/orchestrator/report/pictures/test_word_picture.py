@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from orchestrator.report.pictures import save
 from orchestrator.report.pictures.differences import WordBar, words
 from orchestrator.report.pictures.style import HELPS, HURTS
-from tests.orchestrator.pictures.test_differences import HOSTILE
+from tests.orchestrator.report.pictures.test_differences import HOSTILE
 
 BARS = [WordBar("<unk> (11,540)", 5047.3, True), WordBar("Sonic (75)", 40.0, False), WordBar(". (7,632)", -696.5, True)]
 

@@ -27,7 +27,7 @@ HEADINGS = re.findall(r"^##+ (.*)$", PAGE, flags=re.MULTILINE)
 def test_the_committed_page_is_the_printed_one() -> None:
     printed = CliRunner().invoke(app, ["schema", "--markdown"])
     assert (printed.exit_code, printed.stdout) == (0, PAGE)
-    committed = Path(__file__).parents[2] / "docs" / "reference.md"
+    committed = Path(__file__).parents[3] / "docs" / "reference.md"
     assert committed.read_text(encoding="utf-8") == PAGE, (
         "write it again: python -m orchestrator schema --markdown > docs/reference.md"
     )
@@ -112,7 +112,7 @@ def test_every_path_that_is_offered_can_be_changed_in_some_base() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml")), ids=lambda file: file.stem
+    "file", sorted((Path(__file__).parents[3] / "sweeps").glob("*.yaml")), ids=lambda file: file.stem
 )
 def test_every_change_of_the_shipped_sweeps_is_offered(file: Path) -> None:
     sweep = read_sweep(file)

@@ -13,7 +13,7 @@ from orchestrator.report.files.folder import Summary, write_summary
 from orchestrator.sweep.published import published_rows
 from tests.support.sweep_texts import SWEEPS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SWEEP = """\
 name: toy
 question: Does it?

@@ -19,7 +19,7 @@ from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.ray import Order, run_on_ray, supervise
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.test_schedule import Heard, trial
+from tests.orchestrator.execute.test_schedule import Heard, trial
 
 # Takes all trials that it can get, notes their keys, and then does as it is told.
 STAND_IN = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lm.cpus import cpu_count
-from tests.orchestrator.test_command_line import invoke
+from tests.orchestrator.commands.test_command_line import invoke
 from tests.support.sweep_texts import SWEEPS
 from tests.support.sweeps import furnish
 

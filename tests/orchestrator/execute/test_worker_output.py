@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.test_faults import in_python
+from tests.orchestrator.execute.test_faults import in_python
 from tests.support.sweeps import SWEEP, finish, furnish, start
 
 PRINTS = """

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.agenda.trial_source import FixedOrder, Rounds
 from orchestrator.search.trial_source import SearchTrialSource
-from tests.orchestrator.test_schedule import trial
+from tests.orchestrator.execute.test_schedule import trial
 from tests.support import searching
 
 

@@ -38,8 +38,8 @@ from orchestrator.sweep import ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.test_rounds import SEARCH, at_paper
 from tests.support.factories import CORPUS, FULL, make_curve, make_trial, settle, write_tokens
+from tests.support.found import SEARCH, at_paper
 from tests.support.tiny import tiny_spec, write_corpus
 
 MEASURED = Measured(

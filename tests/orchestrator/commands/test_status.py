@@ -11,7 +11,7 @@ from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.agenda.standing import sweep_standing, trial_lines
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
-from tests.orchestrator.test_rounds import SEARCH, at_paper, find, within
+from tests.support.found import SEARCH, at_paper, find, within
 from tests.support.places import command, make_place, settle, start, trials
 
 

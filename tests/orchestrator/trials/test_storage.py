@@ -20,7 +20,7 @@ from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed, exchange, transfer_order
-from tests.orchestrator.test_sweep_end_to_end import place
+from tests.orchestrator.execute.test_sweep_end_to_end import place
 from tests.support.seen import eventually
 from tests.support.sweeps import SWEEP, finish, report, start
 from tests.support.tracking import leave, record, trial

@@ -92,7 +92,7 @@ from orchestrator.execute.ray.bridge import Queue, fit
 from orchestrator.execute.ray.session import start_ray
 from orchestrator.execute.ray.supervise import session_folder
 from orchestrator.execute.run_trial import Allotment
-from tests.orchestrator.test_schedule import Heard, trial
+from tests.orchestrator.execute.test_schedule import Heard, trial
 from tests.support.tracking import point
 
 terms = [{"augmented": 0.5, "a/b.c": 1e-300}, {}, {"augmented": math.inf}]
@@ -140,7 +140,7 @@ from orchestrator.execute.ray.bridge import Queue, fit
 from orchestrator.execute.ray.session import start_ray
 from orchestrator.execute.ray.supervise import session_folder
 from orchestrator.execute.run_trial import Allotment
-from tests.orchestrator.test_schedule import Heard, trial
+from tests.orchestrator.execute.test_schedule import Heard, trial
 from tests.support.tracking import point
 
 allotment = Allotment(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)

@@ -12,7 +12,7 @@ from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import PAUSES, Queue
 from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, ran_out_of_memory, run_trial
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.test_schedule import Heard
+from tests.orchestrator.execute.test_schedule import Heard
 from tests.support.tiny import tiny_spec, write_corpus
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.execute.machine import load_sweep
 from orchestrator.sweep import Changes
-from tests.orchestrator.test_command_line import ABLATION, invoke
+from tests.orchestrator.commands.test_command_line import ABLATION, invoke
 from tests.support.sweep_texts import SWEEPS
 from tests.support.sweeps import SWEEP, furnish
 

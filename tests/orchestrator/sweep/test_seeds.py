@@ -10,7 +10,7 @@ from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.commands.plan import print_plan
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from tests.orchestrator.test_rounds import TUNE, find, within
+from tests.support.found import TUNE, find, within
 from tests.support.sweep_texts import GOOD, edited, errors_of, read_text
 
 CODES = """\

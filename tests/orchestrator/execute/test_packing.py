@@ -10,7 +10,7 @@ import pytest
 from orchestrator.execute.estimate import packing_of
 from orchestrator.execute.machine import Gpu, list_gpus
 from orchestrator.sweep import Resources, Sweep
-from tests.orchestrator.test_estimate import MEASURED
+from tests.orchestrator.execute.test_estimate import MEASURED
 from tests.support.factories import FULL
 
 GIB = 2**30

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.test_storage import Server, s3
-from tests.orchestrator.test_sweep_end_to_end import place
+from tests.orchestrator.execute.test_sweep_end_to_end import place
+from tests.orchestrator.trials.test_storage import Server, s3
 from tests.support.sweeps import SWEEP, descendants, finish, report, start, wait_for
 
 __all__ = ["place", "s3"]

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.api import load_sweep
 from orchestrator.commands.files import SHIPPED
 from orchestrator.sweep import read_sweep
-from tests.orchestrator.test_command_line import invoke
+from tests.orchestrator.commands.test_command_line import invoke
 
 SHIPPED_SWEEPS = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 

@@ -13,8 +13,8 @@ from orchestrator.agenda.expand import search_tasks
 from orchestrator.report.files.folder import FullerPageError, IfFuller
 from orchestrator.search.ledger import SearchState, SearchTrial
 from orchestrator.trials.trial import Trial
-from tests.orchestrator.test_rounds import TUNE, at_paper
 from tests.support.factories import make_trial, settle
+from tests.support.found import TUNE, at_paper
 from tests.support.pages import write
 
 

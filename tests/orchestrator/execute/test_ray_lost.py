@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.test_faults import OFTEN, calm, completes, place, temporary
+from tests.orchestrator.execute.test_faults import OFTEN, calm, completes, place, temporary
 from tests.support.sweeps import (
     alive,
     checkpoints,
