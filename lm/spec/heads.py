@@ -200,5 +200,5 @@ Head = Annotated[
 
 
 def words_of(count: Count, vocabulary_size: int) -> int:
-    """A count as a number of words."""
+    """A count as a number of words, a share of the vocabulary rounded down."""
     return count if isinstance(count, int) else int(count * vocabulary_size + 1e-9)

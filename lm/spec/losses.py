@@ -50,7 +50,8 @@ class SampledSoftmaxLoss(Part):
 
     kind: Literal["softmax"]
     samples: Count = Field(
-        default=0.1, description="Words drawn for a window: a number, or a share of the vocabulary (below 1)."
+        default=0.1,
+        description="Words drawn for a window: a number, or a share of the vocabulary (below 1), rounded down.",
     )
     proposal: Literal["uniform", "unigram", "log_uniform"] = Field(
         default="unigram",
@@ -67,7 +68,7 @@ class SampledSoftmaxLoss(Part):
         default=False,
         strict=True,
         description="Subtract the target's own log expected count too, and with replacement keep samples that are the "
-        "target; false leaves these out.",
+        "target, where TensorFlow leaves them out; false leaves them out.",
     )
 
     @model_validator(mode="after")
@@ -85,7 +86,8 @@ class NceLoss(Part):
     kind: Literal["nce"]
     samples: Count = Field(
         default=0.1,
-        description="Noise words drawn for a window, k: a number, or a share of the vocabulary (the noise ratio).",
+        description="Noise words drawn for a window, k: a number, or a share of the vocabulary (the noise ratio), rounded "
+        "down.",
     )
     log_partition: Literal["auto"] | Annotated[float, Field(ge=-1000.0, le=1000.0), NO_SWITCH] = Field(
         default="auto", description="The fixed ln Z in nats; auto is ln V, that of a uniform distribution."
