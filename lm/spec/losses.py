@@ -86,8 +86,8 @@ class NceLoss(Part):
     kind: Literal["nce"]
     samples: Count = Field(
         default=0.1,
-        description="Noise words drawn for a window, k: a number, or a share of the vocabulary (the noise ratio), rounded "
-        "down.",
+        description="Noise words drawn for a window, k: a number, or a share of the vocabulary (the noise ratio), "
+        "rounded down.",
     )
     log_partition: Literal["auto"] | Annotated[float, Field(ge=-1000.0, le=1000.0), NO_SWITCH] = Field(
         default="auto", description="The fixed ln Z in nats; auto is ln V, that of a uniform distribution."
