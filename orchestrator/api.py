@@ -120,10 +120,11 @@ def run_sweep(
         gpus=gpus,
         notify=notify,
     )
-    return _run(sweep, options, fresh=fresh)
+    return run(sweep, options, fresh=fresh)
 
 
-def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
+def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepResult:
+    """As `run_sweep`, with its options in one."""
     part = select(sweep, options.only)
     try:
         prepared = prepare(part, options, whole=sweep, fresh=fresh)
