@@ -18,7 +18,6 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lm.files import WriteError, cannot_write, in_a_line
-from lm.names import nearest
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.agenda.expand import SweepState, expand, unsettled
@@ -28,8 +27,7 @@ from orchestrator.execute.run import Executor, Options, prepare, run_prepared
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.scaled import BEST_FOUND
-from orchestrator.sweep.searches import Search
+from orchestrator.sweep.scaled import select
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
@@ -125,9 +123,8 @@ def run_sweep(
 
 def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepResult:
     """As `run_sweep`, with its options in one."""
-    part = select(sweep, options.only)
     try:
-        prepared = prepare(part, options, whole=sweep, fresh=fresh)
+        prepared = prepare(sweep, options, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
             raise WriteError(error.errno or errno.EIO, error.strerror or str(error), error.filename) from error
@@ -138,7 +135,7 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
     with holding(prepared.records.root, sweep.name, sweep.scale, sweep.at_scale), holding_searches(ledgers):
         if fresh:
             set_trials_aside(prepared.state, prepared.records.root)
-            prepared = prepare(part, options, whole=sweep, fresh=True)
+            prepared = prepare(sweep, options, fresh=True)
         try:
             code, report = run_prepared(prepared)
         except (RayLostError, OSError) as error:
@@ -147,7 +144,7 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
                 _notify(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
             raise
     records = Records(prepared.records.root) if fresh else prepared.records
-    counts = Counter(state_of(trial, records) for trial in expand(part, records).table)
+    counts = Counter(state_of(trial, records) for trial in expand(prepared.sweep, records).table)
     if report is None:
         result = SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
     else:
@@ -223,23 +220,6 @@ def load_report(folder: Path | str) -> LoadedReport:
     if summary is None:
         raise ValueError(f"{folder}: expected a report's folder, with its summary.json")
     return LoadedReport(folder, summary)
-
-
-def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
-    """The sweep with the baseline and these variants alone, the whole if none is named; CannotStartError for others."""
-    if not only:
-        return sweep
-    searches_base = isinstance(sweep.searching, Search) and not sweep.base_is_found
-    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base  # to which the search belongs
-    for name in only:
-        if name not in names:
-            raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
-    kept = {sweep.baseline.name, *only}
-    return dataclasses.replace(
-        sweep,
-        variants=tuple(v for v in sweep.variants if v.name in kept),
-        searching=None if searches_base and BEST_FOUND not in only else sweep.searching,
-    )
 
 
 def to_train(

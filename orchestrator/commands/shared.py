@@ -114,14 +114,12 @@ def opened_state(
     If `only` names variants, the sweep has these and the baseline alone.
     """
     from orchestrator.agenda.expand import expand
+    from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale, set_, seeds, silent=silent), Records(runs.resolve())
     with refused(ValueError, OSError):
-        if only:
-            from orchestrator.api import select  # takes a third of a second to import
-
-            sweep = select(sweep, only)
+        sweep = select(sweep, only or ())
         return sweep, expand(sweep, records), records
 
 

@@ -84,7 +84,8 @@ def sweep(
 
 def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: bool) -> None:
     from orchestrator.agenda.standing import search_standing
-    from orchestrator.api import select, to_train
+    from orchestrator.api import to_train
+    from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records
 
     with shared.refused(ValueError, OSError):

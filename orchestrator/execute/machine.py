@@ -60,8 +60,8 @@ def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> t
     if changes.words:
         changed, published = read_sweep(path, changes, name).at(name), scaled.published_scale and not changes.values
         changed = replace(changed, scale=changes.label(name), has_scales=scaled.has_scales)
-        scaled = replace(changed, published_scale=published, changed_by=changes.words)
-    check_vocabularies(scaled, path, changes)
+        scaled = replace(changed, published_scale=published, changes=changes)
+    check_vocabularies(scaled, path)
     return replace(scaled, file=path, alternatives=sweep.scale_names if scale is None else None), why
 
 

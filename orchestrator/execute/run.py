@@ -29,6 +29,7 @@ from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.scaled import select
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange
@@ -97,12 +98,12 @@ class Prepared:
         return " ".join(words)
 
 
-def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
+def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Prepared:
     """Plan, and make sure that what is missing, with `fresh` all of it, can be trained; nothing is started.
 
     Raises CannotStartError if CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
-    whole = whole or sweep
+    sweep = select(whole, options.only)
     sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
     records = Records(options.runs.resolve(), own_only=fresh)
     if options.storage is not None:
