@@ -77,13 +77,11 @@ def init(
     is_raw = text.is_file() or (names and not names & {"train.txt", "valid.txt", "test.txt"})
     if corpus not in PUBLISHED and is_raw:
         made = f"{name}-corpus"
-        lines = [
-            shlex.join(
-                ["python", "-m", "lm", "corpus", "make", corpus, "--out", made, "--tokenize", "--min-count", "2"]
-            ),
-            shlex.join(["python", "-m", "orchestrator", "init", name, "--corpus", made]),
-        ]
-        shared.wrong(f"--corpus: {corpus} is raw text; make a corpus of it first:\n  " + "\n  ".join(lines))
+        shared.wrong(
+            f"--corpus: {corpus} is raw text; make a corpus of it first:\n"
+            f"  python -m lm corpus make {shlex.quote(corpus)} --out {made} --tokenize --min-count 2\n"
+            f"  python -m orchestrator init {name} --corpus {made}"
+        )
     with shared.refused(CorpusError):
         if corpus in PUBLISHED:  # it is fetched when it is needed
             tokens = PUBLISHED[corpus].tokens["train"]
