@@ -159,13 +159,12 @@ def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
 def _of_start(sweep: ScaledSweep, file: Path) -> Iterator[str]:
     """What `sweep` would fetch first, and why it would not start on this machine."""
     from orchestrator.errors import CannotStartError
-    from orchestrator.execute.machine import check_machine, gpus_of
+    from orchestrator.execute.machine import check_machine
     from orchestrator.sweep.read import corpora_to_fetch
 
     yield from corpora_to_fetch(sweep, file)
     try:
-        needs_bfloat16 = any(variant.spec.precision == "bfloat16" for variant in sweep.variants)
-        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), needs_bfloat16, sweep.scales_without_gpu)
+        check_machine(sweep, (variant.spec for variant in sweep.variants))
     except CannotStartError as error:
         yield f"`sweep` would not start here: {error}"
 

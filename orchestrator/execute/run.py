@@ -130,8 +130,7 @@ def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Pre
     specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
     if missing or state.waiting:
         if options.address is None:
-            needs_bfloat16 = any(spec.precision == "bfloat16" for spec in specs.values())
-            check_machine(allotment.cpus, allotment.gpus, needs_bfloat16, sweep.scales_without_gpu)
+            check_machine(sweep, specs.values())
         elif sweep.resources.gpus == "auto" and not has_gpu():
             raise CannotStartError(
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
