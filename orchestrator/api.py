@@ -8,7 +8,7 @@ import json
 import logging
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -190,27 +190,26 @@ class LoadedReport:
     @property
     def table(self) -> pa.Table:
         """One row a variant: perplexities, difference in nats per token with its interval, verdict."""
-        return self._csv("table.csv")
+        return self._read("table.csv")
 
     @property
     def trials(self) -> pa.Table:
         """One row a trial: status, perplexities, epochs, seconds."""
-        return self._csv("trials.csv")
+        return self._read("trials.csv")
 
     @property
     def searches(self) -> pa.Table:
         """One row a trial of a search: its values, and what became of it."""
-        return self._csv("searches.csv")
+        return self._read("searches.csv")
 
     @property
     def curves(self) -> pa.Table:
         """One row an evaluation of a trial."""
-        path = self.folder / "curves.parquet"
-        return pa.parquet.read_table(path) if path.exists() else pa.table({})
+        return self._read("curves.parquet", pa.parquet.read_table)
 
-    def _csv(self, name: str) -> pa.Table:
+    def _read(self, name: str, read: Callable[[Path], pa.Table] = pa.csv.read_csv) -> pa.Table:
         path = self.folder / name
-        return pa.csv.read_csv(path) if path.exists() else pa.table({})
+        return read(path) if path.exists() else pa.table({})
 
 
 def load_report(folder: Path | str) -> LoadedReport:

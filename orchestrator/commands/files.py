@@ -13,6 +13,7 @@ import typer
 
 from lm.files import write_text
 from lm.names import nearest
+from lm.spec import Corpus
 from lm.validation import SLUG
 from orchestrator.commands import shared
 from orchestrator.words import print_table
@@ -66,7 +67,6 @@ def init(
 ) -> None:
     """Write NAME.yaml: a small sweep of a corpus with comments, which runs at once and is there to be changed."""
     from lm.data import PUBLISHED, CorpusError, corpus_warnings, load
-    from lm.spec import Corpus
 
     if not re.fullmatch(SLUG, name) or len(name) > 64:
         rule = "at most 64 letters, digits, '-' and '_', with a letter or digit first"

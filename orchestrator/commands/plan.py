@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lm.spec import TrainSpec
 from orchestrator.commands import shared
+from orchestrator.errors import CannotStartError
 from orchestrator.words import byte_size, counted, in_words, print_table
 
 if TYPE_CHECKING:
-    from lm.spec import TrainSpec
     from orchestrator.agenda.expand import Remaining, SweepState
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import ScaledSweep
@@ -158,7 +159,6 @@ def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
 
 def _of_start(sweep: ScaledSweep, file: Path) -> Iterator[str]:
     """What `sweep` would fetch first, and why it would not start on this machine."""
-    from orchestrator.errors import CannotStartError
     from orchestrator.execute.machine import check_machine
     from orchestrator.sweep.read import corpora_to_fetch
 
