@@ -8,7 +8,7 @@ import json
 import logging
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,6 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lm.files import WriteError, cannot_write, in_a_line
-from lm.names import nearest
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.agenda.expand import SweepState, expand, unsettled
@@ -28,8 +27,7 @@ from orchestrator.execute.run import Executor, Options, prepare, run_prepared
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.scaled import BEST_FOUND
-from orchestrator.sweep.searches import Search
+from orchestrator.sweep.scaled import select
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
@@ -120,13 +118,13 @@ def run_sweep(
         gpus=gpus,
         notify=notify,
     )
-    return _run(sweep, options, fresh=fresh)
+    return run(sweep, options, fresh=fresh)
 
 
-def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
-    part = select(sweep, options.only)
+def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepResult:
+    """As `run_sweep`, with its options in one."""
     try:
-        prepared = prepare(part, options, whole=sweep, fresh=fresh)
+        prepared = prepare(sweep, options, fresh=fresh)
     except OSError as error:
         if cannot_write(error, broadly=True):  # it needs to write wherever it reads
             raise WriteError(error.errno or errno.EIO, error.strerror or str(error), error.filename) from error
@@ -137,7 +135,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
     with holding(prepared.records.root, sweep.name, sweep.scale, sweep.at_scale), holding_searches(ledgers):
         if fresh:
             set_trials_aside(prepared.state, prepared.records.root)
-            prepared = prepare(part, options, whole=sweep, fresh=True)
+            prepared = prepare(sweep, options, fresh=True)
         try:
             code, report = run_prepared(prepared)
         except (RayLostError, OSError) as error:
@@ -146,7 +144,7 @@ def _run(sweep: ScaledSweep, options: Options, *, fresh: bool) -> SweepResult:
                 _notify(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
             raise
     records = Records(prepared.records.root) if fresh else prepared.records
-    counts = Counter(state_of(trial, records) for trial in expand(part, records).table)
+    counts = Counter(state_of(trial, records) for trial in expand(prepared.sweep, records).table)
     if report is None:
         result = SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
     else:
@@ -192,27 +190,26 @@ class LoadedReport:
     @property
     def table(self) -> pa.Table:
         """One row a variant: perplexities, difference in nats per token with its interval, verdict."""
-        return self._csv("table.csv")
+        return self._read("table.csv")
 
     @property
     def trials(self) -> pa.Table:
         """One row a trial: status, perplexities, epochs, seconds."""
-        return self._csv("trials.csv")
+        return self._read("trials.csv")
 
     @property
     def searches(self) -> pa.Table:
         """One row a trial of a search: its values, and what became of it."""
-        return self._csv("searches.csv")
+        return self._read("searches.csv")
 
     @property
     def curves(self) -> pa.Table:
         """One row an evaluation of a trial."""
-        path = self.folder / "curves.parquet"
-        return pa.parquet.read_table(path) if path.exists() else pa.table({})
+        return self._read("curves.parquet", pa.parquet.read_table)
 
-    def _csv(self, name: str) -> pa.Table:
+    def _read(self, name: str, read: Callable[[Path], pa.Table] = pa.csv.read_csv) -> pa.Table:
         path = self.folder / name
-        return pa.csv.read_csv(path) if path.exists() else pa.table({})
+        return read(path) if path.exists() else pa.table({})
 
 
 def load_report(folder: Path | str) -> LoadedReport:
@@ -222,23 +219,6 @@ def load_report(folder: Path | str) -> LoadedReport:
     if summary is None:
         raise ValueError(f"{folder}: expected a report's folder, with its summary.json")
     return LoadedReport(folder, summary)
-
-
-def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
-    """The sweep with the baseline and these variants alone, the whole if none is named; CannotStartError for others."""
-    if not only:
-        return sweep
-    searches_base = isinstance(sweep.searching, Search) and not sweep.base_is_found
-    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base  # to which the search belongs
-    for name in only:
-        if name not in names:
-            raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
-    kept = {sweep.baseline.name, *only}
-    return dataclasses.replace(
-        sweep,
-        variants=tuple(v for v in sweep.variants if v.name in kept),
-        searching=None if searches_base and BEST_FOUND not in only else sweep.searching,
-    )
 
 
 def to_train(

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from lm.spec import Part
+
 MINUS = "\u2212"
 NOTHING = "–"
 _SPECIAL = re.compile(r"([\\`*\[\]|~#^!])|(?<![^\W_])(_)|(_)(?![^\W_])")
@@ -176,8 +178,6 @@ def seconds_in(text: str) -> float:
 
 def value_in_words(value: object) -> str:
     """A value of a spec; a part by its kind and the fields that differ from their defaults: `ecoc (codebook ...)`."""
-    from lm.spec import Part  # takes a tenth of a second, which `--help` has not
-
     match value:
         case None:
             return "none"

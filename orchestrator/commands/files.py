@@ -13,6 +13,7 @@ import typer
 
 from lm.files import write_text
 from lm.names import nearest
+from lm.spec import Corpus
 from lm.validation import SLUG
 from orchestrator.commands import shared
 from orchestrator.words import print_table
@@ -66,7 +67,6 @@ def init(
 ) -> None:
     """Write NAME.yaml: a small sweep of a corpus with comments, which runs at once and is there to be changed."""
     from lm.data import PUBLISHED, CorpusError, corpus_warnings, load
-    from lm.spec import Corpus
 
     if not re.fullmatch(SLUG, name) or len(name) > 64:
         rule = "at most 64 letters, digits, '-' and '_', with a letter or digit first"
@@ -77,13 +77,11 @@ def init(
     is_raw = text.is_file() or (names and not names & {"train.txt", "valid.txt", "test.txt"})
     if corpus not in PUBLISHED and is_raw:
         made = f"{name}-corpus"
-        lines = [
-            shlex.join(
-                ["python", "-m", "lm", "corpus", "make", corpus, "--out", made, "--tokenize", "--min-count", "2"]
-            ),
-            shlex.join(["python", "-m", "orchestrator", "init", name, "--corpus", made]),
-        ]
-        shared.wrong(f"--corpus: {corpus} is raw text; make a corpus of it first:\n  " + "\n  ".join(lines))
+        shared.wrong(
+            f"--corpus: {corpus} is raw text; make a corpus of it first:\n"
+            f"  python -m lm corpus make {shlex.quote(corpus)} --out {made} --tokenize --min-count 2\n"
+            f"  python -m orchestrator init {name} --corpus {made}"
+        )
     with shared.refused(CorpusError):
         if corpus in PUBLISHED:  # it is fetched when it is needed
             tokens = PUBLISHED[corpus].tokens["train"]

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lm.spec import TrainSpec
 from orchestrator.commands import shared
+from orchestrator.errors import CannotStartError
 from orchestrator.words import byte_size, counted, in_words, print_table
 
 if TYPE_CHECKING:
-    from lm.spec import TrainSpec
     from orchestrator.agenda.expand import Remaining, SweepState
     from orchestrator.execute.estimate import Estimate
-    from orchestrator.sweep import Changes, ScaledSweep
+    from orchestrator.sweep import ScaledSweep
     from orchestrator.sweep.searches import Scheduler
     from orchestrator.trials.records import Records
 
@@ -46,7 +47,6 @@ def plan(
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.agenda.expand import what_is_left
     from orchestrator.execute.machine import granted
-    from orchestrator.sweep import Changes
 
     shared.goes_with("--estimate", estimate, steps=steps, again=again)
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
@@ -54,7 +54,7 @@ def plan(
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
         if not as_json:
             left = what_is_left(sweep, state, records)
-            starts = () if left.nothing else _of_start(sweep, file, Changes.read(set_ or (), seeds))
+            starts = () if left.nothing else _of_start(sweep, file)
             for warning in (*sweep.warnings, *_of_texts(sweep), *starts):
                 typer.echo(f"warning: {warning}", err=True)
             print_plan(sweep, state, records)
@@ -157,16 +157,14 @@ def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
             yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
 
 
-def _of_start(sweep: ScaledSweep, file: Path, changes: Changes) -> Iterator[str]:
+def _of_start(sweep: ScaledSweep, file: Path) -> Iterator[str]:
     """What `sweep` would fetch first, and why it would not start on this machine."""
-    from orchestrator.errors import CannotStartError
-    from orchestrator.execute.machine import check_machine, gpus_of
+    from orchestrator.execute.machine import check_machine
     from orchestrator.sweep.read import corpora_to_fetch
 
-    yield from corpora_to_fetch(sweep, file, changes)
+    yield from corpora_to_fetch(sweep, file)
     try:
-        needs_bfloat16 = any(variant.spec.precision == "bfloat16" for variant in sweep.variants)
-        check_machine(sweep.resources.cpus, gpus_of(sweep.resources), needs_bfloat16, sweep.scales_without_gpu)
+        check_machine(sweep, (variant.spec for variant in sweep.variants))
     except CannotStartError as error:
         yield f"`sweep` would not start here: {error}"
 

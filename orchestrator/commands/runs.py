@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lm.hashes import WEIGHTS
+from lm.yaml_text import write_yaml
 from orchestrator.commands import shared
 from orchestrator.words import byte_size, counted, print_table, value_in_words
 
@@ -159,7 +160,6 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
 @app.command()
 def show(key: shared.Key, runs: shared.WrittenRuns = Path("runs"), as_json: shared.AsJson = False) -> None:
     """Show everything that a trial's record holds, as YAML; --json prints the record as it is."""
-    from lm.yaml_text import write_yaml
     from orchestrator.trials.records import record_of
 
     with shared.refused(ValueError, OSError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from pydantic_core import to_json
 
 from lm.files import cannot_write, in_a_line
 from lm.names import closest
@@ -114,14 +115,12 @@ def opened_state(
     If `only` names variants, the sweep has these and the baseline alone.
     """
     from orchestrator.agenda.expand import expand
+    from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale, set_, seeds, silent=silent), Records(runs.resolve())
     with refused(ValueError, OSError):
-        if only:
-            from orchestrator.api import select  # takes a third of a second to import
-
-            sweep = select(sweep, only)
+        sweep = select(sweep, only or ())
         return sweep, expand(sweep, records), records
 
 
@@ -151,6 +150,4 @@ def goes_with(needed: str, given: bool, **options: object) -> None:
 
 def print_json(value: Any) -> None:
     """Print plain data or a dataclass as JSON; a number that JSON does not have, such as infinity, becomes null."""
-    from pydantic_core import to_json
-
     typer.echo(to_json(value, indent=1, inf_nan_mode="null").decode())

@@ -14,6 +14,7 @@ from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.words import counted
 
 if TYPE_CHECKING:
+    from orchestrator.execute.run import Options
     from orchestrator.report.files.folder import IfFuller
     from orchestrator.sweep import ScaledSweep
 
@@ -49,24 +50,15 @@ def sweep(
     notify: Annotated[str | None, typer.Option(metavar="COMMAND", help=_NOTIFY)] = None,
 ) -> None:
     """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue."""
-    from orchestrator.api import run_sweep
+    from orchestrator.api import run
     from orchestrator.execute.machine import granted
-    from orchestrator.execute.run import check_options
+    from orchestrator.execute.run import Options
 
     scaled = shared.opened(file, scale, set_, seeds)
     with shared.refused(CannotStartError):
         resources = granted(scaled.resources, cpus, gpus)
-        check_options(executor, address, jobs, budget)
-    for warning in scaled.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    if dry_run:
-        _say_what_would_be_trained(scaled, only or [], runs, fresh=fresh)
-        return
-    with shared.refused(CannotStartError), shared.refused(RayLostError, exit_code=4):
-        result = run_sweep(
-            scaled,
-            only=only or (),
-            fresh=fresh,
+        options = Options(
+            file=file,
             runs=runs,
             reports=reports,
             executor=executor,
@@ -74,22 +66,30 @@ def sweep(
             address=address,
             storage=storage,
             verbose=verbose,
-            checkpoint_seconds=60.0 * checkpoint_minutes,
+            checkpoint_minutes=checkpoint_minutes,
+            only=tuple(only or ()),
             budget=budget,
             cpus=cpus,
             gpus=None if gpus is None else resources.gpus,
             notify=notify,
         )
-    raise typer.Exit(result.exit_code)
+    for warning in scaled.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if dry_run:
+        _say_what_would_be_trained(scaled, options, fresh=fresh)
+        return
+    with shared.refused(CannotStartError), shared.refused(RayLostError, exit_code=4):
+        raise typer.Exit(run(scaled, options, fresh=fresh).exit_code)
 
 
-def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path, *, fresh: bool) -> None:
+def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: bool) -> None:
     from orchestrator.agenda.standing import search_standing
-    from orchestrator.api import select, to_train
+    from orchestrator.api import to_train
+    from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records
 
     with shared.refused(ValueError, OSError):
-        trials, searches = to_train(select(scaled, only), Records(runs.resolve()), fresh=fresh)
+        trials, searches = to_train(select(scaled, options.only), Records(options.runs.resolve()), fresh=fresh)
     for trial, state in trials:
         typer.echo(f"{trial.key}  {trial.variant}, seed {trial.seed}: {state}")
     for search in searches:
@@ -97,7 +97,7 @@ def _say_what_would_be_trained(scaled: ScaledSweep, only: list[str], runs: Path,
     more = ", and what the searches ask for and find" if searches else ""
     typer.echo(f"{counted(len(trials), 'trial')} would be trained{more}; nothing was written")
     if fresh:
-        typer.echo(f"their folders would be moved to {runs / '.old'}")
+        typer.echo(f"their folders would be moved to {options.runs / '.old'}")
 
 
 def report(

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 import lm
 import orchestrator
 from lm.cpus import cpu_count
+from lm.spec import TrainSpec
 from orchestrator.errors import CannotStartError
 from orchestrator.sweep import (
     PUBLISHED_SCALE,
@@ -60,8 +61,8 @@ def open_sweep(path: Path, scale: str | None, changes: Changes = UNCHANGED) -> t
     if changes.words:
         changed, published = read_sweep(path, changes, name).at(name), scaled.published_scale and not changes.values
         changed = replace(changed, scale=changes.label(name), has_scales=scaled.has_scales)
-        scaled = replace(changed, published_scale=published, changed_by=changes.words)
-    check_vocabularies(scaled, path, changes)
+        scaled = replace(changed, published_scale=published, changes=changes)
+    check_vocabularies(scaled, path)
     return replace(scaled, file=path, alternatives=sweep.scale_names if scale is None else None), why
 
 
@@ -138,9 +139,10 @@ def memory_bytes() -> int | None:
     return min(sizes, default=None)
 
 
-def check_machine(cpus: float, gpus_each: float, needs_bfloat16: bool, scales_without_gpu: Sequence[str]) -> None:
-    """CannotStartError if this machine cannot train one trial: too few CPUs or GPUs, or no products in bfloat16."""
-    if needs_bfloat16 and bfloat16_products() == "none":
+def check_machine(sweep: ScaledSweep, specs: Iterable[TrainSpec]) -> None:
+    """CannotStartError if this machine cannot train one of these: too few CPUs or GPUs, or no products in bfloat16."""
+    cpus, gpus_each = sweep.resources.cpus, gpus_of(sweep.resources)
+    if any(spec.precision == "bfloat16" for spec in specs) and bfloat16_products() == "none":
         raise CannotStartError(
             "precision: bfloat16 takes a CPU with AVX-512 or ARM's bf16 on which PyTorch rounds products, and on this "
             "one it does not; float32 runs everywhere"
@@ -149,7 +151,7 @@ def check_machine(cpus: float, gpus_each: float, needs_bfloat16: bool, scales_wi
         asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"
         raise CannotStartError(f"resources.cpus: {asks}; --cpus takes fewer")
     if gpus_each and gpus_each > len(list_gpus()):
-        others = " or ".join(f"--scale {name}" for name in scales_without_gpu)
+        others = " or ".join(f"--scale {name}" for name in sweep.scales_without_gpu)
         without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
         raise CannotStartError(
             f"resources.gpus: a trial asks for {gpus_each:g} GPU, this machine has {len(list_gpus()) or 'none'}; "

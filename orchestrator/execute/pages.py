@@ -55,12 +55,15 @@ def questions(sweep: ScaledSweep, trials: Sequence[Trial], records: Records) -> 
             write = partial(_write, by, sweep.generate, resources.threads)
             asked.append((f"{by.trial.title}: text by its weights", write))
     for trial in trials if sweep.analyses else ():
-        record, folder = records.find(trial), records.folder(records.holder(trial))
-        if record is None or record.status != "complete" or not weights_path(folder, trained_stage(record)).exists():
+        record, holder = records.find(trial), records.holder(trial)
+        held, folder = records.read(holder), records.folder(holder)
+        if record is None or held is None or record.status != "complete":
+            continue
+        if not weights_path(folder, stage := trained_stage(record)).exists():
             continue
         for analysis in sweep.analyses:
             if unanswerable(analysis, trial.spec) is None and records.analysis(trial, analysis) is None:
-                analyze = partial(_analyze, analysis, trial, record, records, resources)
+                analyze = partial(_analyze, analysis, held, folder, stage, resources)
                 asked.append((f"{trial.title}: {analysis.kind} of its weights", analyze))
     return asked
 
@@ -88,16 +91,11 @@ def _write(by: Writer, how: Generate, threads: int) -> None:
     write_samples(by.path(how), samples)
 
 
-def _analyze(analysis: Analysis, trial: Trial, record: Record, records: Records, resources: Resources) -> None:
+def _analyze(analysis: Analysis, record: Record, folder: Path, stage: str, resources: Resources) -> None:
     from lm.analyze.ask import analyze  # loads torch
 
-    holder = records.holder(trial)
-    held = records.read(holder)
-    if held is None:
-        raise ValueError(f"{holder}: its record is gone")
     device = "auto" if resources.gpus else "cpu"
-    stage = trained_stage(record)
-    analyze(analysis, held, records.folder(holder), stage=stage, device=device, threads=resources.threads)
+    analyze(analysis, record, folder, stage=stage, device=device, threads=resources.threads)
 
 
 class Interim:

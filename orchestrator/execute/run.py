@@ -29,6 +29,7 @@ from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.scaled import select
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange
@@ -44,7 +45,10 @@ _TO_GO_ON = "; nothing finished is lost. To go on:\n  "
 
 @dataclass(frozen=True)
 class Options:
-    """How a sweep is run; none of it changes a number."""
+    """How a sweep is run; none of it changes a number.
+
+    CannotStartError if they go ill together, or `budget` is no span of time such as `8h`.
+    """
 
     file: Path
     runs: Path = Path("runs")
@@ -60,6 +64,16 @@ class Options:
     cpus: float | None = None
     gpus: float | str | None = None
     notify: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.executor == "inline" and (self.address is not None or (self.jobs or 1) > 1):
+            why = "trials train in this process, one after the other; --address and --jobs need ray"
+            raise CannotStartError(f"--executor inline: {why}")
+        try:
+            if self.budget is not None:
+                seconds_in(self.budget)
+        except ValueError as error:
+            raise CannotStartError(f"--budget: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -84,25 +98,12 @@ class Prepared:
         return " ".join(words)
 
 
-def check_options(executor: Executor, address: str | None, jobs: int | None, budget: str | None) -> None:
-    """CannotStartError if the options go ill together, or `budget` is no span of time such as `8h`."""
-    if executor == "inline" and (address is not None or (jobs or 1) > 1):
-        why = "trials train in this process, one after the other; --address and --jobs need ray"
-        raise CannotStartError(f"--executor inline: {why}")
-    try:
-        if budget is not None:
-            seconds_in(budget)
-    except ValueError as error:
-        raise CannotStartError(f"--budget: {error}") from error
-
-
-def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None = None, fresh: bool = False) -> Prepared:
+def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Prepared:
     """Plan, and make sure that what is missing, with `fresh` all of it, can be trained; nothing is started.
 
     Raises CannotStartError if CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
-    check_options(options.executor, options.address, options.jobs, options.budget)
-    whole = whole or sweep
+    sweep = select(whole, options.only)
     sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
     records = Records(options.runs.resolve(), own_only=fresh)
     if options.storage is not None:
@@ -129,8 +130,7 @@ def prepare(sweep: ScaledSweep, options: Options, *, whole: ScaledSweep | None =
     specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
     if missing or state.waiting:
         if options.address is None:
-            needs_bfloat16 = any(spec.precision == "bfloat16" for spec in specs.values())
-            check_machine(allotment.cpus, allotment.gpus, needs_bfloat16, sweep.scales_without_gpu)
+            check_machine(sweep, specs.values())
         elif sweep.resources.gpus == "auto" and not has_gpu():
             raise CannotStartError(
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "

@@ -51,13 +51,13 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
     return sweep
 
 
-def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> None:
+def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
     """SweepError with each cut or batch that its text is too short for, each head that misfits its vocabulary, or what
     of `generate` is not among the words.
 
     What is said of the base is not said again of variants. CorpusError if a text is missing.
     """
-    document, misfits = changes.applied(read_document(path), sweep.scale_in_file), cache(_misfits_of_text)
+    document, misfits = sweep.changes.applied(read_document(path), sweep.scale_in_file), cache(_misfits_of_text)
     problems, of_base = list(_unknown_words(sweep)), list[tuple[str, str]]()
     at_scale = f" ({sweep.at_scale.strip()})" if sweep.at_scale else ""
     for variant in sweep.variants:
@@ -82,9 +82,9 @@ def check_vocabularies(sweep: ScaledSweep, path: Path, changes: Changes = UNCHAN
         raise SweepError(messages(problems, document))
 
 
-def corpora_to_fetch(sweep: ScaledSweep, path: Path, changes: Changes = UNCHANGED) -> Iterator[str]:
+def corpora_to_fetch(sweep: ScaledSweep, path: Path) -> Iterator[str]:
     """A line for each named corpus that is not on this machine, where the file has it; CorpusError for half a one."""
-    document = changes.applied(read_document(path), sweep.scale_in_file)
+    document = sweep.changes.applied(read_document(path), sweep.scale_in_file)
     for name, variant in {variant.spec.corpus.name: variant for variant in reversed(sweep.variants)}.items():
         if name in PUBLISHED and find(name) is None:
             text = f"not on this machine; `sweep` fetches it, as `python -m lm corpus fetch {name}` does"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from lm.names import nearest
 from lm.spec import Analysis, Generate, Part, TrainSpec
 from lm.spec.part import NonNegative, Positive
 from lm.validation import Problem
 from lm.yaml_text import Place
+from orchestrator.errors import CannotStartError
+from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.designs import Ablation
 from orchestrator.sweep.override import ABSENT, override, value_at
 from orchestrator.sweep.searches import Search, Tune
@@ -99,7 +102,7 @@ class ScaledSweep:
     At scales other than the papers', reports may show their numbers for `published_corpus`, the base's. `looks` are
     the numbers of seeds at which it is decided which variants get more of `seeds`, up to `most_trials` in all. The
     baseline has all `seeds`, a variant `variant_seeds`. `varies` are paths whose values change with the seed.
-    `changed_by` are the options of the command line that changed the scale; its name then has them after a plus.
+    `changes` are what the command line changed at the scale; its name then has them after a plus.
     If `base_is_found`, the baseline has the values that the search finds, the others are changes of it, and the last
     variant is the base by hand. A file without scales (`has_scales`) has one all the same, which no sentence names.
     `alternatives` are the file's scales if nobody asked for this one, None if somebody did. `file` is where
@@ -123,7 +126,7 @@ class ScaledSweep:
     searching: Search | Tune | None
     resources: Resources
     scales_without_gpu: tuple[str, ...]
-    changed_by: tuple[str, ...] = ()
+    changes: Changes = UNCHANGED
     generate: Generate | None = None
     analyses: tuple[Analysis, ...] = ()
     doses: tuple[Dose, ...] = ()
@@ -141,7 +144,7 @@ class ScaledSweep:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of the command line that ask for this scale."""
-        return *(("--scale", self.scale_in_file) if self.has_scales else ()), *self.changed_by
+        return *(("--scale", self.scale_in_file) if self.has_scales else ()), *self.changes.words
 
     @property
     def scale_in_file(self) -> str:
@@ -177,6 +180,23 @@ class ScaledSweep:
         varied, problems = override(spec, changes) if changes else (spec, [])
         assert not problems, problems
         return varied.model_copy(update={"seed": seed})
+
+
+def select(sweep: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
+    """The sweep with the baseline and these variants alone, the whole if none is named; CannotStartError for others."""
+    if not only:
+        return sweep
+    searches_base = isinstance(sweep.searching, Search) and not sweep.base_is_found
+    names = [variant.name for variant in sweep.variants] + [BEST_FOUND] * searches_base  # to which the search belongs
+    for name in only:
+        if name not in names:
+            raise CannotStartError(f"--only: unknown variant {name!r}{nearest(name, names)}")
+    kept = {sweep.baseline.name, *only}
+    return replace(
+        sweep,
+        variants=tuple(v for v in sweep.variants if v.name in kept),
+        searching=None if searches_base and BEST_FOUND not in only else sweep.searching,
+    )
 
 
 def sizes_left_out(name: str, changes: Mapping[str, Any], base: TrainSpec) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -83,12 +83,15 @@ class OneOf(_Dimension):
         """Every option by its name."""
         return self.among if isinstance(self.among, dict) else {"null" if v is None else str(v): v for v in self.among}
 
-
-def _check_distinct(options: Mapping[str, object]) -> None:
-    written = {name: json.dumps(value, sort_keys=True, default=str) for name, value in options.items()}
-    for (first, a), (second, b) in itertools.combinations(written.items(), 2):
-        if a == b:
-            raise ValueError(f"among must hold distinct values, but options {first!r} and {second!r} are the same")
+    @model_validator(mode="after")
+    def _check_distinct(self) -> Self:
+        if len(self.options) < len(self.among):
+            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
+        written = {name: json.dumps(value, sort_keys=True, default=str) for name, value in self.options.items()}
+        for (first, a), (second, b) in itertools.combinations(written.items(), 2):
+            if a == b:
+                raise ValueError(f"among must hold distinct values, but options {first!r} and {second!r} are the same")
+        return self
 
 
 class Choice(OneOf):
@@ -99,13 +102,6 @@ class Choice(OneOf):
         Field(description="The values to choose from: a list, or a mapping from names to values.")
     )
 
-    @model_validator(mode="after")
-    def _check_distinct(self) -> Self:
-        if len(self.options) < len(self.among):
-            raise ValueError(f"among must hold distinct values, got {list(self.among)}")
-        _check_distinct(self.options)
-        return self
-
 
 class Change(OneOf):
     """One of several named changes, each written as a variant's; it stands in the space under a name of its own."""
@@ -115,11 +111,6 @@ class Change(OneOf):
         description="The changes to choose from, by name: values by dotted path, as a variant has them. An empty one "
         "is the base."
     )
-
-    @model_validator(mode="after")
-    def _check_distinct(self) -> Self:
-        _check_distinct(self.among)
-        return self
 
 
 Range = Uniform | LogUniform | Integer

@@ -139,7 +139,7 @@ class Mirror:
             self.experiment = self._experiment()
             query, order = f"tags.scale = '{self._sweep.scale}'", ["attributes.start_time ASC"]
             of_scale = self._client.search_runs([self.experiment], query, max_results=_MOST_RUNS, order_by=order)
-            self._runs = [Run.of(self._client, run) for run in of_scale]
+            self._runs = [Run(self._client, run) for run in of_scale]
             self._by_name = {_name(run): run for run in reversed(self._runs) if run.tags.get("role") == "trial"}
             self._parent = self._only(
                 "sweep", self._title, self._parent_tags("running") | {_NOTE: self._sweep.question}
@@ -165,7 +165,7 @@ class Mirror:
     def _create(self, role: str, title: str, tags: dict[str, str], began: int | None = None) -> Run:
         tags |= {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale} | self._source
         created = self._client.create_run(self.experiment, start_time=began, tags=tags, run_name=title)
-        run = Run.of(self._client, created)
+        run = Run(self._client, created)
         self._runs.append(run)
         self._by_name[_name(run)] = run
         return run

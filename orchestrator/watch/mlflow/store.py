@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,23 +31,17 @@ class MetricPoint(NamedTuple):
     step: int
 
 
-@dataclass
 class Run:
     """A run as MLflow has it, with the last values of its metrics; `ended` in milliseconds."""
 
-    client: Any
-    id: str
-    status: str
-    tags: dict[str, str]
-    params: set[str]
-    metrics: dict[str, float]
-    ended: int | None
-
-    @classmethod
-    def of(cls, client: Any, run: Any) -> Run:
-        """From MLflow's own."""
-        info, data = run.info, run.data
-        return cls(client, info.run_id, info.status, data.tags, {*data.params}, dict(data.metrics), info.end_time)
+    def __init__(self, client: Any, run: Any) -> None:
+        self.client = client
+        self.id: str = run.info.run_id
+        self.status: str = run.info.status
+        self.ended: int | None = run.info.end_time
+        self.tags: dict[str, str] = run.data.tags
+        self.params: set[str] = {*run.data.params}
+        self.metrics: dict[str, float] = dict(run.data.metrics)
 
     def log(
         self,
