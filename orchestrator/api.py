@@ -23,7 +23,7 @@ from lm.spec import trial_key
 from orchestrator.agenda.expand import SweepState, expand, unsettled
 from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
-from orchestrator.execute.run import Executor, Options, prepare, run_prepared
+from orchestrator.execute.run import Executor, Options, Prepared, prepare, run_prepared
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
@@ -123,19 +123,12 @@ def run_sweep(
 
 def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepResult:
     """As `run_sweep`, with its options in one."""
-    try:
-        prepared = prepare(sweep, options, fresh=fresh)
-    except OSError as error:
-        if cannot_write(error, broadly=True):  # it needs to write wherever it reads
-            raise WriteError(error.errno or errno.EIO, error.strerror or str(error), error.filename) from error
-        raise CannotStartError(in_a_line(error)) from error
-    except ValueError as error:
-        raise CannotStartError(str(error)) from error
+    prepared = _prepared(sweep, options, fresh=fresh)
     ledgers = [search.ledger for search in prepared.state.searches if fresh or not search.ended]
     with holding(prepared.records.root, sweep.name, sweep.scale, sweep.at_scale), holding_searches(ledgers):
         if fresh:
             set_trials_aside(prepared.state, prepared.records.root)
-            prepared = prepare(sweep, options, fresh=True)
+            prepared = _prepared(sweep, options, fresh=True)
         try:
             code, report = run_prepared(prepared)
         except (RayLostError, OSError) as error:
@@ -154,6 +147,17 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
         del of["report"]
         _notify(options.notify, code, of)
     return result
+
+
+def _prepared(sweep: ScaledSweep, options: Options, *, fresh: bool) -> Prepared:
+    try:
+        return prepare(sweep, options, fresh=fresh)
+    except OSError as error:
+        if cannot_write(error, broadly=True):  # it needs to write wherever it reads
+            raise WriteError(error.errno or errno.EIO, error.strerror or str(error), error.filename) from error
+        raise CannotStartError(in_a_line(error)) from error
+    except ValueError as error:
+        raise CannotStartError(str(error)) from error
 
 
 def _notify(command: str, exit_code: int, summary: Mapping[str, Any]) -> None:

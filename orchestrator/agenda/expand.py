@@ -123,8 +123,10 @@ def _with_words(
 
 
 def looks_path(sweep: ScaledSweep, records: Records) -> Path:
-    """The ledger of the pages whose verdicts were read."""
-    return lock_path(records.root, sweep.name, sweep.scale).with_suffix(".looks")
+    """The ledger of the pages whose verdicts were read, one for all seeds: those of `--seeds` are looks as well."""
+    values = replace(sweep.changes, seeds=None)
+    scale = values.label(sweep.scale_in_file) if values.values else sweep.scale_in_file
+    return lock_path(records.root, sweep.name, scale).with_suffix(".looks")
 
 
 def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[Trial]:

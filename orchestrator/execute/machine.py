@@ -90,7 +90,7 @@ def granted(resources: Resources, cpus: float | None = None, gpus: float | str |
 
 
 def list_gpus() -> list[Gpu]:
-    """The GPUs that `nvidia-smi` lists, none if `CUDA_VISIBLE_DEVICES` hides them all."""
+    """The GPUs that `nvidia-smi` lists and `CUDA_VISIBLE_DEVICES` does not hide."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     smi = shutil.which("nvidia-smi")
     if smi is None or (visible is not None and visible.strip() in ("", "-1")):
@@ -102,7 +102,10 @@ def list_gpus() -> list[Gpu]:
         return []
     rows = [row.rpartition(",") for row in listed.splitlines() if "," in row]
     gpus = [Gpu(name.strip(), int(MiB) * 2**20 if MiB.strip().isdigit() else None) for name, _, MiB in rows]
-    return gpus if visible is None else gpus[: len(visible.split(","))]
+    names = [] if visible is None else [name.strip() for name in visible.split(",")]
+    if not all(name.isdigit() for name in names):  # UUIDs, which this list lacks
+        return gpus[: len(names)]
+    return [gpus[int(name)] for name in names if int(name) < len(gpus)] if names else gpus
 
 
 def has_gpu() -> bool:

@@ -126,17 +126,17 @@ def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Pre
         storage=options.storage,
         stall_seconds=stall and 60 * stall,
     )
-    specs = {trial.variant: trial.spec for trial in missing} | {s.task.variant: s.task.base for s in state.searches}
-    specs |= {variant.name: variant.spec for variant in sweep.variants if variant.name in state.waiting}
+    specs = [trial.spec for trial in missing] + [search.task.base for search in state.searches]
+    specs += [variant.spec for variant in sweep.variants if variant.name in state.waiting]
     if missing or state.waiting:
         if options.address is None:
-            check_machine(sweep, specs.values())
+            check_machine(sweep, specs)
         elif sweep.resources.gpus == "auto" and not has_gpu():
             raise CannotStartError(
                 "resources.gpus: auto asks whether this machine has a GPU, and it has none; for the cluster at "
                 f"{options.address} say --gpus 0.25, another share that a trial needs, or --gpus 0"
             )
-    for corpus in {spec.corpus: None for spec in specs.values()}:  # fetched and encoded before eight workers want it
+    for corpus in {spec.corpus: None for spec in specs}:  # fetched and encoded before eight workers want it
         load(corpus)
     written = (".stages", ".old") if fresh else (".stages",)
     in_runs = (folder for name in written if (folder := records.root / name).exists())

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.agenda.expand import looks_path
 from orchestrator.execute.machine import load_sweep
 from orchestrator.sweep import Changes
+from orchestrator.trials.records import Records
 from tests.orchestrator.commands.test_command_line import ABLATION, invoke
 from tests.support.sweep_texts import SWEEPS
 from tests.support.sweeps import SWEEP, furnish
@@ -37,6 +39,14 @@ def test_values_and_seeds_are_replaced_and_the_scale_is_called_by_them() -> None
     assert base == before.model_copy(update={"epochs": 5, "model": before.model.model_copy(update={"hidden_size": 50})})
     assert changed("base.epochs=5", "base.model.hidden_size=50", seeds="1,2,3,4").scale == sweep.scale
     assert plain.options == ("--scale", "laptop")
+
+
+def test_pages_of_other_seeds_are_looks_at_the_same_comparisons(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    plain, more = looks_path(changed(), records), looks_path(changed(seeds="1-8"), records)
+    assert plain.name == more.name == "awd_ablation.laptop.looks"
+    other = looks_path(changed("base.epochs=5", seeds="1-8"), records)
+    assert other == looks_path(changed("base.epochs=5"), records) != plain
 
 
 def test_a_change_at_the_papers_scale_is_not_the_papers_scale() -> None:
