@@ -44,10 +44,11 @@ _BEST_SHOWN = 10
 class SearchSection:
     """What the page says; sentences may be empty. `trials` are the best of a lone search, or those on its front.
 
-    `changed` are variants built on what was found, `misfits` those that could not be.
+    `first` has what all searches share. `changed` are variants built on what was found, `misfits` those that could not
+    be.
     """
 
-    searching: Searching
+    first: SearchState
     ended: bool
     space: Rows
     rows: Rows
@@ -56,11 +57,9 @@ class SearchSection:
     edges: list[Markdown]
     hardly_chosen: Sequence[str]
     untuned: Sequence[str]
-    found: str
     changed: Sequence[str]
     misfits: Mapping[str, str]
     trials: Rows
-    has_front: bool
     front_is_drawn: bool
     importance: Rows
     without_share: Markdown
@@ -79,7 +78,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     shares = [row["Value"] for row in importance]
     waiting = [s for s in searches if isinstance(s.task.searching, Tune) or s.task.built_on]  # variants of the file do
     return SearchSection(
-        searching=first.task.searching,
+        first=first,
         ended=ended,
         space=_space(first.task.searching),
         rows=list(search_table(searches)),
@@ -88,11 +87,9 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         edges=[words for search in searches if (words := _edges(search))],
         hardly_chosen=hardly_chosen(searches),
         untuned=[search.task.title for search in waiting if search.ended and search.best is None],
-        found=first.task.title,
         changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
         misfits=first.misfits if ended else {},
         trials=list(_trials(first)) if has_front or len(searches) == 1 else [],
-        has_front=has_front,
         front_is_drawn=has_front and draw_front(first, pictures),
         importance=importance,
         without_share=Markdown(listed([f"`{key}`" for key in first.task.space if f"`{key}`" not in shares])),
