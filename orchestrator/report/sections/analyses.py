@@ -25,12 +25,6 @@ Answers = Mapping[str, Sequence[Found]]
 
 PRINTED_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
 """What published numbers call the first number of an analysis."""
-_TITLES = {
-    "rank": "Rank of the log-probabilities",
-    "next_words": "Next words",
-    "code_errors": "Errors of the codes",
-    "subspace": "Distance of the output matrix from the embedding",
-}
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,6 @@ class AnalysisSection:
     """
 
     asked: Analysis
-    title: str
     drawn: bool
     variants: Sequence[str]
     rows: Rows
@@ -74,7 +67,6 @@ def analysis_sections(
             pictures.draw(f"{asked.kind}.svg", lines_figure, panels, outcomes.baseline)
         section = AnalysisSection(
             asked=asked,
-            title=_TITLES[asked.kind],
             drawn=bool(panels),
             variants=list(answers),
             rows=list(_rows(answers, printed, outcomes)),
@@ -166,9 +158,8 @@ _NOT_YET = "has no text yet: the next run of the sweep writes it"
 
 @dataclass(frozen=True)
 class TextSection:
-    """What was asked; the shares of distinct words; by variant its first seed's first sample, or why there is none."""
+    """The shares of distinct words; by variant its first seed's first sample, or why there is none."""
 
-    how: Generate
     rows: Rows
     samples: dict[str, str]
     missing: dict[str, str]
@@ -178,7 +169,7 @@ def text_section(outcomes: Outcomes, records: Records, how: Generate | None) -> 
     """What the page says of texts, none of it of a neural cache; None if the sweep asks for none. Nothing is drawn."""
     if how is None:
         return None
-    section = TextSection(how, [], {}, {})
+    section = TextSection([], {}, {})
     for trial in first_trials(outcome.trial for outcome in outcomes.all):
         by = writer(trial, records)
         if by is not None and (samples := by.samples(how)) is not None:
