@@ -13,9 +13,9 @@ from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cen
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, averaged_seeds, is_adaptive, last_trained
 from orchestrator.report.sections.ablation import AblationRow
+from orchestrator.report.sections.verdicts import NAMED
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
-_NAMED = 3
 _SEVERAL = 0.1
 """If validation was lowest at the last epoch in more than this share of the trials, the page says so."""
 
@@ -69,7 +69,7 @@ def _cautions(
         papers = {row.variant: row.published_difference for row in undecided}
         if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < smallest]:
             quoted = [f"“{escape(name)}”" for name in smaller]
-            named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed(quoted)
+            named = f"{len(smaller)} variants" if len(smaller) > NAMED else listed(quoted)
             is_smaller = "change of {} is smaller, so it" if len(smaller) == 1 else "changes of {} are smaller, so they"
             sentence += f" The published {is_smaller.format(named)} could hardly be found."
         yield Markdown(sentence)

@@ -110,6 +110,7 @@ def fit_table(outcomes: Outcomes) -> Iterator[Row]:
 
 def cost_table(outcomes: Outcomes) -> Iterator[Row]:
     """Means over the complete seeds of every variant that trains; in brackets the slowest and the fastest seed."""
+    others = other_budgets(outcomes)
     for variant, records in trained(outcomes).items():
         stages = [stage for record in records for stage in record.stages]
         epochs = sum(stage.epochs for stage in stages) / len(records)
@@ -118,7 +119,7 @@ def cost_table(outcomes: Outcomes) -> Iterator[Row]:
         yield {
             "Variant": variant,
             "Epochs": f"{epochs:.3g} of {outcomes[variant][0].trial.spec.most_epochs}"
-            + " (another budget)" * (variant in other_budgets(outcomes)),
+            + " (another budget)" * (variant in others),
             "Training": duration(fmean(map(train_seconds, records))),
             "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),
             "Training tokens/s": f"{tokens_per_second(records):,.0f}{ends}",
