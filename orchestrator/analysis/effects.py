@@ -40,10 +40,6 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def beside_zero(self, estimate: float) -> Interval:
-        """Its part on the estimate's side of zero."""
-        return Interval(max(self.low, 0.0), self.high) if estimate > 0 else Interval(self.low, min(self.high, 0.0))
-
 
 @dataclass(frozen=True)
 class Obstacle:

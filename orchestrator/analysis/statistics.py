@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, Verdict, further_seeds
+from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, further_seeds
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import (
     Array,
@@ -67,9 +67,13 @@ def contrasts(
     for name, weights in coefficients.items():
         merged = _merged(weights, same)
         nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
-        if (obstacle := _without_interval(groups, weights, merged)) is None:
+        if not merged:
+            effects[name] = Effect(nats, obstacle=Obstacle("equal in every seed"))
+        elif any(groups[group].nats.size < 2 for group in weights):
+            effects[name] = Effect(nats, obstacle=Obstacle("one seed"))
+        else:
+            effects[name] = Effect(nats, obstacle=Obstacle("seeds do not differ"))  # unless some do, see below
             judged[name] = merged
-        effects[name] = Effect(nats, obstacle=obstacle or Obstacle("seeds do not differ"))  # unless some do, see below
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
     measured = deviations(weighed)
     if measured is None:
@@ -137,15 +141,6 @@ def _merged(weights: Mapping[str, float], same: Mapping[str, str]) -> dict[str, 
     for group, weight in weights.items():
         merged[same[group]] = merged.get(same[group], 0.0) + weight
     return {group: weight for group, weight in merged.items() if abs(weight) > 1e-12}
-
-
-def _without_interval(
-    groups: Mapping[str, Losses], weights: Mapping[str, float], merged: Mapping[str, float]
-) -> Obstacle | None:
-    """Why a contrast can have no interval, whatever its groups' noise is."""
-    if not merged:
-        return Obstacle("equal in every seed")
-    return Obstacle("one seed") if any(groups[group].nats.size < 2 for group in weights) else None
 
 
 @dataclass(frozen=True)
@@ -258,9 +253,10 @@ def _with_verdict(effect: Effect, estimate: _Estimate, decided: bool, errors: Er
     assert effect.interval is not None
     low, high = effect.interval
     none = math.log1p(margin)
+    if decided and estimate.nats > 0:
+        return replace(effect, verdict="raises", interval=Interval(max(low, 0.0), high))
     if decided:
-        verdict: Verdict = "raises" if estimate.nats > 0 else "lowers"
-        return replace(effect, verdict=verdict, interval=effect.interval.beside_zero(estimate.nats))
+        return replace(effect, verdict="lowers", interval=Interval(low, min(high, 0.0)))
     if -none < low and high < none:
         return replace(effect, verdict="equivalent")
     text = (0.0, 1.0) if estimate.text is None else (math.sqrt(estimate.text[0]), estimate.text[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from os.path import relpath
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -122,10 +123,8 @@ def _row(row: CoverageRow, page: Path) -> dict[str, object]:
     reached = len(frozenset[int]().union(*(reach.numbers for reach in row.reached)))
     unread = sum(each.metric == "perplexity" and not isinstance(each, Number) for each in row.rows)
     counts = f"{reached} of {len(row.rows)} reached" if reached else len(row.rows)
-    scales: dict[str, list[str]] = {}
-    for reach in row.reached:
-        if reach.state is not None:
-            scales.setdefault(reach.sweep, []).append(reach.scale)
+    by_sweep = groupby((reach for reach in row.reached if reach.state is not None), lambda reach: reach.sweep)
+    scales = [f"`{sweep}`: {', '.join(reach.scale for reach in scaled)}" for sweep, scaled in by_sweep]
     links = (
         f"[{escape(f'{reach.sweep}/{reach.scale}')}]({quote(relpath(reach.page, page.parent))})"
         for reach in row.reached
@@ -136,9 +135,7 @@ def _row(row: CoverageRow, page: Path) -> dict[str, object]:
         "table or figure": row.table,
         "corpus": row.dataset,
         "numbers": f"{metrics}: {counts}" + (f"; the digits of {unread} are lost" if unread else ""),
-        "sweep: scales": Markdown(
-            "; ".join(f"`{sweep}`: {', '.join(names)}" for sweep, names in scales.items()) or NOTHING
-        ),
+        "sweep: scales": Markdown("; ".join(scales) or NOTHING),
         "state": row.state,
         "pages": Markdown(", ".join(links) or NOTHING),
     }

@@ -84,24 +84,27 @@ def write_report(
     if `if_fuller` is "refuse" and an earlier report has trials that this one would lack. WriteError if something
     cannot be written. The same plan and records give the same bytes.
     """
-    folder, outcomes, judged = Path(folder), report.outcomes, _judge(report)
-    short = _summary(report, plain(judged.answer), judged.rows)
+    folder, outcomes, sweep = Path(folder), report.outcomes, report.sweep
+    error = report.looks.error(outcomes.seeds)
+    comparison = compare_variants(outcomes, error, sweep.margin)
+    rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
+    references = ablation.reference_rows(outcomes)
+    interactions = interaction_section(outcomes, sweep.ablation, error)
+    best = () if sweep.ablation.factors else possibly_best(outcomes, error)
+    sentence = _answer(report, rows, comparison, interactions.rows, best)
+    short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
-    contrasts, name, scale = judged.interactions.rows, report.sweep.name, report.sweep.named_scale
-    title = f"{name}, scale {scale}" if scale else name
-    caption = f"{title}, changes of test perplexity with {level_in_words(judged.comparison)} intervals (all at once)"
+    title = f"{sweep.name}, scale {sweep.named_scale}" if sweep.named_scale else sweep.name
+    caption = f"{title}, changes of test perplexity with {level_in_words(comparison)} intervals (all at once)"
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
-        text = _text(report, judged, pictures)
-        write_tables(
-            staging, outcomes, judged.rows, judged.references, contrasts, report.searches, report.sweep.margin, caption
-        )
+        text = _text(report, sentence, comparison, rows, references, interactions, pictures)
+        write_tables(staging, outcomes, rows, references, interactions.rows, report.searches, sweep.margin, caption)
         write_html(staging, text, _hover_curves(outcomes))
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    changes = answer.changes(judged.rows)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, changes)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
 
 
 def _hover_curves(outcomes: Outcomes) -> HoverCurves | None:
@@ -113,44 +116,30 @@ def _hover_curves(outcomes: Outcomes) -> HoverCurves | None:
         return None
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """What the outcomes show."""
-
-    comparison: Comparison | None
-    rows: Sequence[ablation.AblationRow]
-    references: Sequence[ablation.ReferenceRow]
-    interactions: Interactions
-    answer: Markdown
-
-
-def _judge(report: ReportInput) -> _Judged:
-    sweep, outcomes = report.sweep, report.outcomes
-    error = report.looks.error(outcomes.seeds)
-    comparison = compare_variants(outcomes, error, sweep.margin)
-    rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
-    interactions = interaction_section(outcomes, sweep.ablation, error)
-    best = () if sweep.ablation.factors else possibly_best(outcomes, error)
-    sentence = _answer(report, rows, comparison, interactions.rows, best)
-    return _Judged(comparison, rows, ablation.reference_rows(outcomes), interactions, sentence)
-
-
-def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
-    """The page's Markdown, its pictures drawn."""
+def _text(
+    report: ReportInput,
+    sentence: Markdown,
+    comparison: Comparison | None,
+    rows: Sequence[ablation.AblationRow],
+    references: Sequence[ablation.ReferenceRow],
+    interactions: Interactions,
+    pictures: Pictures,
+) -> str:
+    """The page's Markdown, its pictures drawn; its answer is the `sentence`."""
     sweep, outcomes, records, measures = report.sweep, report.outcomes, report.records, report.published_measures
-    comparison, rows, at_papers_scale = judged.comparison, judged.rows, sweep.published_scale
+    at_papers_scale = sweep.published_scale
     base = outcomes.of_baseline[0].trial.spec
     line = published_line(report.published, outcomes.baseline) if at_papers_scale else None
     searched_once = any(search.task.seed is None for search in report.searches)  # not again for every seed
     return template("page.md.jinja").render(
         report=report,
         sweep=sweep,
-        answer=judged.answer,
+        answer=sentence,
         comparison=comparison,
         level=level_in_words(comparison),
         rows=rows,
         results=ablation.distinct_rows(rows, equal_variants(outcomes)),
-        references=judged.references,
+        references=references,
         notes=method_notes(outcomes, comparison, rows, sweep.varies, searched=searched_once),
         published=published_table(rows, at_papers_scale),
         published_notes=published_notes(rows, report.published) if at_papers_scale else (),
@@ -158,7 +147,7 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         caches=list(tables.cache_table(outcomes)),
         stages=list(tables.stage_table(outcomes)),
         ensembles=list(tables.ensemble_table(outcomes, records)),
-        interactions=judged.interactions,
+        interactions=interactions,
         differences=picture_section(outcomes, rows, comparison, pictures, line),
         heads=head_section(outcomes, pictures),
         words=word_section(outcomes, records, rows, measures, pictures),
@@ -171,7 +160,6 @@ def _text(report: ReportInput, judged: _Judged, pictures: Pictures) -> str:
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
-        setting=tables.setting(outcomes),
         provenance=tables.provenance(outcomes, sweep.named_scale, report.searches, records),
         picture=pictures.on_page,
         base=base,

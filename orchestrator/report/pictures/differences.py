@@ -168,7 +168,7 @@ def frequency(rows: Sequence[DifferenceRow], labels: Sequence[str], shares: Sequ
     A class with few tokens does not set the range: its arrow leads out.
     """
     frequent = [k for k, share in enumerate(shares) if share >= _FEW_TOKENS] or [*range(len(shares))]
-    limits = _limits(rows, frequent)
+    limits = style.change_range(part[k] for row in rows for part in (row.nats, row.low, row.high) for k in frequent)
     texts = ["<1%" if 0 < share < 0.005 else f"{share:.0%}" for share in shares]
     classes = [f"{label}  ({share})" for label, share in zip(labels, texts, strict=True)]
     keys: list[Artist] = [Patch(color=HELPS, label="better"), Patch(color=HURTS, label="worse")]
@@ -192,7 +192,7 @@ def frequency(rows: Sequence[DifferenceRow], labels: Sequence[str], shares: Sequ
 
 def position(rows: Sequence[DifferenceRow], baseline: str) -> Figure:
     """In consecutive pieces of the test text: a panel for each variant, a step for each piece."""
-    limits = _limits(rows)
+    limits = style.change_range(nats for row in rows for part in (row.nats, row.low, row.high) for nats in part)
     change = f"change of test perplexity\nagainst {style.one_line(baseline, 24)}"
     keys = [
         Line2D([], [], color=HELPS, linewidth=1.2, label="mean over seeds"),
@@ -236,10 +236,3 @@ def words(panels: Mapping[str, Sequence[WordBar]]) -> Figure:
 
 def _change_label(baseline: str) -> str:
     return f"← lower      change of test perplexity against {style.one_line(baseline, 24)}      higher →"
-
-
-def _limits(rows: Sequence[DifferenceRow], classes: Sequence[int] | None = None) -> Limits:
-    """The range of all values, or of these classes alone."""
-    parts = [part for row in rows for part in (row.nats, row.low, row.high)]
-    chosen = range(max(map(len, parts), default=0)) if classes is None else classes
-    return style.change_range([part[k] for part in parts for k in chosen])

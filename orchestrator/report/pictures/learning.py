@@ -184,7 +184,8 @@ def overview(
 
 def panels(variants: Sequence[VariantCurves]) -> Figure:
     """A panel for each variant, with the baseline's mean in broad grey."""
-    drawn = sorted(variants, key=lambda variant: not variant.baseline)[: style.MOST_PANELS]
+    baseline_first = sorted(variants, key=lambda variant: not variant.baseline)
+    drawn = baseline_first[: style.MOST_PANELS]
     limits = visible_range(drawn, None)
     baseline = next((band(variant.seeds.values()) for variant in drawn if variant.baseline), None)
     styles: dict[int, style.Style] = {
@@ -195,7 +196,7 @@ def panels(variants: Sequence[VariantCurves]) -> Figure:
     if baseline is not None:
         keys.insert(0, Line2D([], [], label="baseline, mean over seeds", **_BASELINE))
     labels = ("epoch", "validation perplexity\n(log scale)")
-    names = [variant.name for variant in sorted(variants, key=lambda variant: not variant.baseline)]
+    names = [variant.name for variant in baseline_first]
     figure, grid = style.panel_grid(names, keys + _event_keys(drawn), 1.45, labels)
     for axes, variant in zip(grid, drawn, strict=True):
         axes.set(yscale="log", ylim=limits, xlim=(0, 1.04 * last_epoch(drawn)))

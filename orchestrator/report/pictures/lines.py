@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -30,10 +31,9 @@ class Line:
     high: Sequence[float]
 
     @classmethod
-    def over_seeds(cls, name: str, x: Sequence[float], seeds: Sequence[Sequence[float]]) -> Line:
-        """Of the values of each seed, all at the same places."""
-        columns = list(zip(*seeds, strict=True))
-        return cls(name, x, [sum(c) / len(c) for c in columns], [min(c) for c in columns], [max(c) for c in columns])
+    def over_seeds(cls, name: str, x: Sequence[float], seeds: Collection[Collection[float]]) -> Line:
+        """Of the seeds' values at each place."""
+        return cls(name, x, [*map(fmean, seeds)], [*map(min, seeds)], [*map(max, seeds)])
 
 
 @dataclass(frozen=True)

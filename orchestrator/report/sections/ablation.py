@@ -85,8 +85,8 @@ class AblationRow:
 
     An adaptive variant (neural cache) sees the text it is scored on, so it has no effect and no verdict.
     `incomplete` says which seeds are not complete, empty if all are; `reason` why there is no verdict, of the baseline
-    why there is none at all. `removed` are the components that it takes away. `lower_in`: in how many pairs of seeds it
-    is lower than the baseline, and of how many. `trigger` says how often averaging began, if it did not begin as often
+    why there is none at all. `removed` are the components that it takes away. `pairs`: in how many pairs of seeds it is
+    lower than the baseline, `3 of 3`. `trigger` says how often averaging began, if it did not begin as often
     as in the baseline.
     """
 
@@ -103,7 +103,7 @@ class AblationRow:
     effect: Effect | None
     reason: str | None
     removed: tuple[str, ...]
-    lower_in: tuple[int, int]
+    pairs: str | None
     trigger: str
     change_in_perplexity: float | None
     interval_in_perplexity: Interval | None
@@ -127,12 +127,6 @@ class AblationRow:
     def would_decide(self) -> str | None:
         """What would decide an effect that is not decided."""
         return None if self.effect is None else what_would_decide(self.effect.further) or None
-
-    @property
-    def pairs(self) -> str | None:
-        """In how many pairs of seeds the variant is lower: `3 of 3`."""
-        lower, pairs = self.lower_in
-        return None if self.is_baseline or self.adaptive or not pairs else f"{lower} of {pairs}"
 
     def verdict(self, margin: float) -> Markdown:
         """The verdict as the table shows it; without one the reason, or how large the effect can be."""
@@ -181,6 +175,7 @@ def ablation_table(
         final = [outcome.final for outcome in group if outcome.final]
         paper = published.get(variant, Published())
         is_compared = variant != outcomes.baseline and not is_adaptive(group)
+        lower, pairs = lower_pairs(outcomes.of_baseline, group)
         rows.append(
             AblationRow(
                 variant=variant,
@@ -196,7 +191,7 @@ def ablation_table(
                 effect=effect,
                 reason=_reason(outcomes, variant, effect),
                 removed=tuple(factor for factor in ablation.factors if factor in removed.get(variant, ())),
-                lower_in=lower_pairs(outcomes.of_baseline, group),
+                pairs=f"{lower} of {pairs}" if is_compared and pairs else None,
                 trigger=_trigger(outcomes.of_baseline, group),
                 change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats or 0.0),
                 interval_in_perplexity=Interval(*(perplexity_change(base, end) for end in ends)) if ends else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean, stdev
 
 from lm.analyzed import CodeErrorsFound, Found, NextWordsFound, RankFound
@@ -11,43 +12,33 @@ from lm.data.text import EOS
 from lm.samples import as_text, distinct
 from lm.spec import Analysis, Generate, unanswerable
 from orchestrator.analysis.outcomes import Outcomes
-from orchestrator.report.markdown import Row, Rows, names
+from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
 from orchestrator.trials.samples import first_trials, writer
-from orchestrator.words import Markdown, counted, escape, significant, spread
+from orchestrator.words import significant, spread
 
 Answers = Mapping[str, Sequence[Found]]
 """By variant, what each complete seed's weights say."""
-Picture = tuple[Sequence[LinePanel], str]
-"""The panels of an analysis, none where there is nothing to draw, and what the page says below."""
 
 PRINTED_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
 """What published numbers call the first number of an analysis."""
-_TITLES = {
-    "rank": "Rank of the log-probabilities",
-    "next_words": "Next words",
-    "code_errors": "Errors of the codes",
-    "subspace": "Distance of the output matrix from the embedding",
-}
 
 
 @dataclass(frozen=True)
 class AnalysisSection:
-    """A section; its rows are means over the seeds that were asked, `missing` says which trials were not, if any.
+    """A section; its rows are means over the seeds that were asked, `missing` are complete trials that were not.
 
-    `caption` is that of its picture, empty without one; `contexts` are of next words: a context with what follows, a
-    variant, its first seed's most probable words.
+    `contexts` are of next words: a context with what follows, a variant, its first seed's most probable words.
     """
 
     asked: Analysis
-    title: str
-    caption: str
-    alt: Markdown
+    drawn: bool
+    variants: Sequence[str]
     rows: Rows
-    missing: Markdown
+    missing: Sequence[str]
     contexts: Rows
 
 
@@ -71,16 +62,15 @@ def analysis_sections(
                     answers.setdefault(outcome.trial.variant, []).append(found)
                 else:
                     missing.append(outcome.trial.title)
-        panels, caption = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else ((), "")
+        panels = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else []
         if panels:
             pictures.draw(f"{asked.kind}.svg", lines_figure, panels, outcomes.baseline)
         section = AnalysisSection(
             asked=asked,
-            title=_TITLES[asked.kind],
-            caption=caption,
-            alt=Markdown(f"{_TITLES[asked.kind]} of {names(answers)}"),
+            drawn=bool(panels),
+            variants=list(answers),
             rows=list(_rows(answers, printed, outcomes)),
-            missing=_missing(missing),
+            missing=missing,
             contexts=_contexts(answers),
         )
         sections.append(section)
@@ -108,57 +98,43 @@ def _number(value: float | None = None) -> str | None:
     return f"{value:,.0f}" if value == int(value) else significant(value)
 
 
-def _missing(titles: Sequence[str]) -> Markdown:
-    """Which complete trials have no answer: nothing can be said of weights that are gone."""
-    if not titles:
-        return Markdown("")
-    shown = escape("; ".join(titles[:3])) + ("; …" if len(titles) > 3 else "")
-    are = "is" if len(titles) == 1 else "are"
-    why = "weights are gone, or have not been analysed yet; `sweep` analyses those that are kept"
-    return Markdown(f"{counted(len(titles), 'trial')} {are} left out ({shown}): {why}.")
-
-
-def _spectra(answers: Answers) -> Picture:
+def _spectra(answers: Answers) -> list[LinePanel]:
     lines = []
     for variant, found in answers.items():
         spectra = [dict(one.centred.spectrum) for one in found if isinstance(one, RankFound)]
         places = [place for place in spectra[0] if all(place in spectrum for spectrum in spectra)]
-        lines.append(Line.over_seeds(variant, places, [[spectrum[place] for place in places] for spectrum in spectra]))
-    panel = LinePanel("", "place", "singular value, share of the largest", lines, log_x=True, log_y=True, low=1e-16)
-    caption = "Singular values of the centred matrix, largest first: the mean, lowest and highest of the seeds."
-    return [panel], caption
+        lines.append(Line.over_seeds(variant, places, [[spectrum[place] for spectrum in spectra] for place in places]))
+    return [LinePanel("", "place", "singular value, share of the largest", lines, log_x=True, log_y=True, low=1e-16)]
 
 
-def _frequent(answers: Answers) -> Picture:
+def _frequent(answers: Answers) -> list[LinePanel]:
     """What each frequent word gets where it does not follow; nothing if the vocabulary has none of them."""
     lines, words = [], list[str]()
     for variant, found in answers.items():
         seeds = [one.probability for one in found if isinstance(one, NextWordsFound)]
         words = list(seeds[0])
-        lines.append(Line.over_seeds(variant, range(len(words)), [[seed[word] for word in words] for seed in seeds]))
+        lines.append(Line.over_seeds(variant, range(len(words)), [[seed[word] for seed in seeds] for word in words]))
     panel = LinePanel("", "word", "mean probability where it does not follow", lines, low=0.0, ticks=words)
-    caption = "A point is the mean of the seeds, the bar reaches from the lowest to the highest."
-    return ([panel], caption) if words else ((), "")
+    return [panel] if words else []
 
 
-def _bits(answers: Answers) -> Picture:
+def _bits(answers: Answers) -> list[LinePanel]:
     """Error rate by bit, and how many bits fail at a time."""
     rates, counts = [], []
     for variant, found in answers.items():
         seeds = [one for one in found if isinstance(one, CodeErrorsFound)]
         places = range(1, seeds[0].bits + 1)
-        rates.append(Line.over_seeds(variant, places, [seed.wrong_by_bit for seed in seeds]))
-        most = max(len(seed.wrong_bits) for seed in seeds)
-        shares = [[*(count / seed.predictions for count in seed.wrong_bits), *[0.0] * most] for seed in seeds]
-        counts.append(Line.over_seeds(variant, range(most), [share[:most] for share in shares]))
-    panels = [
+        rates.append(Line.over_seeds(variant, places, [*zip(*(seed.wrong_by_bit for seed in seeds), strict=True)]))
+        shares = [[count / seed.predictions for count in seed.wrong_bits] for seed in seeds]
+        by_count = [*zip_longest(*shares, fillvalue=0.0)]
+        counts.append(Line.over_seeds(variant, range(len(by_count)), by_count))
+    return [
         LinePanel("Error rate by bit", "bit, class bits first", "share of predictions", rates, low=0.0),
         LinePanel("Wrong bits at a time", "wrong bits", "share of predictions", counts, low=0.0),
     ]
-    return panels, "The mean of the seeds, and their range."
 
 
-_PICTURES: Mapping[str, Callable[[Answers], Picture]] = {
+_PICTURES: Mapping[str, Callable[[Answers], list[LinePanel]]] = {
     "rank": _spectra,
     "next_words": _frequent,
     "code_errors": _bits,
@@ -182,9 +158,8 @@ _NOT_YET = "has no text yet: the next run of the sweep writes it"
 
 @dataclass(frozen=True)
 class TextSection:
-    """What was asked; the shares of distinct words; by variant its first seed's first sample, or why there is none."""
+    """The shares of distinct words; by variant its first seed's first sample, or why there is none."""
 
-    how: Generate
     rows: Rows
     samples: dict[str, str]
     missing: dict[str, str]
@@ -194,7 +169,7 @@ def text_section(outcomes: Outcomes, records: Records, how: Generate | None) -> 
     """What the page says of texts, none of it of a neural cache; None if the sweep asks for none. Nothing is drawn."""
     if how is None:
         return None
-    section = TextSection(how, [], {}, {})
+    section = TextSection([], {}, {})
     for trial in first_trials(outcome.trial for outcome in outcomes.all):
         by = writer(trial, records)
         if by is not None and (samples := by.samples(how)) is not None:

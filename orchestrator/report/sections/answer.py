@@ -35,6 +35,8 @@ _SAME_SIZE = 0.1
 """Models that differ by less than this share of their parameters are of one size."""
 _MAY_BE_BEST = 4
 """The most variants that are named as those of which one is the best."""
+Judged = tuple[AblationRow, Effect]
+"""A row that is compared with the baseline, and its effect."""
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
     "another test text": "scored on another text",
@@ -117,21 +119,20 @@ def _answer(
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
     if not others and len(shown) == len(rows):
         return [_reached(base, published)], []
-    sentences = ([] if published is None else [_reached(base, published)]) + _decided(others, base)
-    if equal := [row for row in others if row.effect is not None and row.effect.verdict == "equivalent"]:
+    judged = [(row, row.effect) for row in others if row.effect is not None]
+    sentences = ([] if published is None else [_reached(base, published)]) + _decided(judged, base)
+    if equal := [row for row, effect in judged if effect.verdict == "equivalent"]:
         has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
         sentences.append(f"{_named(equal, 'other ')} {has}")
-    return [*sentences, *_on_this_text(others)], _left_open(others, base.variant)
-
-
-def _of_seeds(row: AblationRow) -> str:
-    return "one seed" if row.complete == 1 else f"mean ± standard deviation of {row.complete} seeds"
+    incomplete = [row for row in others if row.incomplete]
+    return [*sentences, *_on_this_text(judged)], _left_open(judged, incomplete, base.variant)
 
 
 def _reached(base: AblationRow, published: Number | None) -> str:
     """What the baseline reaches, how far from the published number that is, and what one more seed may reach."""
     assert base.test is not None
-    reaches = f"{_quoted(base.variant)} reaches test perplexity {base.test} ({_of_seeds(base)})"
+    of_seeds = "one seed" if base.complete == 1 else f"mean ± standard deviation of {base.complete} seeds"
+    reaches = f"{_quoted(base.variant)} reaches test perplexity {base.test} ({of_seeds})"
     if published is None:
         return reaches
     reaches += f", {_beside_published(base.test, published)}"
@@ -179,39 +180,36 @@ def _takes_away_few(row: AblationRow) -> bool:
     return 0 < len(row.removed) <= 2
 
 
-def _decided(rows: Sequence[AblationRow], base: AblationRow) -> list[str]:
+def _decided(judged: Sequence[Judged], base: AblationRow) -> list[str]:
     """The changes that raise and those that lower test perplexity, the largest first; of many what each removes."""
     sentences = []
     for verdict in ("raises", "lowers"):
-        matching = [row for row in rows if row.effect is not None and row.effect.verdict == verdict]
-        matching.sort(key=lambda row: abs(row.effect.nats or 0.0) if row.effect else 0.0, reverse=True)
-        named = matching if len(matching) <= LISTED else [row for row in matching if _takes_away_few(row)]
+        matching = [(row, effect) for row, effect in judged if effect.verdict == verdict]
+        matching.sort(key=lambda each: abs(each[1].nats or 0.0), reverse=True)
+        named = matching if len(matching) <= LISTED else [each for each in matching if _takes_away_few(each[0])]
         if len(named) > LISTED:
             named = []
         elif len(matching) == len(named) + 1:  # a range of one says nothing
             named = matching
         if named:
             sentences.append(_each_size(named, verdict, base))
-        if others := [row for row in matching if row not in named]:
-            ends = " to ".join(f"{_size_of(row)} by {_subject(row)}" for row in (others[-1], others[0]))
+        if others := [each for each in matching if each not in named]:
+            ends = " to ".join(f"{by_percent(effect)} by {_subject(row)}" for row, effect in (others[-1], others[0]))
             other = "other " if named else ""
             sentences.append(f"{len(others)} {other}changes {verdict[:-1]} test perplexity, from {ends}")
     return sentences
 
 
-def _each_size(rows: Sequence[AblationRow], verdict: str, base: AblationRow) -> str:
-    larger = [_larger(row, base) for row in rows]
-    shared = len(rows) > 1 and len(set(larger)) == 1
-    sizes = [f"by {_size_of(row)}{'' if shared else said}" for row, said in zip(rows, larger, strict=True)]
-    first = f"{_subject(rows[0])} {verdict} test perplexity {sizes[0]}"
-    rest = [f"{_subject(row)} {size}" for row, size in zip(rows[1:], sizes[1:], strict=True)]
+def _each_size(judged: Sequence[Judged], verdict: str, base: AblationRow) -> str:
+    larger = [_larger(row, base) for row, _ in judged]
+    shared = len(judged) > 1 and len(set(larger)) == 1
+    verbs = [f" {verdict} test perplexity", *[""] * (len(judged) - 1)]
+    sizes = [
+        f"{_subject(row)}{verb} by {by_percent(effect)}{'' if shared else said}"
+        for (row, effect), verb, said in zip(judged, verbs, larger, strict=True)
+    ]
     together = f", each{larger[0].removeprefix(',')}" if shared and larger[0] else ""
-    return listed([first, *rest]) + together
-
-
-def _size_of(row: AblationRow) -> str:
-    assert row.effect is not None
-    return by_percent(row.effect)
+    return listed(sizes) + together
 
 
 def _larger(row: AblationRow, base: AblationRow) -> str:
@@ -263,27 +261,23 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
             assert_never(reason)
 
 
-def _on_this_text(rows: Sequence[AblationRow]) -> list[str]:
-    effects = [(row, row.effect) for row in rows if row.effect is not None]
-    certain = [each for each in effects if each[1].verdict == "not decided" and each[1].decided_on_this_text]
+def _on_this_text(judged: Sequence[Judged]) -> list[str]:
+    certain = [each for each in judged if each[1].verdict == "not decided" and each[1].decided_on_this_text]
     named = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in certain[:LISTED]])
     return [f"not decided for other test texts, though the seeds agree on this one: {named}"] if certain else []
 
 
-def _left_open(rows: Sequence[AblationRow], baseline: str) -> list[str]:
+def _left_open(judged: Sequence[Judged], incomplete: Sequence[AblationRow], baseline: str) -> list[str]:
     sentences = []
-    effects = [(row, row.effect) for row in rows if row.effect is not None]
-    other = "other " if any(effect.verdict in DECIDED for _, effect in effects) else ""
-    still_open = [(row, effect) for row, effect in effects if effect.verdict == "not decided"]
-    if nowhere := [(row, effect) for row, effect in still_open if not effect.decided_on_this_text]:
+    other = "other " if any(effect.verdict in DECIDED for _, effect in judged) else ""
+    if nowhere := [each for each in judged if each[1].verdict == "not decided" and not each[1].decided_on_this_text]:
         what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
         if len(nowhere) > NAMED:
             ends = signed_ends([effect for _, effect in nowhere])
             what = f"{len(nowhere)} {other}changes ({'' if ends == TWOFOLD else 'all within '}{ends})"
         sentences.append(f"{NOT_DECIDED}: {what}")
-    incomplete = [row for row in rows if row.incomplete]
     for reason in get_args(Reason):
-        barred = [row for row, effect in effects if effect.obstacle and effect.obstacle.reason == reason]
+        barred = [row for row, effect in judged if effect.obstacle and effect.obstacle.reason == reason]
         if matching := incomplete if reason == "not complete" else barred:
             sentences.append(_without_verdict(reason, matching, _quoted(baseline)))
     return sentences

@@ -12,14 +12,13 @@ import numpy as np
 from orchestrator.analysis.comparison import guesses, obstacles, reference_corpus
 from orchestrator.analysis.effects import Comparison, Effect, Reason
 from orchestrator.analysis.noise import PIECES, Array
-from orchestrator.analysis.outcomes import CLASSES, Group, Outcomes, TokenLosses, is_adaptive
+from orchestrator.analysis.outcomes import CLASSES, Group, Outcomes, TokenLosses
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import differences as figures
 from orchestrator.report.pictures.learning import VariantCurves, overview, panels, variant_curves
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.tables import times_compare
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
-from orchestrator.sweep.published import Number
 
 _SHORT: tuple[Reason, ...] = ("another budget", "another test text", "worse than guessing")
 """Why there is no verdict: what is short enough for a picture."""
@@ -38,14 +37,13 @@ class Where:
 
 @dataclass(frozen=True)
 class Differences:
-    """What the pictures show, each of which is drawn if there is something to show; adaptive variants have no curve.
+    """What the pictures show, each of which is drawn if there is something to show.
 
     `by_time`: curves are drawn by seconds too, because times compare.
     """
 
     forest: Sequence[figures.ForestRow]
     curves: Sequence[VariantCurves]
-    adaptive: Sequence[str]
     where: Where | None
     by_time: bool
 
@@ -55,12 +53,11 @@ def picture_section(
     rows: Sequence[AblationRow],
     comparison: Comparison | None,
     pictures: Pictures,
-    published_line: Number | None,
+    published: float | None,
 ) -> Differences:
     """Draw every picture of differences and of training that the outcomes have, variants in the forest's order."""
     curves, by_time = variant_curves(outcomes), times_compare(outcomes)
     if curves:
-        published = None if published_line is None else published_line.perplexity
         figure = overview if by_time else partial(overview, by_time=False)
         pictures.draw("overview.svg", figure, curves, published, _unigram(outcomes.of_baseline))
         pictures.draw("variants.svg", panels, curves)
@@ -79,8 +76,7 @@ def picture_section(
             "frequency.svg", figures.frequency, where.by_class, where.classes, where.shares, outcomes.baseline
         )
         pictures.draw("position.svg", figures.position, where.by_piece, outcomes.baseline)
-    adaptive = [variant for variant, group in outcomes.items() if is_adaptive(group)]
-    return Differences(forest, curves, adaptive, where, by_time)
+    return Differences(forest, curves, where, by_time)
 
 
 def where_table(outcomes: Outcomes) -> Where | None:

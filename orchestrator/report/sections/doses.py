@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Any
 
 from lm.record import opened
-from lm.spec import TrainSpec
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import Errors, mean_interval
 from orchestrator.analysis.outcomes import Group, Outcomes
-from orchestrator.report.markdown import Rows, names
+from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.report.sections.verdicts import level_in_words
@@ -24,25 +23,14 @@ from orchestrator.words import Markdown, difference, escape, published, signific
 
 _WIDE = 50
 """A number that spans more than this factor is drawn on a log scale."""
-_CAPTION = """A point is a variant's mean over its complete seeds, the bar reaches from the lowest to the highest. \
-Variants of one line differ in {} alone."""
-_LAST_EPOCH = " Measured at the end of the last epoch, whatever validation chose."
-_MEANING = {
-    "subspace_distance": _LAST_EPOCH,
-    "mean_cosine": _LAST_EPOCH,
-    "gate_variation": " Gate variation is the coefficient of variation of the experts' mean weights on the test text: "
-    "0 if all are used alike.",
-}
 
 
 @dataclass(frozen=True)
 class DoseSection:
     """One picture, `file`, and its table."""
 
-    title: str
+    dose: Dose
     file: str
-    alt: Markdown
-    caption: Markdown
     rows: Rows
 
 
@@ -52,9 +40,11 @@ def dose_sections(
     """A section for each number of the sweep file that complete variants differ in; draws their pictures."""
     sections = []
     for place, dose in enumerate(doses, 1):
-        if lines := _lines(outcomes, dose):
+        if groups := _lines(outcomes, dose):
             printed = {measure.variant: measure.value for measure in measures if measure.metric == dose.measure}
-            sections.append(_section(outcomes, dose, lines, printed, pictures, f"dose-{place}.svg"))
+            panel, rows = _panel(outcomes, dose, groups, printed)
+            pictures.draw(f"dose-{place}.svg", lines_figure, [panel], "")
+            sections.append(DoseSection(dose, f"dose-{place}.svg", rows))
     return sections
 
 
@@ -85,51 +75,37 @@ def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: floa
 
 
 def _lines(outcomes: Outcomes, dose: Dose) -> list[dict[str, float]]:
-    """The longest groups of variants that differ in this number alone; of shorter ones, those with three or more."""
-    groups = [numbers for numbers in _groups(outcomes, dose.of) if len(numbers) > 1]
-    most = max(map(len, groups), default=0)
-    return [numbers for numbers in groups if len(numbers) == most or len(numbers) > 2]
+    """Variants with a complete seed that differ in this number alone: each with its number, in ascending order.
 
-
-def _groups(outcomes: Outcomes, path: str) -> list[dict[str, float]]:
-    """Variants with a complete seed that differ in this number alone: each with its number, in ascending order."""
+    The longest groups of them; of shorter ones, those with three or more.
+    """
+    number: Any = True
+    for name in reversed(dose.of.split(".")):
+        number = {name: number}
     groups: dict[str, list[tuple[float, str]]] = {}
     for variant, group in outcomes.items():
-        value = value_at(group[0].trial.spec, path)
+        spec = group[0].trial.spec
+        value = value_at(spec, dose.of)
         if isinstance(value, int | float) and any(outcome.final for outcome in group):
-            groups.setdefault(_without(group[0].trial.spec, path), []).append((float(value), variant))
-    return [{variant: value for value, variant in sorted(each)} for each in groups.values()]
+            all_else = spec.model_dump_json(exclude={"seed": True, **number})
+            groups.setdefault(all_else, []).append((float(value), variant))
+    most = max([2, *map(len, groups.values())])
+    long = [sorted(group) for group in groups.values() if len(group) == most or len(group) > 2]
+    return [{variant: value for value, variant in group} for group in long]
 
 
-def _without(spec: TrainSpec, path: str) -> str:
-    """All of a spec but one value, and its seed."""
-    data = spec.model_dump(mode="json", exclude={"seed"})
-    *parents, last = path.split(".")
-    part = data
-    for name in parents:
-        part = part[name]
-    del part[last]
-    return json.dumps(data, sort_keys=True)
-
-
-def _section(
-    outcomes: Outcomes,
-    dose: Dose,
-    groups: Sequence[dict[str, float]],
-    printed: dict[str | None, float],
-    pictures: Pictures,
-    file: str,
-) -> DoseSection:
+def _panel(
+    outcomes: Outcomes, dose: Dose, groups: Sequence[dict[str, float]], printed: dict[str | None, float]
+) -> tuple[LinePanel, Rows]:
+    """A line for each group of variants, and a row for each variant."""
     rows, lines = Rows(), list[Line]()
-    label, of_subspace = dose.measure.replace("_", " "), dose.measure == "subspace_distance"
+    label = dose.measure.replace("_", " ")
     for numbers in groups:
         seeds = {name: [*_by_seed(outcomes[name], dose.measure).values()] for name in numbers}
         first, *_, last = seeds
-        every = seeds.values()
-        name, places = f"{first} to {last}", [*numbers.values()]
-        lines.append(Line(name, places, [*map(fmean, every)], [*map(min, every)], [*map(max, every)]))
-        for variant, values in seeds.items():
-            row = {
+        lines.append(Line.over_seeds(f"{first} to {last}", [*numbers.values()], seeds.values()))
+        rows += [
+            {
                 dose.of: f"{numbers[variant]:g}",
                 "Variant": variant,
                 label.capitalize(): spread(fmean(values), stdev(values) if len(values) > 1 else None),
@@ -138,7 +114,8 @@ def _section(
                 "Published": published(printed.get(variant)),
                 "Seeds": len(values),
             }
-            rows.append(row)
+            for variant, values in seeds.items()
+        ]
     doses = sorted({number for numbers in groups for number in numbers.values()})
     panel = LinePanel(
         title="",
@@ -147,12 +124,9 @@ def _section(
         lines=lines,
         log_x=doses[0] >= 0 and doses[-1] > _WIDE * next(filter(None, doses)),
         low=0.0 if dose.measure in ("subspace_distance", "gate_variation") else None,
-        levels=_random_level(outcomes) if of_subspace else (),
+        levels=_random_level(outcomes) if dose.measure == "subspace_distance" else (),
     )
-    caption = _CAPTION.format(escape(dose.of)) + _MEANING.get(dose.measure, "")
-    pictures.draw(file, lines_figure, [panel], "")
-    alt = Markdown(f"{label} against {escape(dose.of)} of {names(row['Variant'] for row in rows)}")
-    return DoseSection(f"{label.capitalize()} by {dose.of}", file, alt, Markdown(caption), rows)
+    return panel, rows
 
 
 def _by_seed(group: Group, measure: str) -> dict[int, float]:

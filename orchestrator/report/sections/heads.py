@@ -7,33 +7,25 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
-from lm.costs import HeadCost
 from lm.record import opened
 from lm.spec import Part, decoder_parameters
 from orchestrator.analysis.outcomes import Outcomes, incomplete_seeds, is_adaptive
-from orchestrator.report.markdown import Row, Rows, names
+from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.heads import HeadPoint, SeedRange, heads
 from orchestrator.report.sections.tables import times_compare, tokens_per_second, train_seconds, trained
-from orchestrator.words import NOTHING, Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
-
-_DISTRIBUTIONS = ("temperature_1_nats_per_token", "span_sum_nats_per_token")
-"""Measures that are losses of a distribution over the words (`lm.heads.ecoc.Ecoc.measures`)."""
+from orchestrator.words import Markdown, byte_size, escape, in_thousands, listed, significant, value_in_words
 
 
 @dataclass(frozen=True)
 class HeadSection:
-    """The tables; the picture shows the `drawn` variants, their times if these compare.
-
-    `distributions` are measures that are of words too.
-    """
+    """The tables; the picture shows the `drawn` variants, their times if these compare."""
 
     rows: Rows
     has_times: bool
     drawn: list[str]
     left_out: Markdown
     measures: Rows
-    distributions: Markdown
 
 
 def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
@@ -46,14 +38,12 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
         for name, group in outcomes.items()
         if name not in {point.name for point in points}
     ]
-    measures = list(measure_table(outcomes))
     return HeadSection(
         rows=rows,
         has_times=times_compare(outcomes),
         drawn=[point.name for point in points],
         left_out=Markdown(listed(left_out)),
-        measures=measures,
-        distributions=names(name for name in _DISTRIBUTIONS if measures and name in measures[0]),
+        measures=list(measure_table(outcomes)),
     )
 
 
@@ -75,8 +65,8 @@ def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
         decoders.add((spec.head, parameters))
         if records := complete.get(variant):
             seconds = _over_seeds(map(train_seconds, records)) if has_times else None
-            flops, size = _formulas(records[0].head_cost)
-            times = {}
+            cost, times = records[0].head_cost, {}
+            flops = cost and (cost.training_flops_per_token, cost.evaluation_flops_per_token)
             if seconds is not None:
                 times["Training seconds"] = significant(seconds.mean, 3)
                 times["Training tokens/s"] = f"{tokens_per_second(records):,.0f}"
@@ -84,8 +74,8 @@ def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
                 "Variant": variant,
                 "Head": value_in_words(spec.head) + ", tied" * spec.model.tied,
                 "Decoder parameters": f"{parameters:,}",
-                "Decoder FLOPs a token, training / evaluation": flops,
-                "Decoder bytes in training": size,
+                "Decoder FLOPs a token, training / evaluation": flops and " / ".join(map(in_thousands, flops)),
+                "Decoder bytes in training": cost and byte_size(cost.peak_bytes),
                 **times,
                 "Peak memory": byte_size(fmean(record.peak_memory_bytes for record in records)),
                 "Seeds": f"{len(records)} of {len(group)}" if len(records) < len(group) else len(group),
@@ -110,13 +100,6 @@ def measure_table(outcomes: Outcomes) -> Iterator[Row]:
             values = {name: [seed[name] for seed in measures if name in seed] for name in columns}
             means = {name: significant(fmean(each)) if each else None for name, each in values.items()}
             yield {"Variant": variant, **means}
-
-
-def _formulas(cost: HeadCost | None) -> tuple[str, str]:
-    if cost is None:
-        return NOTHING, NOTHING
-    flops = (cost.training_flops_per_token, cost.evaluation_flops_per_token)
-    return " / ".join(map(in_thousands, flops)), byte_size(cost.peak_bytes)
 
 
 def _over_seeds(values: Iterable[float]) -> SeedRange:

@@ -31,7 +31,6 @@ from orchestrator.words import Markdown, counted, escape, listed
 _TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
 _MEANS: Mapping[Verdict, str] = {"raises": "each partly replaces the other", "lowers": "each needs the other"}
 _CONTEXTS = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
-_TITLES = {"interaction": "Interactions", "main effect": "Main effects", "alone": "Each component alone"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,6 @@ class Interactions:
 
     rows: tuple[InteractionRow, ...]
     comparison: Comparison
-    title: str
     defining_relation: Markdown
 
     @property
@@ -143,7 +141,6 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
     needed = {variant for weighed in sound.values() for variant in weighed}
     groups = {variant: losses_on_test(group) for variant, group in outcomes.items() if variant in needed}
     comparison = contrasts(groups, sound, 1 - error, barred=barred)
-    kinds = {estimand.kind for estimand in asked.values()}
     words = [escape(_effect_name(word, ablation)) for word in ablation.defining_words]
     return Interactions(
         rows=tuple(
@@ -155,7 +152,6 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
             for name, estimand in asked.items()
         ),
         comparison=comparison,
-        title=next((title for kind, title in _TITLES.items() if kind in kinds), ""),
         defining_relation=Markdown(" = ".join(["I", *words]) if words else ""),
     )
 

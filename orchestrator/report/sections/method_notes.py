@@ -1,22 +1,21 @@
-"""Notes on the method, in sentences: trials, the noise in the intervals, looks, averaging, conventions."""
+"""Notes on the method: the noise in the intervals, the convention, and in sentences what to know before quoting."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from lm.record import opened
-from orchestrator.analysis.comparison import equal_variants, untrained
+from orchestrator.analysis.comparison import equal_variants
 from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cent
 from orchestrator.analysis.noise import LONG_TOPICS
-from orchestrator.analysis.outcomes import Outcomes, OutcomeStatus, averaged_seeds, is_adaptive, last_trained
+from orchestrator.analysis.outcomes import Outcomes, averaged_seeds, is_adaptive, last_trained
 from orchestrator.report.sections.ablation import AblationRow
+from orchestrator.report.sections.verdicts import NAMED
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
-_NAMED = 3
 _SEVERAL = 0.1
 """If validation was lowest at the last epoch in more than this share of the trials, the page says so."""
 
@@ -29,7 +28,6 @@ class MethodNotes:
     is off exact perplexity, None without a complete trial.
     """
 
-    trials: Markdown
     deviations: str
     cautions: list[Markdown]
     convention: float | None
@@ -49,7 +47,6 @@ def method_notes(
     final = [outcome.final for outcome in outcomes.all if outcome.final]
     scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
     return MethodNotes(
-        trials=_trials(outcomes),
         deviations=" to ".join(dict.fromkeys(map(_percent, deviations[:1] + deviations[-1:]))),
         cautions=list(_cautions(outcomes, comparison, rows, varies, searched=searched)),
         convention=max((abs(each.perplexity_reference / each.perplexity - 1) for each in scores), default=None),
@@ -72,7 +69,7 @@ def _cautions(
         papers = {row.variant: row.published_difference for row in undecided}
         if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < smallest]:
             quoted = [f"“{escape(name)}”" for name in smaller]
-            named = f"{len(smaller)} variants" if len(smaller) > _NAMED else listed(quoted)
+            named = f"{len(smaller)} variants" if len(smaller) > NAMED else listed(quoted)
             is_smaller = "change of {} is smaller, so it" if len(smaller) == 1 else "changes of {} are smaller, so they"
             sentence += f" The published {is_smaller.format(named)} could hardly be found."
         yield Markdown(sentence)
@@ -121,19 +118,6 @@ def smallest_found(comparison: Comparison) -> float | None:
         if effect.interval is not None and effect.nats is not None and effect.obstacle is None
     ]
     return median(sizes) if sizes else None
-
-
-def _trials(outcomes: Outcomes) -> Markdown:
-    trials = outcomes.all
-    counts = Counter(outcome.status for outcome in trials)
-    kinds: tuple[OutcomeStatus, ...] = ("diverged", "failed", "unfinished", "missing")
-    others = "".join(f", {counts[kind]} {kind}" for kind in kinds if counts[kind])
-    failed = len(untrained(trials))
-    guessing = f" Of those complete, {failed} {'is' if failed == 1 else 'are'} worse than guessing." if failed else ""
-    note = " An interim page: it changes as trials end." if counts["unfinished"] + counts["missing"] else ""
-    return Markdown(
-        f"{counts['complete']} of {counted(len(trials), 'planned trial')} complete{others}.{guessing}{note}"
-    )
 
 
 def _percent(nats: float) -> str:

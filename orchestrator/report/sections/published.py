@@ -7,23 +7,14 @@ from statistics import fmean, stdev
 from textwrap import shorten
 from typing import Literal
 
-from lm.record import Record, Split
+from lm.record import Split
 from lm.spec import decoder_parameters
 from orchestrator.analysis.outcomes import Group, Outcomes, is_adaptive
 from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.sections.ablation import RECALLED, AblationRow
 from orchestrator.report.sections.verdicts import in_percent
 from orchestrator.sweep.published import Measure, Number, Published
-from orchestrator.words import (
-    NOTHING,
-    Markdown,
-    ends_in_words,
-    escape,
-    listed,
-    published,
-    signed,
-    significant,
-)
+from orchestrator.words import NOTHING, Markdown, ends_in_words, escape, listed, published, signed, significant
 
 RECALLED_MARK = "†"
 DECODER = "decoder_parameters_M"
@@ -78,10 +69,10 @@ def _beside(row: AblationRow) -> Iterator[Row]:
         }
 
 
-def published_line(published: Mapping[str, Published], baseline: str) -> Number | None:
+def published_line(published: Mapping[str, Published], baseline: str) -> float | None:
     """The baseline's validation perplexity as a picture may show it: a line has no room for a doubt."""
     number = published[baseline].valid if baseline in published else None
-    return None if number is None or number.certainty == RECALLED else number
+    return None if number is None or number.certainty == RECALLED else number.perplexity
 
 
 def reproduction(row: AblationRow) -> Reproduction | None:
@@ -165,15 +156,11 @@ def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Iterator[R
 
 def _values(group: Group, measure: Measure) -> Iterator[tuple[str, list[float]]]:
     """Each measure that may be the published one, with a value for each complete seed that has it."""
-    records = [outcome.record for outcome in group if outcome.final and outcome.record]
+    on: Split = "valid" if measure.split == "valid" else "test"
+    seeds = []
+    for record in (outcome.record for outcome in group if outcome.final and outcome.record):
+        decoder = decoder_parameters(record.spec.model, record.spec.head, record.corpus.vocabulary_size)
+        seeds.append({**record.stages[-1].measures.get(on, {}), DECODER: decoder / 1e6})
     for name in _NAMES.get(measure.metric, (measure.metric,)):
-        values = [value for record in records if (value := _value(record, name, measure.split)) is not None]
-        if values:
+        if values := [seed[name] for seed in seeds if name in seed]:
             yield name, values
-
-
-def _value(record: Record, name: str, split: str | None) -> float | None:
-    if name == DECODER:
-        return decoder_parameters(record.spec.model, record.spec.head, record.corpus.vocabulary_size) / 1e6
-    on: Split = "valid" if split == "valid" else "test"
-    return record.stages[-1].measures.get(on, {}).get(name)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lm.record import perplexity
 from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.sections.search_pictures import (
@@ -18,13 +17,14 @@ from orchestrator.report.sections.search_pictures import (
     draw_front,
     front_in_order,
     show_searches,
+    validation,
 )
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.sweep.searches import Searching, Tune
 from orchestrator.sweep.space import Dimension, OneOf, dimensions_of, is_log, range_in_words
-from orchestrator.words import Markdown, counted, duration, escape, listed, number
+from orchestrator.words import Markdown, counted, duration, escape, listed
 
 _EDGE = 0.02
 """A share of a range (of its logarithm, if it is searched on a log scale) within which a value lies at its edge."""
@@ -44,10 +44,11 @@ _BEST_SHOWN = 10
 class SearchSection:
     """What the page says; sentences may be empty. `trials` are the best of a lone search, or those on its front.
 
-    `changed` are variants built on what was found, `misfits` those that could not be.
+    `first` has what all searches share. `changed` are variants built on what was found, `misfits` those that could not
+    be.
     """
 
-    searching: Searching
+    first: SearchState
     ended: bool
     space: Rows
     rows: Rows
@@ -56,11 +57,9 @@ class SearchSection:
     edges: list[Markdown]
     hardly_chosen: Sequence[str]
     untuned: Sequence[str]
-    found: str
     changed: Sequence[str]
     misfits: Mapping[str, str]
     trials: Rows
-    has_front: bool
     front_is_drawn: bool
     importance: Rows
     without_share: Markdown
@@ -79,7 +78,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     shares = [row["Value"] for row in importance]
     waiting = [s for s in searches if isinstance(s.task.searching, Tune) or s.task.built_on]  # variants of the file do
     return SearchSection(
-        searching=first.task.searching,
+        first=first,
         ended=ended,
         space=_space(first.task.searching),
         rows=list(search_table(searches)),
@@ -88,11 +87,9 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         edges=[words for search in searches if (words := _edges(search))],
         hardly_chosen=hardly_chosen(searches),
         untuned=[search.task.title for search in waiting if search.ended and search.best is None],
-        found=first.task.title,
         changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
         misfits=first.misfits if ended else {},
         trials=list(_trials(first)) if has_front or len(searches) == 1 else [],
-        has_front=has_front,
         front_is_drawn=has_front and draw_front(first, pictures),
         importance=importance,
         without_share=Markdown(listed([f"`{key}`" for key in first.task.space if f"`{key}`" not in shares])),
@@ -112,7 +109,7 @@ def search_table(searches: Sequence[SearchState]) -> Iterator[Row]:
             "How they ended": ", ".join(f"{counts[end]} {word}" for end, word in words.items() if counts[end]) or None,
             "Epochs trained": f"{sum(own_share(search.trials, trial)[0] for trial in search.trials):,}",
             "Training time": duration(seconds_of(search)),
-            "Best validation": _validation(search.best),
+            "Best validation": validation(search.best),
             "Its values": search.best and _values(search, search.best),
             "Not searched, since the variant sets it": ", ".join(search.task.fixed) or None,
         }
@@ -128,17 +125,13 @@ def _trials(search: SearchState) -> Iterator[Row]:
     complete = [trial for trial in search.trials if trial.state == "complete"]
     best_first = sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
     for trial in front_in_order(search) if len(search.task.objectives) > 1 else best_first:
-        columns: dict[str, object] = {"Validation": _validation(trial)}
+        columns: dict[str, object] = {"Validation": validation(trial)}
         if len(search.task.objectives) > 1:
             pairs = zip(search.task.objectives, trial.objectives or (), strict=True)
             columns = {OBJECTIVES[name][0].capitalize(): OBJECTIVES[name][1](value) for name, value in pairs}
         spent = {"Epochs": trial.epochs, "Training time": duration(trial.seconds)}
         values = {"Values": _values(search, trial), "Key": Markdown(f"`{trial.key}`")}
         yield {"Trial": trial.number, **columns, **spent, **values}
-
-
-def _validation(trial: SearchTrial | None) -> str | None:
-    return None if trial is None or trial.valid_nats is None else number(perplexity(trial.valid_nats))
 
 
 def _values(search: SearchState, trial: SearchTrial) -> str:
@@ -218,7 +211,7 @@ def _options(searches: Sequence[SearchState]) -> tuple[Rows, list[str]]:
                 "Complete": complete,
                 "Stopped early": stopped,
                 "Otherwise": len(tried) - complete - stopped,
-                "Best validation": _validation(best(tried)),
+                "Best validation": validation(best(tried)),
             }
             rows.append(row)
             if complete < fewest:

@@ -132,10 +132,13 @@ def _grid(search: SearchState) -> Rows:
 
 
 def _cell(trials: Sequence[SearchTrial]) -> str | None:
-    """`93.31 (11)`; a dash before the number if none is complete, nothing without a trial."""
-    lowest = best(trials)
-    reached = NOTHING if lowest is None or lowest.valid_nats is None else number(perplexity(lowest.valid_nats))
-    return f"{reached} ({counted(len(trials), 'trial')})" if trials else None
+    """`93.31 (11 trials)`; a dash before the number if none is complete, nothing without a trial."""
+    return f"{validation(best(trials)) or NOTHING} ({counted(len(trials), 'trial')})" if trials else None
+
+
+def validation(trial: SearchTrial | None) -> str | None:
+    """A trial's validation perplexity; None without one."""
+    return None if trial is None or trial.valid_nats is None else number(perplexity(trial.valid_nats))
 
 
 def front_in_order(search: SearchState) -> list[SearchTrial]:

@@ -110,6 +110,7 @@ def fit_table(outcomes: Outcomes) -> Iterator[Row]:
 
 def cost_table(outcomes: Outcomes) -> Iterator[Row]:
     """Means over the complete seeds of every variant that trains; in brackets the slowest and the fastest seed."""
+    others = other_budgets(outcomes)
     for variant, records in trained(outcomes).items():
         stages = [stage for record in records for stage in record.stages]
         epochs = sum(stage.epochs for stage in stages) / len(records)
@@ -118,7 +119,7 @@ def cost_table(outcomes: Outcomes) -> Iterator[Row]:
         yield {
             "Variant": variant,
             "Epochs": f"{epochs:.3g} of {outcomes[variant][0].trial.spec.most_epochs}"
-            + " (another budget)" * (variant in other_budgets(outcomes)),
+            + " (another budget)" * (variant in others),
             "Training": duration(fmean(map(train_seconds, records))),
             "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),
             "Training tokens/s": f"{tokens_per_second(records):,.0f}{ends}",
@@ -134,12 +135,11 @@ def other_budgets(outcomes: Outcomes) -> list[str]:
 
 def trained(outcomes: Outcomes) -> dict[str, list[Record]]:
     """The records of the complete seeds of each variant that has some; a cache trains nothing and is left out."""
-    variants = {
-        variant: [outcome.record for outcome in group if outcome.final and outcome.record]
+    return {
+        variant: records
         for variant, group in outcomes.items()
-        if not is_adaptive(group)
+        if not is_adaptive(group) and (records := [each.record for each in group if each.final and each.record])
     }
-    return {variant: records for variant, records in variants.items() if records}
 
 
 def times_compare(outcomes: Outcomes) -> bool:
@@ -156,19 +156,6 @@ def tokens_per_second(records: Sequence[Record]) -> float:
     """All tokens over all seconds of training, so that it fits the time in the same row; a mean of rates would not."""
     tokens = sum(stage.tokens_per_second * stage.train_seconds for record in records for stage in record.stages)
     return tokens / sum(map(train_seconds, records))
-
-
-def setting(outcomes: Outcomes) -> Markdown:
-    """What the baseline is and saw, in a sentence; empty before one of its trials is complete."""
-    complete = [outcome for outcome in outcomes.of_baseline if outcome.final]
-    if not complete or (record := complete[0].record) is None:
-        return Markdown("")
-    trial, corpus = complete[0].trial, record.corpus
-    name, epochs = escape(outcomes.baseline), counted(trial.spec.most_epochs, "epoch")
-    return Markdown(
-        f"“{name}” has {trial.parameters:,} parameters and trains for at most {epochs} on {corpus.train_tokens:,} "
-        f"tokens of {escape(corpus.name)}; the test text has {corpus.test_tokens:,}."
-    )
 
 
 def provenance(

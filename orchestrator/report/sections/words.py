@@ -58,8 +58,10 @@ def word_section(
         words = savings.most(MOST, helped=True) + savings.most(MOST, helped=False)[::-1]
         panel = f"{variant}, over {over or 'the same without its cache'}"
         bars[panel] = [WordBar(f"{word.text} ({word.count:,})", word.nats, word.agree == n) for word in words]
-        cells = [(word.text, f"{word.count:,}", f"{signed(word.nats)} ({word.agree} of {n})") for word in words]
-        table: Rows = [dict(zip(("Word", "Times", "Nats saved"), row, strict=True)) for row in cells]
+        table: Rows = [
+            {"Word": word.text, "Times": f"{word.count:,}", "Nats saved": f"{signed(word.nats)} ({word.agree} of {n})"}
+            for word in words
+        ]
         of_text = [each for each in measures if over is None and each.dataset == record.corpus.name]
         by = f"{over}, on test" if over else "the same pass without its cache, on validation, where the cache is used"
         title = f"{variant} over {by}: {signed(savings.total, 1)} nats saved in all."
