@@ -165,7 +165,9 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
         if not math.isfinite(perplexity(valid)):
             rate = at.learning_rate
             raise DivergedError(
-                Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=rate, gradient_norm=norm_mean)
+                Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=rate, gradient_norm=norm_mean),
+                f"validation loss of {valid:.3g} nats a token, too large for a perplexity, in {at.stage}, "
+                f"after epoch {at.epoch}",
             )
         best = valid < at.best_nats
         if best:

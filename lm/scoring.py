@@ -158,7 +158,8 @@ def _tested(trial: TrialState, index: int) -> StageResult:
 def _diverged(trial: TrialState, stage: str) -> DivergedError:
     last = ([point for point in trial.curve if point.stage == stage] or trial.curve)[-1]  # a cache has no point
     return DivergedError(
-        Divergence(stage=stage, epoch=last.epoch, step=last.step, learning_rate=last.learning_rate, gradient_norm=None)
+        Divergence(stage=stage, epoch=last.epoch, step=last.step, learning_rate=last.learning_rate, gradient_norm=None),
+        f"a loss too large for a perplexity in {stage}, when it was scored after its last epoch",
     )
 
 

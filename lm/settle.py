@@ -8,14 +8,14 @@ from typing import Any
 from lm import provenance
 from lm.checkout import commit
 from lm.checkpoint import remove_checkpoints
-from lm.record import Divergence, Record, read_curve, write_record
+from lm.record import Record, read_curve, write_record
 from lm.resume import TrialState
 from lm.scoring import open_test
 from lm.spec import NUMERICS_VERSION, parameter_count
 from lm.stage import DivergedError
 
 
-def settle(trial: TrialState, divergence: Divergence | None) -> None:
+def settle(trial: TrialState, diverged: DivergedError | None) -> None:
     """Write the record of a trial whose stages have ended, and drop its checkpoints."""
     last = trial.curve[-1] if trial.curve else None
     record = Record(
@@ -32,7 +32,7 @@ def settle(trial: TrialState, divergence: Divergence | None) -> None:
         versions=provenance.versions(),
         commit=commit(),
         numerics_version=NUMERICS_VERSION,
-        **_ending(trial, divergence),
+        **_ending(trial, diverged),
     )
     write_record(trial.out, record)
     remove_checkpoints(trial.out)
@@ -46,22 +46,20 @@ def open_settled(trial: TrialState, record: Record) -> None:
     if record.codebook != trial.codebook:
         raise ValueError(f"{trial.out}: its weights need codebook {record.codebook}, not {trial.codebook}")
     trial.done, trial.curve = list(record.stages), read_curve(trial.out)
-    write_record(trial.out, record.model_copy(update=_ending(trial, record.divergence)))
+    diverged = None if record.divergence is None else DivergedError(record.divergence, record.reason)
+    write_record(trial.out, record.model_copy(update=_ending(trial, diverged)))
 
 
-def _ending(trial: TrialState, divergence: Divergence | None) -> dict[str, Any]:
+def _ending(trial: TrialState, diverged: DivergedError | None) -> dict[str, Any]:
     """Score the remaining stages on test; then the fields of the record that depend on how training ended."""
     try:
         open_test(trial)
     except DivergedError as error:
-        divergence = error.divergence
-    reason = None
-    if divergence is not None:
-        reason = f"not finite in {divergence.stage}, epoch {divergence.epoch}, step {divergence.step}"
+        diverged = error
     return {
-        "status": "complete" if divergence is None else "diverged",
-        "reason": reason,
-        "divergence": divergence,
+        "status": "complete" if diverged is None else "diverged",
+        "reason": None if diverged is None else str(diverged),
+        "divergence": None if diverged is None else diverged.divergence,
         "stages": tuple(trial.done),
         "seconds": sum(result.train_seconds + result.evaluation_seconds for result in trial.done),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),

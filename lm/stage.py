@@ -23,10 +23,11 @@ from lm.spec import Finetune, Sgd, TrainSpec
 
 
 class DivergedError(Exception):
-    """A loss stopped being finite."""
+    """A loss stopped being finite, or too large for a perplexity; its message is the record's reason."""
 
-    def __init__(self, divergence: Divergence) -> None:
-        super().__init__(f"{divergence.stage}: not finite at step {divergence.step}")
+    def __init__(self, divergence: Divergence, reason: str | None = None) -> None:
+        at = f"{divergence.stage}, epoch {divergence.epoch}, step {divergence.step}"
+        super().__init__(reason or f"not finite in {at}")
         self.divergence = divergence
 
 

@@ -23,7 +23,7 @@ from lm.heads import Words
 from lm.model import LanguageModel
 from lm.names import nearest
 from lm.precision import can_round
-from lm.record import Divergence, Evaluation, Record, codebook_path, read_record, weights_path, write_curve
+from lm.record import Evaluation, Record, codebook_path, read_record, weights_path, write_curve
 from lm.resume import TrialState, resume, save, take_over
 from lm.scoring import keep_cache_stage, keep_stage, open_test
 from lm.settle import open_settled, settle
@@ -114,7 +114,7 @@ def _settled(spec: TrainSpec, out: Path) -> Record | None:
 def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: float) -> Iterator[Evaluation]:
     """Every stage that is not done yet, then the record."""
     provenance.reset_peak_memory(trial.device)
-    divergence: Divergence | None = None
+    diverged: DivergedError | None = None
     try:
         stage = resume(trial)
         if stage is None and resume_from is not None:
@@ -131,8 +131,8 @@ def _train_all(trial: TrialState, resume_from: Path | None, checkpoint_seconds: 
                     publish(trial)
             stage = None
     except DivergedError as error:
-        divergence = error.divergence
-    settle(trial, divergence)
+        diverged = error
+    settle(trial, diverged)
 
 
 def choose_device(name: str) -> torch.device:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from lm.spec import Part
 
 MINUS = "\u2212"
+_LOPSIDED = 3.0
+"""An interval of this many times the distance of its nearer end is lopsided."""
 NOTHING = "–"
 _SPECIAL = re.compile(r"([\\`*\[\]|~#^!])|(?<![^\W_])(_)|(_)(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "$": "&#36;", "://": "&#58;//", "www.": "www&#46;"}
@@ -97,21 +99,24 @@ def ends_in_words(low: float, high: float) -> str:
 def rounded_by_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """A difference and the ends of its interval, each with its sign, to two digits of the half width.
 
-    In a lopsided interval some of the three can be far smaller than that. If one would read as zero, it is rounded by
-    itself: an end by its size, the difference by the distance of the nearer end. An end at zero itself is left out of
-    the interval, as the later steps of the verdicts do it: `above 0`, `below 0`.
+    In a lopsided interval the difference and the nearer end can be far smaller than that: then they are rounded by
+    their distance. If one would still read as zero, it is rounded by itself: an end by its size, the difference by that
+    distance. An end at zero itself is left out of the interval, as the later steps of the verdicts do it: `above 0`,
+    `below 0`.
     """
-    nearer = min(abs(value - low), abs(high - value))
-    half = (high - low) / 2
-    decimals = decimals_for(half if math.isfinite(half) else nearer)
+    nearer, half = min(abs(value - low), abs(high - value)), (high - low) / 2
+    of_half = decimals_for(half if math.isfinite(half) else nearer)
+    close = decimals_for(nearer) if _LOPSIDED * nearer < half else of_half
 
-    def rounded(end: float, uncertainty: float) -> str:
+    def rounded(end: float, uncertainty: float, decimals: int) -> str:
         if math.isfinite(end) and round(end, decimals) == 0:
             return signed(end, decimals_for(uncertainty) if end else decimals)
         return f"{'+' * (end > 0)}{number(end, decimals)}"
 
-    of_low = "above 0" if low == 0 < value else rounded(low, abs(low))
-    return rounded(value, nearer), of_low, "below 0" if high == 0 > value else rounded(high, abs(high))
+    low_is_nearer = value - low <= high - value
+    of_low = "above 0" if low == 0 < value else rounded(low, abs(low), close if low_is_nearer else of_half)
+    of_high = "below 0" if high == 0 > value else rounded(high, abs(high), of_half if low_is_nearer else close)
+    return rounded(value, nearer, close), of_low, of_high
 
 
 def published(value: float | None) -> str:
@@ -119,12 +124,12 @@ def published(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.10g}" + (".0" if float(value).is_integer() else "")
 
 
-def listed(items: Sequence[str]) -> str:
+def listed(items: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`; `a, with d, and b`, because the comma of an item must end before the last."""
     if len(items) < 2:
         return "".join(items)
     comma = "," * any(", " in re.sub(r"\(.*?\)", "", item) for item in items[:-1])
-    return f"{', '.join(items[:-1])}{comma} and {items[-1]}"
+    return f"{', '.join(items[:-1])}{comma} {last} {items[-1]}"
 
 
 def counted(count: int, noun: str) -> str:

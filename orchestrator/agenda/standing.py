@@ -20,7 +20,7 @@ from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder
 from orchestrator.trials.plan import PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.words import counted, value_in_words
+from orchestrator.words import counted, number, value_in_words
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ class SearchStanding:
         if self.best_valid_perplexity is not None:
             values = ", ".join(f"{key} {value_in_words(value)}" for key, value in (self.best_values or {}).items())
             with_values = f", with {values}" if values else ""
-            text += f"; best {self.best_valid_perplexity:.2f} validation perplexity{with_values}"
+            text += f"; best {number(self.best_valid_perplexity)} validation perplexity{with_values}"
         for trial in self.running:
             text += f"\n  running: trial {trial.number} ({trial.tries}), {counted(trial.epochs, 'epoch')}"
             if trial.valid_perplexity is not None:
-                text += f", {trial.valid_perplexity:.2f} validation perplexity"
+                text += f", {number(trial.valid_perplexity)} validation perplexity"
         return text
 
 

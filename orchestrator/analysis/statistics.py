@@ -61,7 +61,7 @@ def contrasts(
     if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an
     interval and get no verdict, and why.
     """
-    same = _first_of_equals(groups)
+    same, barred = _first_of_equals(groups), barred or {}
     effects: dict[str, Effect] = {}
     judged: dict[str, dict[str, float]] = {}
     for name, weights in coefficients.items():
@@ -70,7 +70,7 @@ def contrasts(
         if not merged:
             effects[name] = Effect(nats, obstacle=Obstacle("equal in every seed"))
         elif any(groups[group].nats.size < 2 for group in weights):
-            effects[name] = Effect(nats, obstacle=Obstacle("one seed"))
+            effects[name] = Effect(nats, obstacle=barred.get(name, Obstacle("one seed")))
         else:
             effects[name] = Effect(nats, obstacle=Obstacle("seeds do not differ"))  # unless some do, see below
             judged[name] = merged
@@ -81,7 +81,6 @@ def contrasts(
     every = {name: measured[alike] for name, alike in same.items() if alike in measured}
     blocks = _along_the_text(judged, weighed)
     noise = Noise(every, _correlation(weighed, judged), text_correlation([*blocks.values()]) if blocks else None)
-    barred = barred or {}
     estimates = _estimates(effects, judged, weighed, noise, blocks)
     names = [name for name in judged if name not in barred]
     errors = Errors.of(level, _measurements(judged, names))

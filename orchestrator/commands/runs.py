@@ -15,7 +15,7 @@ import typer
 from lm.hashes import WEIGHTS
 from lm.yaml_text import write_yaml
 from orchestrator.commands import shared
-from orchestrator.words import byte_size, counted, print_table, value_in_words
+from orchestrator.words import byte_size, counted, number, print_table, value_in_words
 
 if TYPE_CHECKING:
     from orchestrator.agenda.expand import SweepState
@@ -146,7 +146,7 @@ def _reported(reports: Path, runs: Path) -> dict[str, tuple[str, str]]:
 def _print_list(rows: list[dict[str, Any]]) -> None:
     cells = []
     for row in rows:
-        test = "" if row["test_perplexity"] is None else f"{row['test_perplexity']:.2f}"
+        test = "" if row["test_perplexity"] is None else number(row["test_perplexity"])
         size, is_damaged = byte_size(row["bytes"] or 0), row["status"] == "damaged"
         trial, differs = row["variant"] or ("" if is_damaged else row["what"]), row["what" if is_damaged else "differs"]
         cells.append(

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.commands import shared
 from orchestrator.commands.plan import counts_in_words
-from orchestrator.words import print_table
+from orchestrator.words import number, print_table
 
 if TYPE_CHECKING:
     from orchestrator.agenda.standing import SweepStanding, TrialLine, TrialStanding
@@ -78,7 +78,7 @@ def print_status(standing: SweepStanding) -> None:
     print_table(headings, map(_status_cells, standing.trials), right=right)
     typer.echo(counts_in_words(len(standing.trials), standing.counts))
     if (best := standing.best) is not None:
-        perplexity = f"{best.best_valid_perplexity:.2f} validation perplexity"
+        perplexity = f"{number(best.best_valid_perplexity or 0.0)} validation perplexity"
         typer.echo(f"best so far: {best.variant}, seed {best.seed}: {perplexity}")
 
 
@@ -89,7 +89,7 @@ def print_trials(lines: Sequence[TrialLine]) -> None:
             "" if line.number is None else str(line.number),
             str(line.seed),
             f"{line.epoch}/{line.epochs}",
-            "" if line.valid_perplexity is None else f"{line.valid_perplexity:.2f}",
+            "" if line.valid_perplexity is None else number(line.valid_perplexity),
             line.state,
             line.name,
         )
@@ -104,5 +104,5 @@ def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
     at = "" if when is None else f"{datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M:%S}"
     reached = f"{trial.epoch}/{trial.epochs}" if trial.epoch else ""
     perplexities = (trial.valid_perplexity, trial.best_valid_perplexity)
-    last, best = ("" if value is None else f"{value:.2f}" for value in perplexities)
+    last, best = ("" if value is None else number(value) for value in perplexities)
     return trial.variant, str(trial.seed), trial.state_in_words, trial.stage or "", reached, last, best, at

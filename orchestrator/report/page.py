@@ -160,6 +160,7 @@ def _text(
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
+        found_by_seed=bool(report.searches) and not searched_once,
         provenance=tables.provenance(outcomes, sweep.named_scale, report.searches, records),
         picture=pictures.on_page,
         base=base,

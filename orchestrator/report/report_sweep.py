@@ -60,5 +60,6 @@ def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], 
         numbers = published_numbers(sweep.published, dataset, cells, folder)
         measures = published_measures(sweep.published, dataset, folder)
         if numbers or measures:
-            return numbers, measures, f"From sweeps/published/: {', '.join(sweep.published)}; corpus {dataset}"
+            source = "/".join(folder.parts[-2:])
+            return numbers, measures, f"From {source}/: {', '.join(sweep.published)}; corpus {dataset}"
     return {}, [], ""

@@ -58,6 +58,15 @@ def front(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
     return sorted((trial for mine, trial in complete.items() if not is_beaten[mine]), key=lambda trial: trial.number)
 
 
+def different(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
+    """The trials, of those with one key the one that came furthest: the others trained nothing of their own."""
+    furthest: dict[str, SearchTrial] = {}
+    for trial in trials:
+        if trial.key is not None and trial.epochs > getattr(furthest.get(trial.key), "epochs", -1):
+            furthest[trial.key] = trial
+    return [trial for trial in trials if trial.key is None or furthest[trial.key] is trial]
+
+
 @dataclass(frozen=True)
 class SearchState:
     """A search and its trials so far."""

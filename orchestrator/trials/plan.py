@@ -142,16 +142,18 @@ def changes_in_words(sweep: ScaledSweep, facts: Facts) -> dict[str, str]:
 def _change(base: TrainSpec, spec: TrainSpec, facts: Facts) -> str:
     words, before, after = list(differences(base, spec)), facts.parameters(base), facts.parameters(spec)
     if abs(after - before) > NAMED_PARAMETER_CHANGE * before:
-        words.append(f"parameters {millions(before)} -> {millions(after)}")
+        short = [millions(count) if before >= 100_000 else f"{count:,}" for count in (before, after)]
+        words.append(f"parameters {' -> '.join(short)}")
     return "; ".join(words)
 
 
 def in_short(spec: TrainSpec) -> str:
-    """What distinguishes trials: `ptb, lstm 3x1150, softmax, nt_asgd, 500 epochs, fine-tuned, seed 1`."""
-    model, corpus = spec.model, spec.corpus
+    """What distinguishes trials: `ptb, lstm 1150-1150-400, softmax, nt_asgd, 500 epochs, fine-tuned, seed 1`."""
+    corpus, sizes = spec.corpus, spec.model.hidden_sizes
+    layers = "-".join(map(str, sizes)) if len(set(sizes)) > 1 else f"{len(sizes)}x{sizes[0]}"
     parts = [
         corpus.name if corpus.train_tokens is None else f"{corpus.name} ({corpus.train_tokens:,} tokens)",
-        f"{value_in_words(model.cell)} {model.layers}x{model.hidden_size}",
+        f"{value_in_words(spec.model.cell)} {layers}",
         spec.head.kind,
         spec.optimizer.kind,
         counted(sum((spec.epochs, *(leg.epochs for leg in spec.legs))), "epoch"),

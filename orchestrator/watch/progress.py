@@ -21,7 +21,7 @@ from lm.kept import say_once
 from lm.record import Evaluation, Record
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial, epochs_to_train, stage_epochs
-from orchestrator.words import in_words
+from orchestrator.words import in_words, number
 
 ProgressState = Literal["done", "running", "waiting", "stopped early", "diverged", "failed"]
 _MOST_ROWS = 16
@@ -178,7 +178,7 @@ class Progress:
         with self._lock:
             self._clock.evaluated(trial, evaluation)
             point = f"{evaluation.stage}, epoch {evaluation.epoch}/{evaluation.epoch + self._clock.epochs_left(trial)}"
-            point += f", validation perplexity {evaluation.valid_perplexity:.2f}"
+            point += f", validation perplexity {number(evaluation.valid_perplexity)}"
             line = f"{trial.tried}: {point}, {evaluation.tokens_per_second:,.0f} tokens/s"
             self._running[trial.key] = line
             if (at := time.monotonic()) - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
@@ -193,8 +193,8 @@ class Progress:
         with self._lock:
             if trial.number is not None and record is not None and state == "done":
                 reached = record.stages[-1].valid.perplexity, trial.number
-                best, number = self._best[trial.variant] = min(reached, self._best.get(trial.variant, reached))
-                ending += f"; best so far {best:.2f} validation perplexity, trial {number}"
+                best, of_trial = self._best[trial.variant] = min(reached, self._best.get(trial.variant, reached))
+                ending += f"; best so far {number(best)} validation perplexity, trial {of_trial}"
             self._set(trial, state)
             self._running.pop(trial.key, None)
             self._clock.settled(trial, resumable=state == "waiting")
@@ -273,6 +273,6 @@ def _ending(trial: Trial, record: Record | None) -> tuple[ProgressState, str]:
         reason = (record.reason or "no reason given").strip().splitlines()
         return record.status, f"{record.status}: {reason[-1][:200]}"
     last = record.stages[-1]
-    test = "not yet opened" if last.test is None else f"{last.test.perplexity:.2f}"
-    valid = f"{last.valid.perplexity:.2f} validation (its best epoch: {last.best_epoch})"
+    test = "not yet opened" if last.test is None else number(last.test.perplexity)
+    valid = f"{number(last.valid.perplexity)} validation (its best epoch: {last.best_epoch})"
     return "done", f"complete, perplexity {valid}, {test} test"

@@ -56,7 +56,8 @@ class Spread:
     def of(cls, scores: Iterable[Score]) -> Spread:
         """The spread of scores, one a seed."""
         values = np.array([score.perplexity for score in scores], dtype=np.float64)
-        deviation = float(values.std(ddof=1)) if values.size > 1 else None
+        with np.errstate(over="ignore"):  # of perplexities beyond 1e154 the deviation is infinite
+            deviation = float(values.std(ddof=1)) if values.size > 1 else None
         return cls(float(values.mean()), deviation, values.size)
 
     @property
@@ -191,7 +192,7 @@ def ablation_table(
                 effect=effect,
                 reason=_reason(outcomes, variant, effect),
                 removed=tuple(factor for factor in ablation.factors if factor in removed.get(variant, ())),
-                pairs=f"{lower} of {pairs}" if is_compared and pairs else None,
+                pairs=f"{lower} of {pairs}" if is_compared and pairs and not _same_or_elsewhere(effect) else None,
                 trigger=_trigger(outcomes.of_baseline, group),
                 change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats or 0.0),
                 interval_in_perplexity=Interval(*(perplexity_change(base, end) for end in ends)) if ends else None,
@@ -239,6 +240,12 @@ def reference_rows(outcomes: Outcomes) -> list[ReferenceRow]:
     ]
 
 
+def _same_or_elsewhere(effect: Effect | None) -> bool:
+    """Whether no pair of seeds says which is lower: they are equal, or scored on other texts."""
+    obstacle = None if effect is None else effect.obstacle
+    return obstacle is not None and obstacle.reason in ("equal in every seed", "another test text")
+
+
 def _trigger(baseline: Group, group: Group) -> str:
     """How often averaging began before fine-tuning, if the shares of the seeds differ from the baseline's.
 
@@ -274,7 +281,7 @@ def _reason(outcomes: Outcomes, variant: str, effect: Effect | None) -> str | No
     if is_adaptive(group):
         return None
     if effect is None and not any(outcome.final for outcome in group):
-        return "no seed is complete"
+        return incomplete_seeds(group)
     obstacle, in_row = of_baseline, {"not complete": f"{baseline} is not complete"}
     if effect is not None:  # the row names its variant already
         obstacle = effect.obstacle

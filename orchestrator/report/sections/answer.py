@@ -17,8 +17,8 @@ from orchestrator.report.sections.verdicts import (
     NAMED,
     NO_NOISE,
     NOT_DECIDED,
-    TWOFOLD,
     WORSE_THAN_GUESSING,
+    all_within,
     by_percent,
     in_percent,
     level_in_words,
@@ -39,7 +39,7 @@ Judged = tuple[AblationRow, Effect]
 """A row that is compared with the baseline, and its effect."""
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
-    "another test text": "scored on another text",
+    "another test text": "scored on another text, or in other columns",
     "worse than guessing": "worse than guessing by the words' frequencies",
     "adaptive": "adapts to the text of the test",
 }
@@ -251,7 +251,7 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
         case "seeds do not differ":
             return f"{NOT_DECIDED}: {_named(rows)}, because {NO_NOISE}"
         case "not complete" if len(rows) > NAMED:
-            return f"{len(rows)} changes have seeds that are not complete and no verdict"
+            return f"no verdict on {len(rows)} changes, of which seeds diverged or are not complete"
         case "not complete":
             why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"no verdict on {why}"
@@ -273,8 +273,7 @@ def _left_open(judged: Sequence[Judged], incomplete: Sequence[AblationRow], base
     if nowhere := [each for each in judged if each[1].verdict == "not decided" and not each[1].decided_on_this_text]:
         what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
         if len(nowhere) > NAMED:
-            ends = signed_ends([effect for _, effect in nowhere])
-            what = f"{len(nowhere)} {other}changes ({'' if ends == TWOFOLD else 'all within '}{ends})"
+            what = f"{len(nowhere)} {other}changes ({all_within([effect for _, effect in nowhere])})"
         sentences.append(f"{NOT_DECIDED}: {what}")
     for reason in get_args(Reason):
         barred = [row for row, effect in judged if effect.obstacle and effect.obstacle.reason == reason]

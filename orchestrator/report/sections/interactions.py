@@ -30,7 +30,7 @@ from orchestrator.words import Markdown, counted, escape, listed
 
 _TOGETHER: Mapping[Verdict, str] = {"raises": "costs more together", "lowers": "costs less together"}
 _MEANS: Mapping[Verdict, str] = {"raises": "each partly replaces the other", "lowers": "each needs the other"}
-_CONTEXTS = {"main effect": "averaged over the other components", "alone": "with all other components absent"}
+_CONTEXTS = {"main effect": "averaged over the other components", "alone": "with the other components absent"}
 
 
 @dataclass(frozen=True)
@@ -211,10 +211,11 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
         ]
         decided += [f"{context}, {listed(said)}"] if said else []
         if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
-            what = listed([escape(row.estimand.factor) for row in undecided])
-            what = what if len(undecided) <= NAMED else f"any of {len(undecided)} components"
+            one, of_several = [escape(row.estimand.factor) for row in undecided], len(undecided) > 1
+            what = listed(one, "or") if len(undecided) <= NAMED else f"any of {len(undecided)} components"
             ends = signed_ends([row.effect for row in undecided])
-            left_open.append(f"{NOT_DECIDED}: removing {what} {context} ({ends})")
+            each = ", each" * of_several
+            left_open.append(f"{NOT_DECIDED}: removing {what}{each} {context} ({ends})")
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
     known = [row for row in judged if row.effect.verdict in DECIDED]
     named = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from lm.record import opened
-from orchestrator.analysis.comparison import equal_variants
+from orchestrator.analysis.comparison import equal_variants, untrained
 from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cent
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Outcomes, averaged_seeds, is_adaptive, last_trained
@@ -25,7 +25,7 @@ class MethodNotes:
     """What the page's notes on the method say; sentences are empty if there is nothing to say.
 
     `deviations` are the least and the most of seeds, in perplexity. `convention`: the share by which the published one
-    is off exact perplexity, None without a complete trial.
+    is off exact perplexity, None without a trial that learnt more than the words' frequencies.
     """
 
     deviations: str
@@ -44,7 +44,8 @@ def method_notes(
     """The notes on the method; `varies`: what changes with the seed; `searched`: a search found some values."""
     noise = comparison.noise if comparison else None
     deviations = sorted(each.own for each in noise.deviations.values()) if noise else []
-    final = [outcome.final for outcome in outcomes.all if outcome.final]
+    failed = {each.outcome.trial.key for each in untrained(outcomes.all)}
+    final = [outcome.final for outcome in outcomes.all if outcome.final and outcome.trial.key not in failed]
     scores = [score for stage in final for score in (stage.valid, opened(stage.test))]
     return MethodNotes(
         deviations=" to ".join(dict.fromkeys(map(_percent, deviations[:1] + deviations[-1:]))),

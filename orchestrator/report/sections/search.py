@@ -20,7 +20,7 @@ from orchestrator.report.sections.search_pictures import (
     validation,
 )
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, different
 from orchestrator.search.population import history, own_share
 from orchestrator.sweep.searches import Searching, Tune
 from orchestrator.sweep.space import Dimension, OneOf, dimensions_of, is_log, range_in_words
@@ -103,11 +103,14 @@ def search_table(searches: Sequence[SearchState]) -> Iterator[Row]:
     for search in searches:
         words = _ENDS | ({"stopped": "of earlier generations"} if search.task.population else {})
         counts = Counter(trial.state for trial in search.trials)
+        once = different(search.trials)
+        ends = [f"{counts[end]} {word}" for end, word in words.items() if counts[end]]
+        ends += [f"{again} with the values of another"] if (again := len(search.trials) - len(once)) else []
         yield {
             "Variant": search.task.title,
             "Trials": len(search.trials),
-            "How they ended": ", ".join(f"{counts[end]} {word}" for end, word in words.items() if counts[end]) or None,
-            "Epochs trained": f"{sum(own_share(search.trials, trial)[0] for trial in search.trials):,}",
+            "How they ended": ", ".join(ends) or None,
+            "Epochs trained": f"{sum(own_share(search.trials, trial)[0] for trial in once):,}",
             "Training time": duration(seconds_of(search)),
             "Best validation": validation(search.best),
             "Its values": search.best and _values(search, search.best),
@@ -117,7 +120,7 @@ def search_table(searches: Sequence[SearchState]) -> Iterator[Row]:
 
 def seconds_of(search: SearchState) -> float:
     """Seconds of training of all trials; of a population, each second once."""
-    return sum(own_share(search.trials, trial)[1] for trial in search.trials)
+    return sum(own_share(search.trials, trial)[1] for trial in different(search.trials))
 
 
 def _trials(search: SearchState) -> Iterator[Row]:

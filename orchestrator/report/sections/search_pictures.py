@@ -13,7 +13,7 @@ from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import search as figures
 from orchestrator.report.pictures.search import SearchAxis, SearchPoint
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import SearchState, best, front
+from orchestrator.search.ledger import SearchState, best, different, front
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.sweep.space import Choice, OneOf, dimensions_of, is_log
@@ -142,11 +142,20 @@ def validation(trial: SearchTrial | None) -> str | None:
 
 
 def front_in_order(search: SearchState) -> list[SearchTrial]:
-    """The trials on the front, by the first objective."""
-    return sorted(front(search.trials), key=lambda trial: trial.objectives or ())
+    """The trials on the front, by the first objective, those of one spec once."""
+    return sorted(front(different(search.trials)), key=lambda trial: trial.objectives or ())
 
 
-def name_of(task: SearchTask, values: Mapping[str, Any]) -> str:
+def names_of(task: SearchTask, trials: Sequence[SearchTrial]) -> list[str]:
+    """What each trial is, by what it chose; by all of its values if another chose the same."""
+    names = [_name_of(task, trial.values) for trial in trials]
+    return [
+        name if names.count(name) == 1 else task.in_words(trial.values)
+        for name, trial in zip(names, trials, strict=True)
+    ]
+
+
+def _name_of(task: SearchTask, values: Mapping[str, Any]) -> str:
     """What a trial is, by what it chose: `adaptive, divisor 4.0`; all of its values if nothing was to choose."""
     words = []
     for key, dimension in task.drawn(values).dimensions.items():
@@ -164,14 +173,14 @@ def front_clause(searches: Sequence[SearchState], guess: Guess | None = None) ->
     if len(searches) != 1 or len(searches[0].task.objectives) < 2 or not (shown := front_in_order(searches[0])):
         return ""
     task = searches[0].task
-    complete = sum(trial.state == "complete" for trial in searches[0].trials)
+    complete = sum(trial.state == "complete" for trial in different(searches[0].trials))
     trials = []
-    for trial in shown:
+    for name, trial in zip(names_of(task, shown), shown, strict=True):
         reached = zip(task.objectives, trial.objectives or (), strict=True)
-        words = ", ".join(f"{OBJECTIVES[name][1](value)} {OBJECTIVES[name][0]}" for name, value in reached)
+        words = ", ".join(f"{OBJECTIVES[aim][1](value)} {OBJECTIVES[aim][0]}" for aim, value in reached)
         if guess is not None and trial.valid_nats is not None and trial.valid_nats > guess.nats:
             words += f"; worse than the {guess.model} model, {number(guess.perplexity)}, which reads no context"
-        trials.append(f"“{escape(name_of(task, trial.values))}” ({words})")
+        trials.append(f"“{escape(name)}” ({words})")
     names = listed(trials) if len(trials) <= _LISTED else f"from {trials[0]} to {trials[-1]}"
     verb = "is" if len(trials) == 1 else "are"
     return Markdown(f"{len(trials)} of the search’s {complete} complete trials {verb} on its Pareto front: {names}")
@@ -179,10 +188,12 @@ def front_clause(searches: Sequence[SearchState], guess: Guess | None = None) ->
 
 def draw_front(search: SearchState, pictures: Pictures) -> bool:
     """Draw `front.svg` if there are two objectives; of more a plane would show trials as beaten that are not."""
-    complete = [(trial, trial.objectives) for trial in search.trials if trial.state == "complete" and trial.objectives]
+    trials = different(search.trials)
+    complete = [(trial, trial.objectives) for trial in trials if trial.state == "complete" and trial.objectives]
     if len(search.task.objectives) != 2 or not complete:
         return False
-    on_front = {trial.number: name_of(search.task, trial.values) for trial in front_in_order(search)}
+    unbeaten = front_in_order(search)
+    on_front = dict(zip((trial.number for trial in unbeaten), names_of(search.task, unbeaten), strict=True))
     (y, x), points = search.task.objectives, []
     for trial, values in complete:
         shown = [perplexity(v) if name == "validation" else v for name, v in zip((y, x), values, strict=True)]

@@ -164,7 +164,9 @@ def provenance(
     """Label and value of every fact; if records differ, all values are listed."""
     trials = [outcome.trial for outcome in outcomes.all]
     settled = [(outcome, outcome.record) for outcome in outcomes.all if outcome.record is not None]
-    corpora = {record.corpus.fingerprint: record.corpus for _, record in settled}.values()
+    corpora = [record.corpus for _, record in settled]
+    sizes = (f"{c.train_tokens:,} training, {c.valid_tokens:,} validation, {c.test_tokens:,} test" for c in corpora)
+    rules = (f"{c.vocabulary_size:,} words: {c.vocabulary_rule}" for c in corpora)
     # A failed trial's record was written for a worker that could not tell what it ran on.
     records = [record for _, record in settled if record.status != "failed"]
     stages = {stage.key: stage for _, record in settled for stage in record.stages}.values()
@@ -173,12 +175,9 @@ def provenance(
     facts: list[tuple[str, str]] = [
         *((("Scale", scale),) if scale else ()),
         ("Corpus", _each(trial.spec.corpus.name for trial in trials)),
-        *(("Fingerprint", each.fingerprint) for each in corpora),
-        *(
-            ("Tokens", f"{each.train_tokens:,} training, {each.valid_tokens:,} validation, {each.test_tokens:,} test")
-            for each in corpora
-        ),
-        *(("Vocabulary", f"{each.vocabulary_size:,} words: {each.vocabulary_rule}") for each in corpora),
+        *(("Fingerprint", each) for each in dict.fromkeys(c.fingerprint for c in corpora)),
+        *(("Tokens", each) for each in dict.fromkeys(sizes)),
+        *(("Vocabulary", each) for each in dict.fromkeys(rules)),
         ("Seeds", _each(trial.seed for trial in trials)),
         ("Device", _each(record.device for record in records)),
         ("Threads per trial", _each(record.threads for record in records)),

@@ -30,13 +30,14 @@ NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
 
 def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
     """A clause that says why there is no verdict, and names the variants that are the reason."""
-    names = listed(obstacle.variants)
+    many = len(obstacle.variants) > NAMED
+    names = f"{len(obstacle.variants)} variants" if many else listed(obstacle.variants)
     adapts = "adapts" if len(obstacle.variants) == 1 else "adapt"
     why: dict[Reason, str] = {
         "adaptive": f"{names} {adapts} to the text of the test",
         "not complete": f"{names} not complete",
         "worse than guessing": f"{names} {'is' if len(obstacle.variants) == 1 else 'are'} {WORSE_THAN_GUESSING}",
-        "another test text": "scored on another text",
+        "another test text": "scored on another text, or in other columns",
         "another budget": "another budget",
         "one seed": "one seed: the seed noise is unknown",
         "seeds do not differ": NO_NOISE,
@@ -68,15 +69,31 @@ def by_percent(effect: Effect) -> str:
 def at_most(effects: Sequence[Effect]) -> str:
     """How large effects that are not decided can be: `at most 2.3% either way`."""
     largest = max(abs(per_cent(end)) for effect in effects for end in effect.interval or ())
-    return f"at most {significant(largest, 2)}% either way" if largest <= 100.0 else TWOFOLD
+    return TWOFOLD if any(map(may_be_twofold, effects)) else f"at most {significant(largest, 2)}% either way"
+
+
+def may_be_twofold(effect: Effect) -> bool:
+    """Whether the interval has twice or half the perplexity in it."""
+    return any(not -50.0 <= per_cent(end) <= 100.0 for end in effect.interval or ())
 
 
 def signed_ends(effects: Sequence[Effect]) -> str:
     """Between which changes effects that are not decided lie, all of them: `−3.1% to +3.3%`."""
+    if any(map(may_be_twofold, effects)):
+        return TWOFOLD
     ends = [per_cent(end) for effect in effects for end in effect.interval or ()]
     low, high = min(ends), max(ends)
     decimals = decimals_for((high - low) / 2)
-    return f"{signed(low, decimals)}% to {signed(high, decimals)}%" if high <= 100.0 and low >= -50.0 else TWOFOLD
+    return f"{signed(low, decimals)}% to {signed(high, decimals)}%"
+
+
+def all_within(effects: Sequence[Effect]) -> str:
+    """The same of many effects, of which some may be twofold: `all but 2 within −3.1% to +3.3%`."""
+    narrow = [effect for effect in effects if not may_be_twofold(effect)]
+    if not narrow:
+        return TWOFOLD
+    wide = len(effects) - len(narrow)
+    return f"all {f'but {wide} ' if wide else ''}within {signed_ends(narrow)}"
 
 
 def no_effect(margin: float) -> str:

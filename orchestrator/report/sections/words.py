@@ -31,11 +31,13 @@ MOST = 10
 class WordSection:
     """By what is compared the words, most gained first, most lost last; the published ones beside this text's.
 
+    A table is empty if nothing is saved or lost on any word, as by a cache of weight 0; none is drawn if all are.
     `unnamed`: there are some, but no corpus at hand that the trials read, which has the words.
     """
 
     variants: Sequence[str] = ()
     tables: Mapping[str, tuple[Rows, Rows]] = field(default_factory=dict)
+    is_drawn: bool = False
     unnamed: bool = False
 
 
@@ -56,8 +58,9 @@ def word_section(
             return WordSection(unnamed=True)
         savings, n = word_savings([(losses.token, saved) for losses, saved in pairs], vocabulary), len(pairs)
         words = savings.most(MOST, helped=True) + savings.most(MOST, helped=False)[::-1]
-        panel = f"{variant}, over {over or 'the same without its cache'}"
-        bars[panel] = [WordBar(f"{word.text} ({word.count:,})", word.nats, word.agree == n) for word in words]
+        if words:
+            panel = f"{variant}, over {over or 'the same without its cache'}"
+            bars[panel] = [WordBar(f"{word.text} ({word.count:,})", word.nats, word.agree == n) for word in words]
         table: Rows = [
             {"Word": word.text, "Times": f"{word.count:,}", "Nats saved": f"{signed(word.nats)} ({word.agree} of {n})"}
             for word in words
@@ -66,9 +69,9 @@ def word_section(
         by = f"{over}, on test" if over else "the same pass without its cache, on validation, where the cache is used"
         title = f"{variant} over {by}: {signed(savings.total, 1)} nats saved in all."
         tables[title] = table, list(_published(of_text, savings))
-    if tables:
+    if bars:
         pictures.draw("words.svg", figures.words, bars)
-    return WordSection([variant for variant, *_ in compared], tables)
+    return WordSection([variant for variant, *_ in compared], tables, is_drawn=bool(bars))
 
 
 def _published(measures: Sequence[Measure], savings: WordSavings) -> Iterator[Row]:

@@ -13,9 +13,9 @@ from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.analysis.comparison import Guess
 from orchestrator.report.pictures.search import SearchAxis
 from orchestrator.report.sections.search import search_table, trials_of_tuning
-from orchestrator.report.sections.search_pictures import front_clause, name_of, rung_table
+from orchestrator.report.sections.search_pictures import front_clause, names_of, rung_table
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import SearchState
+from orchestrator.search.ledger import SearchState, different
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_population import Trainer, population
@@ -285,7 +285,21 @@ def test_trials_stopped_in_tuning_are_named_with_their_variant(tmp_path: Path) -
 
 def test_a_trial_on_a_front_is_called_by_what_it_chose(tmp_path: Path) -> None:
     task = search_tasks(at_paper(tmp_path, CHOICES))[0]
-    assert name_of(task, {"layer": "thin", "batch_size": "4", "optimizer.learning_rate": 5.0}) == "thin, batch_size 4"
+    thin = {"layer": "thin", "batch_size": "4", "optimizer.learning_rate": 5.0}
+    trials = [replace(found(n, 90.0), values=values) for n, values in enumerate((thin, thin | {"batch_size": "8"}))]
+    assert names_of(task, trials) == ["thin, batch_size 4", "thin, batch_size 8"]
+    faster = replace(found(2, 90.0), values=thin | {"optimizer.learning_rate": 7.0})
+    names = names_of(task, [*trials, faster])
+    assert len(set(names)) == 3 and names[1] == "thin, batch_size 8", "by all values if another chose the same"
+
+
+def test_what_is_drawn_twice_is_trained_once(tmp_path: Path, task: SearchTask) -> None:
+    trials = [replace(found(n, 90.0 + n), key=f"{n % 3:016x}") for n in range(4)]
+    (row,) = search_table([SearchState(task, tmp_path / "none", tuple(trials))])
+    assert row["Trials"] == 4 and row["How they ended"] == "4 complete, 1 with the values of another"
+    assert row["Epochs trained"] == str(sum(trial.epochs for trial in trials[:3]))
+    further = replace(trials[3], epochs=trials[0].epochs + 1)
+    assert different([*trials[:3], further]) == [trials[1], trials[2], further], "the one that came furthest trained"
 
 
 def test_the_answer_names_the_ends_of_a_long_front_and_nothing_without_one(tmp_path: Path, task: SearchTask) -> None:

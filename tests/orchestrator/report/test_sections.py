@@ -47,7 +47,7 @@ def test_another_budget_is_marked_and_told(tmp_path: Path) -> None:
     other_text = trials[2].spec.model_copy(update={"corpus": shifted})
     trials[2] = replace(trials[2], spec=other_text)
     settle(tmp_path / "runs", trials[2], 60.0)
-    assert "is part of what no fine-tuning and b changes" in write(tmp_path, trials)
+    assert "is part of what no fine-tuning and b change: differences" in write(tmp_path, trials)
 
 
 def test_a_record_of_other_numerics_is_named_and_does_not_count(tmp_path: Path) -> None:

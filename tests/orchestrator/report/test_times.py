@@ -21,6 +21,17 @@ def settle(runs: Path, trial: Trial, *, ended: str, seconds: float, status: str 
     write_record(runs / trial.key, record.model_copy(update=times))
 
 
+def test_every_text_is_told_also_those_that_are_parts_of_one(tmp_path: Path) -> None:
+    full, less = make_trial("full"), make_trial("less text", batch_size=7)
+    for trial, tokens in ((full, 4000), (less, 3000)):
+        record = make_record(trial, 60.0)
+        corpus = record.corpus.model_copy(update={"train_tokens": tokens})
+        write_record(tmp_path / trial.key, record.model_copy(update={"corpus": corpus}))
+    facts = provenance(read_outcomes([full, less], Records(tmp_path), "full"), "laptop", (), Records(tmp_path))
+    told = [value.partition(" training")[0] for label, value in facts if label == "Tokens"]
+    assert told == ["4,000", "3,000"] and [label for label, _ in facts].count("Fingerprint") == 1
+
+
 def trial_time(runs: Path, trials: list[Trial]) -> str:
     facts = dict(provenance(read_outcomes(trials, Records(runs), trials[0].variant), "laptop", (), Records(runs)))
     return facts["Trial time"]

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.analysis.effects import MOST_FURTHER, Comparison, Effect, Further, Interval, Obstacle, Reason
 from orchestrator.report.sections.verdicts import (
     TWOFOLD,
+    all_within,
     at_most,
     level_in_words,
     signed_ends,
@@ -50,13 +51,19 @@ def test_every_reason_has_words_of_its_own() -> None:
         ([(0.9691, 1.0331)], "at most 3.3% either way", "−3.1% to +3.3%"),
         ([(0.95, 1.01), (0.99, 1.02)], "at most 5.0% either way", "−5.0% to +2.0%"),
         ([(0.5, 2.0)], "at most 100% either way", "−50% to +100%"),
-        ([(0.499, 1.0)], "at most 50% either way", TWOFOLD),
+        ([(0.499, 1.0)], TWOFOLD, TWOFOLD),
         ([(1.0, 2.01)], TWOFOLD, TWOFOLD),
     ],
 )
 def test_how_large_an_undecided_effect_can_be(ends: list[tuple[float, float]], largest: str, between: str) -> None:
     effects = [effect(low, high) for low, high in ends]
     assert (at_most(effects), signed_ends(effects)) == (largest, between)
+    assert all_within(effects) == (TWOFOLD if between == TWOFOLD else f"all within {between}")
+
+
+def test_one_wide_interval_does_not_hide_the_others() -> None:
+    effects = [effect(0.95, 1.01), effect(0.4, 3.0), effect(0.99, 1.02)]
+    assert all_within(effects) == "all but 1 within −5.0% to +2.0%"
 
 
 @pytest.mark.parametrize(

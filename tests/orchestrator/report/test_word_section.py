@@ -111,6 +111,14 @@ def test_a_cache_has_its_words_and_the_published_ones_beside_them(tmp_path: Path
     assert "| nowhere | 3 | – | −2.00 | – |" in found and "−9.00" not in found
 
 
+def test_a_cache_that_saves_nothing_has_no_words_and_no_picture(tmp_path: Path, text: Text) -> None:
+    trials = [*(text.settle("full", seed, {}) for seed in (1, 2)), text.cached({})]
+    artist = NoArtist()
+    found = section(write(tmp_path, trials, artist=artist))
+    assert "0.0 nats saved in all. No word is more or less probable." in found
+    assert "words.svg" not in found and "words.svg" not in artist.asked
+
+
 def test_a_cache_from_before_losses_without_it_were_kept_has_no_words(tmp_path: Path, text: Text) -> None:
     trials = [*(text.settle("full", seed, {}) for seed in (1, 2)), text.cached({"w1": 0.5}, older=True)]
     assert "Words gained" not in write(tmp_path, trials)

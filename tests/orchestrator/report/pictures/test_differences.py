@@ -222,7 +222,7 @@ def test_figures_are_rounded_by_their_interval() -> None:
         "+18000% [+12100, +26900]"
     )
     lopsided = ForestRow("a", math.log(19.01), math.log(0.97), math.log(372.33), "not decided", None, False)
-    assert difference_in_words(lopsided) == "+2000% [−3.0, +37000]\nnot decided"
+    assert difference_in_words(lopsided) == "+1800% [−3.0, +37000]\nnot decided"
 
 
 def test_every_verdict_has_a_shape_of_its_own() -> None:
