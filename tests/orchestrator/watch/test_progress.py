@@ -99,7 +99,7 @@ def test_a_terminal_shows_what_runs_and_how_the_latest_ended() -> None:
         progress.settled(names[4], None)
     last = out.getvalue()
     assert "variant 9, seed 1: train, epoch 2/3, validation perplexity 54.60, 12,346 tokens/s" in last
-    assert "variant 3, seed 1: train, epoch 2/3, validation perplexity inf, 700 tokens/s" in last
+    assert "variant 3, seed 1: train, epoch 2/3, validation perplexity ∞, 700 tokens/s" in last
     assert "diverged: the loss is nan" in last and "stopped, can be resumed" in last
     assert "and 3 more running" in last
     assert "3 done, 19 running, 7 waiting, 1 diverged; time left: about" in last
