@@ -21,7 +21,7 @@ from lm.precision import products_in
 from lm.record import Divergence, Evaluation, perplexity
 from lm.recurrent import State
 from lm.spec import Adam, NtAsgd, Sgd, SgdDecay, SgdHalving, SgdPlateau
-from lm.stage import DivergedError, Stage, term_names
+from lm.stage import DivergedError, Stage, term_names, too_large
 
 
 def run_stage(
@@ -166,8 +166,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
             rate = at.learning_rate
             raise DivergedError(
                 Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=rate, gradient_norm=norm_mean),
-                f"validation loss of {valid:.3g} nats a token, too large for a perplexity, in {at.stage}, "
-                f"after epoch {at.epoch}",
+                f"{too_large('validation', valid, at.stage)}, epoch {at.epoch}" if math.isfinite(valid) else None,
             )
         best = valid < at.best_nats
         if best:

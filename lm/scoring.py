@@ -26,7 +26,7 @@ from lm.record import (
     weights_path,
 )
 from lm.resume import TrialState
-from lm.stage import DivergedError, Stage
+from lm.stage import DivergedError, Stage, too_large
 from lm.tables import write_table
 
 ENCODINGS = {
@@ -149,17 +149,17 @@ def _tested(trial: TrialState, index: int) -> StageResult:
     update["test"] = test.score()
     if not math.isfinite(update["test"].perplexity):
         del trial.done[index:]
-        raise _diverged(trial, result.name)
+        raise _diverged(trial, result.name, update["test"].nats_per_token)
     _keep_losses(trial, result.name, "test", test, plain=plain, window=window)
     update["evaluation_seconds"] = result.evaluation_seconds + time.perf_counter() - begun
     return result.model_copy(update=update)
 
 
-def _diverged(trial: TrialState, stage: str) -> DivergedError:
+def _diverged(trial: TrialState, stage: str, nats: float) -> DivergedError:
     last = ([point for point in trial.curve if point.stage == stage] or trial.curve)[-1]  # a cache has no point
     return DivergedError(
         Divergence(stage=stage, epoch=last.epoch, step=last.step, learning_rate=last.learning_rate, gradient_norm=None),
-        f"a loss too large for a perplexity in {stage}, when it was scored after its last epoch",
+        too_large("test", nats, stage) if math.isfinite(nats) else None,
     )
 
 

@@ -31,6 +31,11 @@ class DivergedError(Exception):
         self.divergence = divergence
 
 
+def too_large(split: str, nats: float, stage: str) -> str:
+    """Why a finite loss is no result: e to its power is beyond the largest number."""
+    return f"{split} loss of {nats:.3g} nats a token, too large for a perplexity, in {stage}"
+
+
 @dataclass
 class Position:
     """Where a stage stands: plain numbers, whole in every checkpoint. Epochs, steps and tokens count over the trial."""

@@ -10,7 +10,7 @@ from lm.spec import Part
 
 MINUS = "\u2212"
 _LOPSIDED = 3.0
-"""An interval of this many times the distance of its nearer end is lopsided."""
+"""An interval is lopsided if its half width is this many times the distance of its nearer end."""
 NOTHING = "–"
 _SPECIAL = re.compile(r"([\\`*\[\]|~#^!])|(?<![^\W_])(_)|(_)(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "$": "&#36;", "://": "&#58;//", "www.": "www&#46;"}

@@ -86,6 +86,18 @@ def test_the_readme_quotes_the_committed_report() -> None:
         assert numbers[-1] in (papers or ["–"]), f"{line}: the paper has {papers}"
 
 
+def test_the_readme_quotes_the_page_at_a_published_size() -> None:
+    report = (ROOT / "reports/zaremba/paper/report.md").read_text(encoding="utf-8")
+    quoted = [line for line in README.splitlines() if line.startswith("| LSTM")]
+    assert len(quoted) == 4
+    for line in quoted:
+        variant, *numbers, published = [cell.strip() for cell in line.strip("|").split("|")]
+        (row,) = [row for row in report.splitlines() if row.startswith(f"| {variant} | ") and row.count("|") == 9]
+        assert all(number in row for number in numbers), line
+        on_test = [row for row in report.splitlines() if row.startswith(f"| {variant} | test |")]
+        assert (published == "–" and not on_test) or f"| {published}† |" in on_test[0]
+
+
 def test_the_list_of_pages_says_what_the_pages_say(tmp_path: Path) -> None:
     for path in (ROOT / "reports").rglob("*"):
         if path.name in ("summary.json", "report.md", "README.md", "how-to-read.md"):

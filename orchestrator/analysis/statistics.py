@@ -59,7 +59,7 @@ def contrasts(
 
     Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
     if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an
-    interval and get no verdict, and why.
+    interval and get no verdict, and why; that is the reason without an interval too.
     """
     same, barred = _first_of_equals(groups), barred or {}
     effects: dict[str, Effect] = {}
@@ -72,7 +72,7 @@ def contrasts(
         elif any(groups[group].nats.size < 2 for group in weights):
             effects[name] = Effect(nats, obstacle=barred.get(name, Obstacle("one seed")))
         else:
-            effects[name] = Effect(nats, obstacle=Obstacle("seeds do not differ"))  # unless some do, see below
+            effects[name] = Effect(nats, obstacle=barred.get(name, Obstacle("seeds do not differ")))  # see below
             judged[name] = merged
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
     measured = deviations(weighed)

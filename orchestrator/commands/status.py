@@ -77,8 +77,8 @@ def print_status(standing: SweepStanding) -> None:
     right = ("seed", "epoch", "validation perplexity", "best")
     print_table(headings, map(_status_cells, standing.trials), right=right)
     typer.echo(counts_in_words(len(standing.trials), standing.counts))
-    if (best := standing.best) is not None:
-        perplexity = f"{number(best.best_valid_perplexity or 0.0)} validation perplexity"
+    if (best := standing.best) is not None and best.best_valid_perplexity is not None:
+        perplexity = f"{number(best.best_valid_perplexity)} validation perplexity"
         typer.echo(f"best so far: {best.variant}, seed {best.seed}: {perplexity}")
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -90,7 +91,10 @@ def granted(resources: Resources, cpus: float | None = None, gpus: float | str |
 
 
 def list_gpus() -> list[Gpu]:
-    """The GPUs that `nvidia-smi` lists and `CUDA_VISIBLE_DEVICES` does not hide."""
+    """The GPUs that `nvidia-smi` lists and `CUDA_VISIBLE_DEVICES` does not hide, numbered alike.
+
+    CUDA numbers them as `nvidia-smi` does if they are all alike, or if `CUDA_DEVICE_ORDER` is `PCI_BUS_ID`.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     smi = shutil.which("nvidia-smi")
     if smi is None or (visible is not None and visible.strip() in ("", "-1")):
@@ -102,10 +106,13 @@ def list_gpus() -> list[Gpu]:
         return []
     rows = [row.rpartition(",") for row in listed.splitlines() if "," in row]
     gpus = [Gpu(name.strip(), int(MiB) * 2**20 if MiB.strip().isdigit() else None) for name, _, MiB in rows]
-    names = [] if visible is None else [name.strip() for name in visible.split(",")]
-    if not all(name.isdigit() for name in names):  # UUIDs, which this list lacks
+    if visible is None:
+        return gpus
+    names = [name.strip() for name in visible.split(",")]
+    if not names[0].isdigit():  # UUIDs, which this list lacks
         return gpus[: len(names)]
-    return [gpus[int(name)] for name in names if int(name) < len(gpus)] if names else gpus
+    valid = takewhile(lambda name: name.isdigit() and int(name) < len(gpus), names)  # CUDA ends at the first other
+    return [gpus[int(name)] for name in valid]
 
 
 def has_gpu() -> bool:

@@ -47,7 +47,7 @@ _TO_GO_ON = "; nothing finished is lost. To go on:\n  "
 class Options:
     """How a sweep is run; none of it changes a number.
 
-    CannotStartError if they go ill together, or `budget` is no span of time such as `8h`.
+    CannotStartError if they contradict each other, or `budget` is no span of time such as `8h`.
     """
 
     file: Path

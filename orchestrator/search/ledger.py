@@ -58,15 +58,6 @@ def front(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
     return sorted((trial for mine, trial in complete.items() if not is_beaten[mine]), key=lambda trial: trial.number)
 
 
-def different(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
-    """The trials, of those with one key the one that came furthest: the others trained nothing of their own."""
-    furthest: dict[str, SearchTrial] = {}
-    for trial in trials:
-        if trial.key is not None and trial.epochs > getattr(furthest.get(trial.key), "epochs", -1):
-            furthest[trial.key] = trial
-    return [trial for trial in trials if trial.key is None or furthest[trial.key] is trial]
-
-
 @dataclass(frozen=True)
 class SearchState:
     """A search and its trials so far."""
@@ -74,6 +65,17 @@ class SearchState:
     task: SearchTask
     ledger: Path
     trials: Sequence[SearchTrial]
+
+    @property
+    def distinct(self) -> list[SearchTrial]:
+        """The trials without repetitions: of those with one key the one that came furthest."""
+        kept: dict[str, SearchTrial] = {}
+        for trial in self.trials:
+            key = trial.key or str(trial.number)
+            other = kept.setdefault(key, trial)
+            if (trial.epochs, trial.state == "complete") > (other.epochs, other.state == "complete"):
+                kept[key] = trial
+        return sorted(kept.values(), key=lambda trial: trial.number)
 
     @property
     def ended(self) -> bool:

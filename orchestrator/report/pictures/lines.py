@@ -31,9 +31,9 @@ class Line:
     high: Sequence[float]
 
     @classmethod
-    def over_seeds(cls, name: str, x: Sequence[float], seeds: Collection[Collection[float]]) -> Line:
+    def over_seeds(cls, name: str, x: Sequence[float], by_place: Collection[Collection[float]]) -> Line:
         """Of the seeds' values at each place."""
-        return cls(name, x, [*map(fmean, seeds)], [*map(min, seeds)], [*map(max, seeds)])
+        return cls(name, x, [*map(fmean, by_place)], [*map(min, by_place)], [*map(max, by_place)])
 
 
 @dataclass(frozen=True)

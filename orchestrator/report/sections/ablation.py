@@ -56,9 +56,9 @@ class Spread:
     def of(cls, scores: Iterable[Score]) -> Spread:
         """The spread of scores, one a seed."""
         values = np.array([score.perplexity for score in scores], dtype=np.float64)
-        with np.errstate(over="ignore"):  # of perplexities beyond 1e154 the deviation is infinite
+        with np.errstate(over="ignore"):  # the deviation of perplexities beyond 1e154 is infinite
             deviation = float(values.std(ddof=1)) if values.size > 1 else None
-        return cls(float(values.mean()), deviation, values.size)
+            return cls(float(values.mean()), deviation, values.size)
 
     @property
     def of_mean(self) -> Interval | None:

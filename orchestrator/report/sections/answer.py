@@ -17,6 +17,7 @@ from orchestrator.report.sections.verdicts import (
     NAMED,
     NO_NOISE,
     NOT_DECIDED,
+    OTHER_TEXT,
     WORSE_THAN_GUESSING,
     all_within,
     by_percent,
@@ -39,7 +40,7 @@ Judged = tuple[AblationRow, Effect]
 """A row that is compared with the baseline, and its effect."""
 _WHY: dict[Reason, str] = {
     "another budget": "trained with another budget",
-    "another test text": "scored on another text, or in other columns",
+    "another test text": OTHER_TEXT,
     "worse than guessing": "worse than guessing by the words' frequencies",
     "adaptive": "adapts to the text of the test",
 }
@@ -251,7 +252,7 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
         case "seeds do not differ":
             return f"{NOT_DECIDED}: {_named(rows)}, because {NO_NOISE}"
         case "not complete" if len(rows) > NAMED:
-            return f"no verdict on {len(rows)} changes, of which seeds diverged or are not complete"
+            return f"no verdict on {len(rows)} changes: some of their seeds diverged, failed or are missing"
         case "not complete":
             why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"no verdict on {why}"

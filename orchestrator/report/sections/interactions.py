@@ -16,6 +16,7 @@ from orchestrator.report.sections.verdicts import (
     LISTED,
     NAMED,
     NOT_DECIDED,
+    all_within,
     at_most,
     by_percent,
     in_percent,
@@ -211,10 +212,9 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
         ]
         decided += [f"{context}, {listed(said)}"] if said else []
         if undecided := [row for row in judged if row.effect.verdict == "not decided"]:
-            one, of_several = [escape(row.estimand.factor) for row in undecided], len(undecided) > 1
-            what = listed(one, "or") if len(undecided) <= NAMED else f"any of {len(undecided)} components"
-            ends = signed_ends([row.effect for row in undecided])
-            each = ", each" * of_several
+            factors, effects = [escape(row.estimand.factor) for row in undecided], [row.effect for row in undecided]
+            what = listed(factors, "or") if len(factors) <= NAMED else f"any of {len(factors)} components"
+            each, ends = (", each", all_within(effects)) if len(factors) > 1 else ("", signed_ends(effects))
             left_open.append(f"{NOT_DECIDED}: removing {what}{each} {context} ({ends})")
     judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
     known = [row for row in judged if row.effect.verdict in DECIDED]

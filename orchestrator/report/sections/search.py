@@ -20,7 +20,7 @@ from orchestrator.report.sections.search_pictures import (
     validation,
 )
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, different
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
 from orchestrator.search.population import history, own_share
 from orchestrator.sweep.searches import Searching, Tune
 from orchestrator.sweep.space import Dimension, OneOf, dimensions_of, is_log, range_in_words
@@ -103,14 +103,14 @@ def search_table(searches: Sequence[SearchState]) -> Iterator[Row]:
     for search in searches:
         words = _ENDS | ({"stopped": "of earlier generations"} if search.task.population else {})
         counts = Counter(trial.state for trial in search.trials)
-        once = different(search.trials)
-        ends = [f"{counts[end]} {word}" for end, word in words.items() if counts[end]]
-        ends += [f"{again} with the values of another"] if (again := len(search.trials) - len(once)) else []
+        ends = ", ".join(f"{counts[end]} {word}" for end, word in words.items() if counts[end])
+        if again := len(search.trials) - len(search.distinct):
+            ends += f" ({again} with the values of another)"
         yield {
             "Variant": search.task.title,
             "Trials": len(search.trials),
-            "How they ended": ", ".join(ends) or None,
-            "Epochs trained": f"{sum(own_share(search.trials, trial)[0] for trial in once):,}",
+            "How they ended": ends or None,
+            "Epochs trained": f"{sum(own_share(search.trials, trial)[0] for trial in search.distinct):,}",
             "Training time": duration(seconds_of(search)),
             "Best validation": validation(search.best),
             "Its values": search.best and _values(search, search.best),
@@ -120,12 +120,12 @@ def search_table(searches: Sequence[SearchState]) -> Iterator[Row]:
 
 def seconds_of(search: SearchState) -> float:
     """Seconds of training of all trials; of a population, each second once."""
-    return sum(own_share(search.trials, trial)[1] for trial in different(search.trials))
+    return sum(own_share(search.trials, trial)[1] for trial in search.distinct)
 
 
 def _trials(search: SearchState) -> Iterator[Row]:
     """The best trials, or those on the front of a search with several objectives."""
-    complete = [trial for trial in search.trials if trial.state == "complete"]
+    complete = [trial for trial in search.distinct if trial.state == "complete"]
     best_first = sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
     for trial in front_in_order(search) if len(search.task.objectives) > 1 else best_first:
         columns: dict[str, object] = {"Validation": validation(trial)}
@@ -177,7 +177,7 @@ def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -
 
 def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
     """Which variants' values are those of the one trial that came to its end."""
-    complete = {s.task.title: sum(t.state == "complete" for t in s.trials) for s in searches if s.ended}
+    complete = {s.task.title: sum(t.state == "complete" for t in s.distinct) for s in searches if s.ended}
     return [variant for variant, count in complete.items() if count == 1]
 
 
@@ -204,7 +204,7 @@ def _options(searches: Sequence[SearchState]) -> tuple[Rows, list[str]]:
         choices = [place for search in searches if isinstance(place := search.task.space.get(key), OneOf)]
         fewest = max(_FEWEST_COMPLETE, *(search.task.min_trials_per_option.get(key, 0) for search in searches))
         for option in dict.fromkeys(option for choice in choices for option in choice.options):
-            tried = [trial for search in searches for trial in search.trials if trial.values.get(key) == option]
+            tried = [trial for search in searches for trial in search.distinct if trial.values.get(key) == option]
             states = Counter(trial.state for trial in tried)
             complete, stopped = states["complete"], states["stopped"]
             row = {
@@ -226,13 +226,13 @@ def _importance(search: SearchState) -> tuple[Rows, str]:
     """fANOVA's shares of the search, with their spread over seeds of the evaluator; or why there are none."""
     if search.task.population:
         return [], "they changed in mid-training"
-    complete = sum(trial.state == "complete" for trial in search.trials)
+    complete = sum(trial.state == "complete" for trial in search.distinct)
     if complete < FEWEST_FOR_IMPORTANCE:
         return [], f"{counted(complete, 'complete trial')}, fewer than the {FEWEST_FOR_IMPORTANCE} it would take"
     # Optuna takes a second to import, and only a report of a long search needs it.
     from orchestrator.search.optuna import importance
 
-    shares = importance(search.task, search.trials) or {}
+    shares = importance(search.task, search.distinct) or {}
     rows: Rows = [
         {"Value": Markdown(f"`{key}`"), "Share": f"{mean:.2f} ± {spread:.2f}"} for key, (mean, spread) in shares.items()
     ]

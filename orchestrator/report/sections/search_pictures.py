@@ -13,7 +13,7 @@ from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures import search as figures
 from orchestrator.report.pictures.search import SearchAxis, SearchPoint
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import SearchState, best, different, front
+from orchestrator.search.ledger import SearchState, best, front
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.sweep.space import Choice, OneOf, dimensions_of, is_log
@@ -121,7 +121,7 @@ def _grid(search: SearchState) -> Rows:
     if down is None or _CODEBOOK not in choices or search.task.population:
         return []
     cells: dict[tuple[str, str], list[SearchTrial]] = {}
-    for trial in search.trials:
+    for trial in search.distinct:
         if down in trial.values:
             cells.setdefault((trial.values[down], trial.values.get(_CODEBOOK, _ABSENT)), []).append(trial)
     across = [name for name in (_ABSENT, *choices[_CODEBOOK].options) if any(name == column for _, column in cells)]
@@ -138,12 +138,12 @@ def _cell(trials: Sequence[SearchTrial]) -> str | None:
 
 def validation(trial: SearchTrial | None) -> str | None:
     """A trial's validation perplexity; None without one."""
-    return None if trial is None or trial.valid_nats is None else number(perplexity(trial.valid_nats))
+    return None if trial is None or trial.valid_perplexity is None else number(trial.valid_perplexity)
 
 
 def front_in_order(search: SearchState) -> list[SearchTrial]:
-    """The trials on the front, by the first objective, those of one spec once."""
-    return sorted(front(different(search.trials)), key=lambda trial: trial.objectives or ())
+    """The trials on the front, by the first objective."""
+    return sorted(front(search.distinct), key=lambda trial: trial.objectives or ())
 
 
 def names_of(task: SearchTask, trials: Sequence[SearchTrial]) -> list[str]:
@@ -173,7 +173,8 @@ def front_clause(searches: Sequence[SearchState], guess: Guess | None = None) ->
     if len(searches) != 1 or len(searches[0].task.objectives) < 2 or not (shown := front_in_order(searches[0])):
         return ""
     task = searches[0].task
-    complete = sum(trial.state == "complete" for trial in different(searches[0].trials))
+    complete = sum(trial.state == "complete" for trial in searches[0].distinct)
+    different = " different" if len(searches[0].distinct) < len(searches[0].trials) else ""
     trials = []
     for name, trial in zip(names_of(task, shown), shown, strict=True):
         reached = zip(task.objectives, trial.objectives or (), strict=True)
@@ -182,14 +183,14 @@ def front_clause(searches: Sequence[SearchState], guess: Guess | None = None) ->
             words += f"; worse than the {guess.model} model, {number(guess.perplexity)}, which reads no context"
         trials.append(f"“{escape(name)}” ({words})")
     names = listed(trials) if len(trials) <= _LISTED else f"from {trials[0]} to {trials[-1]}"
-    verb = "is" if len(trials) == 1 else "are"
-    return Markdown(f"{len(trials)} of the search’s {complete} complete trials {verb} on its Pareto front: {names}")
+    of = f"{len(trials)} of the search’s {complete}{different} complete trials"
+    return Markdown(f"{of} {'is' if len(trials) == 1 else 'are'} on its Pareto front: {names}")
 
 
 def draw_front(search: SearchState, pictures: Pictures) -> bool:
     """Draw `front.svg` if there are two objectives; of more a plane would show trials as beaten that are not."""
-    trials = different(search.trials)
-    complete = [(trial, trial.objectives) for trial in trials if trial.state == "complete" and trial.objectives]
+    trials = [trial for trial in search.distinct if trial.state == "complete"]
+    complete = [(trial, trial.objectives) for trial in trials if trial.objectives]
     if len(search.task.objectives) != 2 or not complete:
         return False
     unbeaten = front_in_order(search)

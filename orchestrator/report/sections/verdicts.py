@@ -25,6 +25,7 @@ NAMED = 3
 """The most that a clause names if nothing is decided about them; more are counted."""
 LISTED = 8
 """The most of one verdict that a sentence lists."""
+OTHER_TEXT = "scored on another text, or in another number of columns"
 NO_NOISE = "the seeds do not differ, so the seed noise cannot be estimated"
 
 
@@ -37,7 +38,7 @@ def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
         "adaptive": f"{names} {adapts} to the text of the test",
         "not complete": f"{names} not complete",
         "worse than guessing": f"{names} {'is' if len(obstacle.variants) == 1 else 'are'} {WORSE_THAN_GUESSING}",
-        "another test text": "scored on another text, or in other columns",
+        "another test text": OTHER_TEXT,
         "another budget": "another budget",
         "one seed": "one seed: the seed noise is unknown",
         "seeds do not differ": NO_NOISE,
@@ -88,12 +89,13 @@ def signed_ends(effects: Sequence[Effect]) -> str:
 
 
 def all_within(effects: Sequence[Effect]) -> str:
-    """The same of many effects, of which some may be twofold: `all but 2 within −3.1% to +3.3%`."""
+    """The same of many effects, those that may be twofold apart: `all within −3.1% to +3.3%`."""
     narrow = [effect for effect in effects if not may_be_twofold(effect)]
     if not narrow:
         return TWOFOLD
-    wide = len(effects) - len(narrow)
-    return f"all {f'but {wide} ' if wide else ''}within {signed_ends(narrow)}"
+    if wide := len(effects) - len(narrow):
+        return f"{len(narrow)} within {signed_ends(narrow)}; of {wide} {TWOFOLD}"
+    return f"all within {signed_ends(narrow)}"
 
 
 def no_effect(margin: float) -> str:

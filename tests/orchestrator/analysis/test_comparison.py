@@ -80,7 +80,7 @@ Settle = Callable[[Path], list[Trial]]
 BARRED: dict[Settle, tuple[str, str]] = {
     diverged: ("not complete", "1 of 3 seeds diverged"),
     untrained: ("worse than guessing", "worse than guessing"),
-    elsewhere: ("another test text", "scored on another text, or in other columns"),
+    elsewhere: ("another test text", "scored on another text, or in another number of columns"),
 }
 """What makes a variant one without an interval: the kind of obstacle, and how its row says so."""
 
@@ -229,7 +229,7 @@ def test_the_page_its_files_and_the_tracker_say_why_there_is_no_verdict(tmp_path
     text = write(tmp_path, make(tmp_path / "runs"), ablation=ABLATION, artist=artist)
     _, why = BARRED[make]
     assert f"| no verdict ({why}) |" in text
-    assert f"o verdict on removing A{f' ({why})' if 'of' in why else ''}" in answer(text)
+    assert f"o verdict on removing A{f' ({why})' if 'seeds' in why else ''}" in answer(text)
     interaction = {diverged: "no A not complete", untrained: "no A is worse than guessing", elsewhere: why}[make]
     assert f"| A × B | interaction | – | no verdict ({interaction}) |" in text
     assert all(len(set(rows)) == 1 for rows in render(text).tables)

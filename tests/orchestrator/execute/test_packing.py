@@ -33,7 +33,15 @@ def test_gpus_have_a_name_and_the_memory_that_the_driver_knows(smi: Path, monkey
     smi.write_text("Orin (nvgpu), [N/A]\n")
     assert list_gpus() == [Gpu("Orin (nvgpu)", None)]
     smi.write_text("A, 24576\nB, 8192\n")
-    for visible, seen in (("0", "A"), ("1", "B"), ("1, 0", "BA"), ("7", ""), ("GPU-8d5f", "A")):
+    for visible, seen in (
+        ("0", "A"),
+        ("1", "B"),
+        ("1, 0", "BA"),
+        ("7", ""),
+        ("0,7,1", "A"),
+        ("1,-1", "B"),
+        ("GPU-8d5f", "A"),
+    ):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert "".join(gpu.name for gpu in list_gpus()) == seen, visible
 

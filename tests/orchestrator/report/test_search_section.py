@@ -15,7 +15,7 @@ from orchestrator.report.pictures.search import SearchAxis
 from orchestrator.report.sections.search import search_table, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause, names_of, rung_table
 from orchestrator.search.events import SearchTrial
-from orchestrator.search.ledger import SearchState, different
+from orchestrator.search.ledger import SearchState
 from orchestrator.search.task import SearchTask
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_population import Trainer, population
@@ -225,7 +225,9 @@ def test_the_page_says_which_option_was_hardly_tried(tmp_path: Path) -> None:
     )
     running = page(tmp_path, SearchState(task, tmp_path / "none", (trials[0],)))
     assert "Hardly tried" not in running, "it is not over"
-    many = [replace(trials[5], number=6 + n, valid_nats=math.log(110.0 + n)) for n in range(2)]
+    again = replace(trials[5], number=6)
+    many = [replace(again, number=n, key=str(n), valid_nats=math.log(110.0 + n)) for n in (7, 8)]
+    assert "Hardly tried" in page(tmp_path, SearchState(task, tmp_path / "none", (*trials, again, many[0])))
     assert "Hardly tried" not in page(tmp_path, SearchState(task, tmp_path / "none", (*trials, *many)))
 
 
@@ -296,10 +298,13 @@ def test_a_trial_on_a_front_is_called_by_what_it_chose(tmp_path: Path) -> None:
 def test_what_is_drawn_twice_is_trained_once(tmp_path: Path, task: SearchTask) -> None:
     trials = [replace(found(n, 90.0 + n), key=f"{n % 3:016x}") for n in range(4)]
     (row,) = search_table([SearchState(task, tmp_path / "none", tuple(trials))])
-    assert row["Trials"] == 4 and row["How they ended"] == "4 complete, 1 with the values of another"
+    assert row["Trials"] == 4 and row["How they ended"] == "4 complete (1 with the values of another)"
     assert row["Epochs trained"] == str(sum(trial.epochs for trial in trials[:3]))
     further = replace(trials[3], epochs=trials[0].epochs + 1)
-    assert different([*trials[:3], further]) == [trials[1], trials[2], further], "the one that came furthest trained"
+    furthest = SearchState(task, tmp_path / "none", (*trials[:3], further)).distinct
+    assert furthest == [trials[1], trials[2], further], "what came furthest is kept"
+    failed = replace(trials[0], state="failed")
+    assert SearchState(task, tmp_path / "none", (failed, trials[3])).distinct == [trials[3]]
 
 
 def test_the_answer_names_the_ends_of_a_long_front_and_nothing_without_one(tmp_path: Path, task: SearchTask) -> None:

@@ -63,7 +63,7 @@ def test_how_large_an_undecided_effect_can_be(ends: list[tuple[float, float]], l
 
 def test_one_wide_interval_does_not_hide_the_others() -> None:
     effects = [effect(0.95, 1.01), effect(0.4, 3.0), effect(0.99, 1.02)]
-    assert all_within(effects) == "all but 1 within −5.0% to +2.0%"
+    assert all_within(effects) == f"2 within −5.0% to +2.0%; of 1 {TWOFOLD}"
 
 
 @pytest.mark.parametrize(
