@@ -95,8 +95,8 @@ def opened(
     with refused(ValueError):
         sweep, why = open_sweep(file, scale, Changes.read(set_ or (), seeds))
     if not silent:
-        at_scale = f"{sweep.at_scale} ({why})" if sweep.at_scale else ""
-        typer.echo(f"{sweep.name}{at_scale}: {sweep.question}")
+        of_scale = f" ({why})" if sweep.has_scales else ""
+        typer.echo(f"{sweep.name}{sweep.at_scale}{of_scale}: {sweep.question}")
     return sweep
 
 
