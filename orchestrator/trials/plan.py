@@ -142,8 +142,8 @@ def changes_in_words(sweep: ScaledSweep, facts: Facts) -> dict[str, str]:
 def _change(base: TrainSpec, spec: TrainSpec, facts: Facts) -> str:
     words, before, after = list(differences(base, spec)), facts.parameters(base), facts.parameters(spec)
     if abs(after - before) > NAMED_PARAMETER_CHANGE * before:
-        short = [millions(count) if before >= 100_000 else f"{count:,}" for count in (before, after)]
-        words.append(f"parameters {' -> '.join(short)}")
+        short, whole = ([form(count) for count in (before, after)] for form in (millions, "{:,}".format))
+        words.append(f"parameters {' -> '.join(short if short[0] != short[1] else whole)}")
     return "; ".join(words)
 
 

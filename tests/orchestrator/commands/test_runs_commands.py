@@ -32,7 +32,7 @@ def test_list_shows_what_is_on_disk(place: Path) -> None:
     settle_spec(other, folder_of(other))
     code, out, _ = command("runs", "list")
     assert code == 0
-    assert "corpus, lstm 1x10, softmax, sgd, 2 epochs, fine-tuned, seed 1" in out
+    assert "corpus, lstm 1x6, softmax, sgd, 2 epochs, fine-tuned, seed 1" in out
     assert "seed 9" in out
     assert out.splitlines()[-1].startswith("2 trials, ")
     (row,) = json.loads(command("runs", "list", "--sweep", "toy.yaml", "--json")[1])["runs"]
