@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from filelock import FileLock
+
 from lm.files import read_regular, write_text
 
 LEVEL_OF_ERROR = 0.05
 """How often any of a page's verdicts may be wrong: their family-wise error."""
 GROWTH = 6.0
 """A planned look may err in proportion to this power of its number of seeds: early looks nearly never."""
+_PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Look
 def note_look(path: Path, seeds: Sequence[int]) -> None:
     """Add a page with these seeds to the ledger, once; OSError if it cannot be written."""
     line = json.dumps({"seeds": sorted(seeds)})
-    lines = read_regular(path).decode().splitlines() if path.exists() else []
-    if line not in lines:
-        write_text(path, "\n".join([*lines, line]) + "\n")
+    with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS):  # commands with other seeds share the ledger
+        lines = read_regular(path).decode().splitlines() if path.exists() else []
+        if line not in lines:
+            write_text(path, "\n".join([*lines, line]) + "\n")

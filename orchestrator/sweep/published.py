@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lm.names import nearest
 from lm.record import Split
 from lm.spec.part import NonNegative
-from lm.yaml_text import read_yaml_file
+from lm.validation import messages, problems_of, shown
+from lm.yaml_text import read_document
 
 _Perplexity = Annotated[float, Field(ge=1.0, allow_inf_nan=False, strict=True)]
 
@@ -38,7 +39,7 @@ class PublishedRow(BaseModel):
     variant: str | None = Field(default=None)
     also: tuple[str, ...] = ()
     cell: str | None = Field(default=None)
-    split: Split | Literal["train"] | None = Field(default=None)
+    split: Literal[Split, "train"] | None = Field(default=None)
     metric: str
     perplexity: _Perplexity | None = Field(default=None)
     std: NonNegative | None = Field(default=None)
@@ -132,7 +133,7 @@ def published_table(reference: str, folder: Path) -> list[PublishedRow]:
 
 
 def published_rows(path: Path) -> list[PublishedRow]:
-    """All rows of a file of published numbers; ValueError names one that is something else."""
+    """All rows of a file of published numbers; ValueError with the line of the first that is wrong."""
     try:
         return _rows(path, path.stat().st_mtime_ns)
     except OSError as error:
@@ -141,10 +142,23 @@ def published_rows(path: Path) -> list[PublishedRow]:
 
 @lru_cache(maxsize=8)  # a sweep file names several tables of one file, and reading one takes a tenth of a second
 def _rows(path: Path, _modified: int) -> list[PublishedRow]:
-    form = TypeAdapter(list[Annotated[Number | Measure | PublishedRow, Field(union_mode="left_to_right")]])
-    try:
-        return list(form.validate_python(read_yaml_file(path)))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path}: not a list of published numbers: {place}: {first['msg']}") from error
+    document, rows = read_document(path), list[PublishedRow]()
+    if not isinstance(document.data, list):
+        raise ValueError(document.message((), f"should be a list of published numbers, got {shown(document.data)}"))
+    for index, row in enumerate(document.data):
+        form = _form(row)
+        try:
+            rows.append(form.model_validate(row))
+        except ValidationError as error:
+            problems = [problem.under(index) for problem in problems_of(error, form)]
+            raise ValueError(messages(problems, document)[0]) from error
+    return rows
+
+
+def _form(row: Any) -> type[PublishedRow]:
+    """An entry with neither a perplexity nor a number of another metric says only that the paper has one."""
+    if not isinstance(row, dict):
+        return PublishedRow
+    if row.get("perplexity") is not None:
+        return Number
+    return Measure if isinstance(row.get("value"), int | float) else PublishedRow

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from orchestrator.analysis.looks import Looks, note_look, read_looks
 
@@ -33,6 +35,16 @@ def test_an_earlier_page_with_some_of_the_seeds_has_taken_as_much(tmp_path: Path
     assert read_looks(ledger, (5,), (1, 2, 3, 4, 5)).earlier == ((1, 2, 3), (1, 2, 3, 4))
     assert read_looks(ledger, (5,), (1, 2, 3, 4, 5)).error(5) == pytest.approx(0.05 / 3)
     assert read_looks(ledger, (2,), (7, 8)).earlier == (), "other seeds are another sample"
+
+
+def test_two_commands_that_note_their_looks_in_the_same_moment_lose_none(tmp_path: Path) -> None:
+    ledger = tmp_path / ".sweeps" / "a.mini.looks"
+    with ThreadPoolExecutor(1) as other, FileLock(f"{ledger}.lock"):
+        noted = other.submit(note_look, ledger, (1, 2))
+        with pytest.raises(TimeoutError):
+            noted.result(0.2)
+        ledger.write_text('{"seeds": [3]}\n')  # by the command that holds the lock
+    assert ledger.read_text() == '{"seeds": [3]}\n{"seeds": [1, 2]}\n'
 
 
 def test_a_damaged_ledger_of_looks_is_named_with_its_line(tmp_path: Path) -> None:

@@ -240,20 +240,33 @@ def test_a_number_of_another_cell_is_no_number_of_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("70.0", ".nan"), ("70.0", "-3"), ("70.0", "true"), ("split: test", "split: tset"), ("std: 0.1", "std: -1")],
+    ("old", "new", "problem"),
+    [
+        ("70.0", ".nan", "perplexity: should be a finite number, got nan"),
+        ("70.0", "-3", "perplexity: should be greater than or equal to 1, got -3"),
+        ("70.0", "true", "perplexity: should be a number, got true"),
+        ("split: test", "split: tset", "split: should be 'valid', 'test' or 'train', got 'tset'"),
+        ("std: 0.1", "std: -1", "std: should be greater than or equal to 0, got -1"),
+    ],
 )
-def test_a_number_that_none_can_be_is_refused(tmp_path: Path, old: str, new: str) -> None:
+def test_a_number_that_none_can_be_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     row = "table: '1', variant: a, split: test, std: 0.1, perplexity: 70.0}"
     assert published_numbers(["p.table1"], "ptb", {"a": "lstm"}, write(tmp_path, ROW + row))["a"].test is not None
-    row = row.replace(old, new)
-    with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers: 0\."):
-        published_numbers(["p.table1"], "ptb", {}, write(tmp_path, ROW + row))
+    second = row.replace(old, new)
+    with pytest.raises(ValueError, match=rf"p\.yaml:2: 1\.{problem}"):
+        published_numbers(["p.table1"], "ptb", {}, write(tmp_path, f"{ROW}{row}\n{ROW}{second}"))
 
 
-@pytest.mark.parametrize("text", ["a: 1", "- {paper: p}", "- 1"])
-def test_a_file_that_is_no_list_of_numbers_is_named(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match=r"p\.yaml: not a list of published numbers"):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: 1", r"p\.yaml:1: should be a list of published numbers, got \{'a': 1\}"),
+        ("- {paper: p}", r"p\.yaml:1: 0: missing key 'table'"),
+        ("- 1", r"p\.yaml:1: 0: should be a mapping with paper, table, metric, certainty, got 1"),
+    ],
+)
+def test_a_file_that_is_no_list_of_numbers_is_named_with_the_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
         published_numbers(["p.table1"], "ptb", {}, write(tmp_path, text))
 
 
