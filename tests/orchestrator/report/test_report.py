@@ -297,6 +297,15 @@ def test_only_what_the_table_has_is_explained(tmp_path: Path, sweep: Sweep) -> N
     assert explained(full=[60.0, 60.3], b=[70.0, 70.3]) == [True, True, True]
 
 
+def test_a_capped_vocabulary_is_said_beside_the_training_text(tmp_path: Path) -> None:
+    for cap, said in ((None, ""), (6_000, ", with a vocabulary of its 6,000 most frequent words")):
+        corpus = FULL.corpus.model_copy(update={"vocabulary_cap": cap})
+        trials = [make_trial("full", 1, corpus=corpus), make_trial("b", 1, corpus=corpus, batch_size=21)]
+        for trial in trials:
+            settle(tmp_path / "runs", trial, 60.0)
+        assert f"on 100,000 tokens of pydoc{said}; the test text has 12,000." in write(tmp_path, trials)
+
+
 def test_one_compared_variant_is_not_told_of_others(tmp_path: Path, sweep: Sweep) -> None:
     one = write(tmp_path, sweep(full=[60.0, 60.3], b=[70.0, 70.3]))
     assert "with 95% intervals; within the grey band, ±0.5%, a change counts as none." in one

@@ -258,7 +258,6 @@ def test_the_factorial_shares_its_single_removals_with_the_ablation() -> None:
     ("one", "other", "scale", "shared"),
     [
         ("ecoc_bits", "ecoc_heads", "mini", 4),
-        ("codebooks", "ecoc_bits", "mini", 3),
         ("codebooks", "ecoc_bits", "laptop", 3),
     ],
 )
