@@ -49,7 +49,12 @@ def sweep(
     budget: Annotated[str | None, typer.Option(help="start no trial after this time: 8h, 90m, 30s, 1d")] = None,
     notify: Annotated[str | None, typer.Option(metavar="COMMAND", help=_NOTIFY)] = None,
 ) -> None:
-    """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue."""
+    """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue.
+
+    Exit codes: 0 all trials are complete, 1 some failed or diverged, 2 the file or the command is wrong and nothing was
+    started, 3 the budget ran out first, 4 Ray was lost, 5 the disk is full or a folder cannot be written, 130 or 143
+    interrupted.
+    """
     from orchestrator.api import run
     from orchestrator.execute.machine import granted
     from orchestrator.execute.run import Options

@@ -150,9 +150,12 @@ def memory_bytes() -> int | None:
 
 
 def check_machine(sweep: ScaledSweep, specs: Iterable[TrainSpec]) -> None:
-    """CannotStartError if this machine cannot train one of these: too few CPUs or GPUs, or no products in bfloat16."""
+    """CannotStartError if this machine cannot train one of these: too few CPUs or GPUs, or not in bfloat16."""
     cpus, gpus_each = sweep.resources.cpus, gpus_of(sweep.resources)
-    if any(spec.precision == "bfloat16" for spec in specs) and bfloat16_products() == "none":
+    in_bfloat16 = any(spec.precision == "bfloat16" for spec in specs)
+    if in_bfloat16 and gpus_each:
+        raise CannotStartError("precision: bfloat16 trains on CPUs alone, and a trial gets a GPU; take --gpus 0")
+    if in_bfloat16 and bfloat16_products() == "none":
         raise CannotStartError(
             "precision: bfloat16 takes a CPU with AVX-512 or ARM's bf16 on which PyTorch rounds products, and on this "
             "one it does not; float32 runs everywhere"

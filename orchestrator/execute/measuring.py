@@ -13,11 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from pydantic import ValidationError
 
 from lm.cpus import cpu_count
-from lm.data import fingerprint_of
+from lm.data import cache_folder, fingerprint_of
 from lm.files import read_regular, write_text
 from lm.measured import Measured
 from lm.spec import (
@@ -108,7 +107,7 @@ class Measuring:
     threads: int
     steps: int = 8
     again: bool = False
-    folder: Path = field(default_factory=lambda: platformdirs.user_cache_path("lm") / "measured")
+    folder: Path = field(default_factory=lambda: cache_folder() / "measured")
     gpus: list[str] = field(default_factory=list)
     """The names of this machine's GPUs, if it measures on one."""
     _measured: dict[str, Measured] = field(default_factory=dict, init=False)

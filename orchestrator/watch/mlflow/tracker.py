@@ -87,7 +87,7 @@ class Tracker:
         self._note(trial, evaluation, running=True)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Its run is FINISHED, FAILED, or, stopped early or without a record, KILLED."""
+        """Its run is FINISHED, also if a scheduler stopped it early, FAILED, or without a record KILLED."""
         self._note(trial, running=False)
 
     def _note(self, trial: Trial, *points: Evaluation, running: bool) -> None:

@@ -230,6 +230,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
 ) -> None:
     write_corpus(tmp_path / "corpus")
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
+    assert Measuring("cpu", 1).folder == tmp_path / "lm" / "measured"
     sweep, records, kept = toy(tmp_path), Records(tmp_path / "runs"), tmp_path / "measured"
     trials = plan(sweep)
     lines: list[str] = []

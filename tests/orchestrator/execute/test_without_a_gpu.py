@@ -202,3 +202,15 @@ def test_bfloat16_is_refused_before_anything_starts_on_a_cpu_without_it(
     with pytest.raises(CannotStartError, match="precision: bfloat16 takes a CPU with") if refused else nullcontext():
         assert run.prepare(sweep, run.Options(Path("toy.yaml"))).state.table
     assert (place / "runs").exists() is not refused
+
+
+def test_bfloat16_is_refused_before_anything_starts_on_a_gpu(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "list_gpus", lambda: [machine.Gpu("A", None)])
+    monkeypatch.setattr(machine, "bfloat16_products", lambda: "fast")
+    text = SWEEP.replace("\nbase:\n", "\nbase:\n  precision: bfloat16\n") + "resources: {gpus: auto}\n"
+    (place / "toy.yaml").write_text(text)
+    sweep = load_sweep("toy.yaml")
+    with pytest.raises(CannotStartError, match="precision: bfloat16 trains on CPUs alone"):
+        run.prepare(sweep, run.Options(Path("toy.yaml")))
+    assert not (place / "runs").exists()
+    assert run.prepare(sweep, run.Options(Path("toy.yaml"), gpus=0.0)).state.table
