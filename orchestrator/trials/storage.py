@@ -137,6 +137,13 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
         raise CannotStartError(str(error)) from error
 
 
+def fetch_unsettled(storage: Storage, key: str, records: Records) -> None:
+    """Fetch what a report needs of a trial that has not settled here, and may have come further in the storage."""
+    record = records.read(key)
+    if record is None or record.status == "failed":
+        storage.pull(key, records.root, without=ONLY_TRAINING)
+
+
 @contextmanager
 def borrowed(
     storage: Storage, key: str, source: str | None, seconds: float
