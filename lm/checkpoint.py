@@ -15,6 +15,7 @@ import io
 import json
 import logging
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,14 +58,20 @@ def save_checkpoint(trial_folder: Path, checkpoint: Checkpoint) -> None:
         shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
-def load_checkpoint(trial_folder: Path, device: torch.device) -> Checkpoint | None:
-    """The last good checkpoint, None where there is none; one that is damaged is passed over and said so."""
+def load_checkpoint(
+    trial_folder: Path, device: torch.device, missing: Callable[[dict[str, Any]], str | None] = lambda state: None
+) -> Checkpoint | None:
+    """The last good checkpoint, None where there is none; one that is damaged is passed over and said so.
+
+    So is one for whose state `missing` names what beside it the trial would need to go on from there.
+    """
     for folder in reversed(_numbered(trial_folder / "checkpoints")):
         if (damage := damage_of(folder)) is None:
             state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
-            weights = {name: load_weights(folder / f"{name}.safetensors", device) for name in state.pop("weights")}
-            return Checkpoint(weights, state)
-        _log.warning("checkpoint %s cannot be read (%s); trying the one before it", folder, damage)
+            if (damage := missing(state)) is None:
+                weights = {name: load_weights(folder / f"{name}.safetensors", device) for name in state.pop("weights")}
+                return Checkpoint(weights, state)
+        _log.warning("checkpoint %s cannot be used (%s); trying the one before it", folder, damage)
     return None
 
 

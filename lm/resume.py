@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from lm.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint
 from lm.data import EncodedCorpus
-from lm.files import atomic
-from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
+from lm.files import atomic, in_a_line, sha256
+from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
 from lm.record import (
     Evaluation,
     StageResult,
+    curve_table,
     read_curve,
     read_record,
     stage_files,
@@ -46,6 +50,8 @@ class TrialState:
     shared_stages: Path | None
     done: list[StageResult] = field(default_factory=list)
     curve: list[Evaluation] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of what finished stages left, by its path in `out`, as the last checkpoint has it."""
 
     @property
     def key(self) -> str:
@@ -61,18 +67,22 @@ class TrialState:
 def save(trial: TrialState, stage: Stage) -> None:
     """Write a checkpoint of the trial in this stage."""
     checkpoint = to_checkpoint(stage)
+    left = {str(path.relative_to(trial.out)): path for result in trial.done for path in stage_files(trial.out, result)}
+    trial.hashes = {name: trial.hashes.get(name) or sha256(path) for name, path in left.items()}
     state = checkpoint.state | {
         "key": trial.key,
         "codebook": trial.codebook,
         "device": trial.device.type,
         "done": [result.model_dump_json() for result in trial.done],
+        "files": trial.hashes,
+        "curve": curve_hash(trial.curve),
     }
     save_checkpoint(trial.out, Checkpoint(checkpoint.weights, state))
 
 
 def resume(trial: TrialState) -> Stage | None:
     """The stage that the last checkpoint holds, None where there is none; the trial's curve and results with it."""
-    checkpoint = load_checkpoint(trial.out, trial.device)
+    checkpoint = load_checkpoint(trial.out, trial.device, lambda state: _missing(trial.out, state))
     if checkpoint is None:
         return None
     if checkpoint.state["key"] != trial.key:
@@ -89,7 +99,27 @@ def resume(trial: TrialState) -> Stage | None:
     if not trial.test:
         trial.done = [result.without_test() for result in trial.done]
     trial.curve = [point for point in read_curve(trial.out) if point.epoch <= stage.at.epoch]
+    trial.hashes = checkpoint.state.get("files", {})
     return stage
+
+
+def curve_hash(points: Iterable[Evaluation]) -> str:
+    """A hash of these epochs, whether or not the file has later ones."""
+    # Through Arrow's types, so that a curve read from disk has the same hash.
+    return hashlib.sha256(repr(curve_table(points).to_pylist()).encode()).hexdigest()
+
+
+def _missing(out: Path, state: dict[str, Any]) -> str | None:
+    """What of a trial is not as it was at a checkpoint with this state, which does not hold it itself."""
+    for name, expected in state.get("files", {}).items():
+        try:
+            if sha256(out / name) != expected:
+                return f"{name} is not the file that the trial wrote"
+        except OSError as error:
+            return in_a_line(error)
+    epoch = state["position"]["epoch"]
+    hashed = curve_hash(point for point in read_curve(out) if point.epoch <= epoch)
+    return None if state.get("curve", hashed) == hashed else f"{CURVE} does not have its {epoch} epochs as they were"
 
 
 def take_over(trial: TrialState, source: Path) -> None:

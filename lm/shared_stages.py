@@ -8,11 +8,10 @@ A trial holds the lock of its own folder first, then that of one stage at most: 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from filelock import FileLock, Timeout
 
 from lm.files import WriteError, atomic, read_regular, sha256, write_text
 from lm.hashes import CURVE
-from lm.record import Evaluation, StageResult, curve_table, read_curve, stage_files, write_curve
-from lm.resume import TrialState
+from lm.record import Evaluation, StageResult, read_curve, stage_files, write_curve
+from lm.resume import TrialState, curve_hash
 from lm.scoring import load_chosen
 from lm.spec import NUMERICS_VERSION, Part
 
@@ -111,7 +110,7 @@ def publish(trial: TrialState) -> None:
         numerics_version=NUMERICS_VERSION,
         files={str(path.relative_to(trial.out)): sha256(path) for path in stage_files(trial.out, result)},
         result=result,
-        curve=_curve_hash(point for point in trial.curve if point.stage == result.name),
+        curve=curve_hash(point for point in trial.curve if point.stage == result.name),
     )
     note = trial.shared_stages / f"{result.key}.json"
     try:
@@ -139,14 +138,9 @@ def _points(source: Path, found: SharedStage) -> list[Evaluation]:
     points = [point for point in read_curve(source) if point.stage == found.result.name]
     if len(points) != found.result.epochs:
         raise ValueError(f"{len(points)} of its {found.result.epochs} epochs are in the curve")
-    if found.curve is not None and _curve_hash(points) != found.curve:
+    if found.curve is not None and curve_hash(points) != found.curve:
         raise ValueError("its epochs in the curve are not what they were")
     return points
-
-
-def _curve_hash(points: Iterable[Evaluation]) -> str:
-    # Through Arrow's types, so that a curve read from disk has the same hash.
-    return hashlib.sha256(repr(curve_table(points).to_pylist()).encode()).hexdigest()
 
 
 def _copy(source: Path, target: Path, expected: str) -> None:

@@ -7,7 +7,7 @@ trained on the sweep's seeds, which the search never saw; only those trials open
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -159,13 +159,22 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
     return trials
 
 
-def trials_to_train(sweep: ScaledSweep, records: Records, seconds: float = math.inf) -> TrialSource:
-    """All that is to be trained and starts within `seconds`. A trial that failed is not tried again within it."""
+def trials_to_train(
+    sweep: ScaledSweep,
+    records: Records,
+    seconds: float = math.inf,
+    fetch: Callable[[Trial], None] = lambda trial: None,
+) -> TrialSource:
+    """All that is to be trained and starts within `seconds`. A trial that failed is not tried again within it.
+
+    `fetch` is called before a trial of a search is looked up in the records.
+    """
 
     def sources() -> Iterator[TrialSource]:
         state, attempted = expand(sweep, records), set[str]()
         if state.waiting:
-            yield SearchTrialSource([search.task for search in state.searches if not search.ended], records, Facts())
+            tasks = [search.task for search in state.searches if not search.ended]
+            yield SearchTrialSource(tasks, records, Facts(), fetch)
             state = expand(sweep, records)
             if state.waiting:  # a trial left no record, not even of a failure: the next command tries it again
                 return

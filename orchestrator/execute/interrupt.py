@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -75,8 +76,11 @@ class Interrupt:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._acknowledged:
             self._acknowledged = True
-            # By the system alone: a handler may interrupt a print. A terminal has just shown ^C.
-            os.write(2, b"\nstopping after this step; again to stop at once\n")
+            # By the system alone: a handler may interrupt a print. A terminal has just shown ^C. Who read the messages
+            # may have gone by the same Ctrl-C, like a `tee`; if nobody ever did, 2 is by now some other file.
+            if sys.stderr is not None:
+                with suppress(OSError):
+                    os.write(2, b"\nstopping after this step; again to stop at once\n")
         if self._postponed is not None:
             self._postponed.append(number)
             return

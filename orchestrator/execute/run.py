@@ -32,7 +32,8 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import select
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
-from orchestrator.trials.storage import Storage, exchange
+from orchestrator.trials.storage import Storage, exchange, fetch_unsettled
+from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.mirror import Planned
 from orchestrator.watch.mlflow.tracker import Tracker
 from orchestrator.watch.progress import Listeners, Progress
@@ -250,8 +251,12 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
     forget_stalls(prepared.records.root)
     deadline = time.monotonic() + (math.inf if options.budget is None else seconds_in(options.budget))
 
+    def fetch(trial: Trial) -> None:
+        if options.storage is not None:
+            fetch_unsettled(Storage(options.storage), trial.key, prepared.records)
+
     def source() -> TrialSource:
-        return trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic())
+        return trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic(), fetch)
 
     if options.executor == "inline":
         run_inline(source(), prepared.allotment, listener, interrupt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lm.record import Evaluation, Record
@@ -21,11 +21,18 @@ class SearchTrialSource:
     """Searches several tasks in turns, so that all get their trials alike; each continues its ledger.
 
     With one trial at a time a search is the same to the bit each time, killed in between or not. With several, what
-    is asked depends on the order in which trials end; the ledger keeps it.
+    is asked depends on the order in which trials end; the ledger keeps it. `fetch` is called before a trial is looked
+    up in the records: with a storage, its last epochs may not have come from there yet.
     """
 
-    def __init__(self, tasks: Sequence[SearchTask], records: Records, facts: Facts) -> None:
-        self._records = records
+    def __init__(
+        self,
+        tasks: Sequence[SearchTask],
+        records: Records,
+        facts: Facts,
+        fetch: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:
+        self._records, self._fetch = records, fetch
         by_key = {task.key(facts.fingerprint(task.base.corpus)): task for task in reversed(tasks)}
         self._searches = [_Search(task, records, facts) for task in reversed(by_key.values())]
         self._to_start = [
@@ -74,6 +81,7 @@ class SearchTrialSource:
             search.end(number, "stopped" if asked.stopping else "failed", reason)
             return None
         failed = next((t for t in search.ledger.trials if t.key == trial.key and t.state == "failed"), None)
+        self._fetch(trial)
         record = self._records.find(trial)
         if record is not None and record.status != "failed":
             search.settle(number, trial, record)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import os
 import shutil
 import stat
@@ -34,6 +35,7 @@ from orchestrator.trials.trial import Trial
 CHECKPOINTS = "checkpoints"
 ONLY_TRAINING = (CHECKPOINTS, WEIGHTS)
 """The folders of a trial that no report reads."""
+_log = logging.getLogger(__name__)
 
 
 class Storage:
@@ -135,6 +137,19 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
             done |= new
     except OSError as error:
         raise CannotStartError(str(error)) from error
+
+
+def fetch_unsettled(storage: Storage, key: str, records: Records) -> None:
+    """Fetch what a report needs of a trial that has not settled here, and may have come further in the storage.
+
+    A storage that is silent is logged: in the middle of a sweep it ends no other trial.
+    """
+    record = records.read(key)
+    if record is None or record.status == "failed":
+        try:
+            storage.pull(key, records.root, without=ONLY_TRAINING)
+        except OSError as error:
+            _log.warning("%s: what the storage has of it is not known: %s", key, error)
 
 
 @contextmanager

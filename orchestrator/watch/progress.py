@@ -122,6 +122,13 @@ class Clock:
         return max(0.0, sum(left) / self._most_running, *left)
 
 
+class _Lasting(Console):
+    """Says no more once its reader is gone, like a `tee` at Ctrl-C; Rich's own would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
@@ -141,7 +148,7 @@ class Progress:
         line_seconds: float = 30.0,
     ) -> None:
         self._clock = Clock(trials, done, records)
-        self._console = console or Console(stderr=True)
+        self._console = console or _Lasting(stderr=True)
         self._line_seconds = line_seconds
         self._lock = threading.RLock()
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials

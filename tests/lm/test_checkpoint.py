@@ -117,7 +117,7 @@ def test_a_damaged_one_is_passed_over_with_a_warning(
     assert loaded is not None and loaded.state["position"]["step"] == 1
     assert loaded.weights.keys() == {"weights", "best"}
     (warning,) = caplog.records
-    assert "00000002 cannot be read (" in warning.getMessage() and name in warning.getMessage()
+    assert "00000002 cannot be used (" in warning.getMessage() and name in warning.getMessage()
     damage(tmp_path / "checkpoints" / "00000001" / name)
     assert load_checkpoint(tmp_path, CPU) is None
 

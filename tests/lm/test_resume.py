@@ -46,8 +46,8 @@ def test_a_checkpoint_of_another_device_is_refused(
     """The state of a GPU's generator is no state of a CPU's."""
     next(train(spec, out=tmp_path, device="cpu"))
 
-    def of_a_gpu(folder: Path, device: torch.device) -> Checkpoint | None:
-        found = load_checkpoint(folder, device)
+    def of_a_gpu(folder: Path, device: torch.device, *missing: Any) -> Checkpoint | None:
+        found = load_checkpoint(folder, device, *missing)
         assert found is not None and found.state["device"] == "cpu"
         return Checkpoint(found.weights, found.state | {"device": "cuda"})
 

@@ -101,3 +101,36 @@ def test_the_first_signal_is_acknowledged_at_once_and_only_once(
             interrupt_now()
             assert capfd.readouterr().err == said
     assert capfd.readouterr().err == ""
+
+
+def test_a_signal_stops_although_nobody_reads_the_messages_any_more() -> None:
+    """As in `sweep ... 2>&1 | tee log`: Ctrl-C ends the `tee` too."""
+    interrupt, stop, before = Interrupt(), mock.Mock(), os.dup(2)
+    reads, writes = os.pipe()
+    os.close(reads)
+    os.dup2(writes, 2)
+    try:
+        with interrupt.handled(), interrupt.stopping(stop):
+            interrupt_now()
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(writes)
+    assert stop.called and interrupt.exit_code == 130
+
+
+def test_without_messages_nothing_is_written_into_the_file_in_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python finds 2 closed when it starts, and the next file that is opened has this number."""
+    monkeypatch.setattr("sys.stderr", None)
+    before = os.dup(2)
+    with (tmp_path / "other").open("wb") as other:
+        os.dup2(other.fileno(), 2)
+        try:
+            with Interrupt().handled(), pytest.raises(KeyboardInterrupt):
+                interrupt_now()
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+    assert (tmp_path / "other").read_bytes() == b""

@@ -272,6 +272,25 @@ def test_what_was_to_be_stopped_stops_after_a_kill(tmp_path: Path) -> None:
     assert found(one, again.root)[following.number - 1].state == "stopped"  # type: ignore[operator]
 
 
+def test_epochs_that_came_to_the_storage_alone_are_judged_before_a_trial_goes_on(tmp_path: Path) -> None:
+    """As where the driver was killed before it heard of them: a worker tells of later epochs alone."""
+    one = task(sampler=RANDOM, trials=6)
+    there, here = Shelf(tmp_path / "there"), Shelf(tmp_path / "here")
+    search([one], there)
+    lines = path_of(one, there.root).read_bytes().splitlines(keepends=True)
+    stop = next(i for i, line in enumerate(lines) if b'"goes_on": false' in line)
+    path = path_of(one, here.root)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(lines[:stop]))
+
+    def fetch(trial: Trial) -> None:
+        here.curves[trial.key] = there.curves[trial.key]
+
+    following = SearchTrialSource([one], here, Facts(), fetch).next()  # type: ignore[arg-type]
+    assert following is not None and found(one, here.root)[following.number - 1].state == "stopped"
+    assert path.read_bytes().startswith(b"".join(lines[: stop + 2]))
+
+
 def test_divergence_and_failure_are_rows_with_their_reasons(tmp_path: Path) -> None:
     start = [{"optimizer.learning_rate": 99.0}, {"dropout.input": 0.78}, {"optimizer.learning_rate": 10.0}]
     (trials,) = search([task(start=start, trials=3, scheduler=None)], Shelf(tmp_path))

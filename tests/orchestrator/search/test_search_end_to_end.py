@@ -160,6 +160,20 @@ def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog:
     assert "| best found | 6 |" in text and "**The search is not over yet.**" not in text
 
 
+def test_a_search_goes_on_by_what_only_its_storage_has(place: Path) -> None:
+    """As after a kill before the driver heard of the last epochs of a trial that the scheduler then stops."""
+    _, ledger, _ = searched(place / "runs")
+    undisturbed, lines = without_times(ledger), ledger.read_bytes().splitlines(keepends=True)
+    stop = next(number for number, line in enumerate(undisturbed) if line.get("goes_on") is False)
+    (place / "runs").rename(place / "there")
+    ledger.parent.mkdir(parents=True)
+    ledger.write_bytes(b"".join(lines[:stop]))
+    line = ["sweep", "tiny.yaml", "--executor", "inline", "--storage", str(place / "there")]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    assert without_times(ledger) == undisturbed
+
+
 def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
     task, ledger, heard = searched(place / "runs", search=POPULATION)
     found = read_search_trials(ledger)

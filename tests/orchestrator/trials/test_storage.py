@@ -19,7 +19,7 @@ from orchestrator.execute.run_trial import Allotment, run_trial, settled_record
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed, exchange, transfer_order
+from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed, exchange, fetch_unsettled, transfer_order
 from tests.orchestrator.execute.test_sweep_end_to_end import place
 from tests.support.seen import eventually
 from tests.support.sweeps import SWEEP, finish, report, start
@@ -173,6 +173,19 @@ def test_before_a_sweep_each_side_gets_what_it_lacks(tmp_path: Path) -> None:
     exchange(storage, lambda: [one, other], here)
     assert here.find(other) == there.find(other) is not None
     assert there.find(one) == here.find(one) is not None
+
+
+def test_what_a_trial_did_that_has_not_settled_here_comes_from_the_storage(tmp_path: Path) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    one, settled = trial("one"), trial("settled")
+    leave(here, one, epochs=1)
+    leave(there, one, epochs=2)
+    leave(here, settled, record(settled))
+    leave(there, settled, epochs=1)
+    for each in (one, settled):
+        fetch_unsettled(Storage(str(there.root)), each.key, here)
+    assert here.curve(one) == there.curve(one) and len(here.curve(one)) == 2
+    assert here.find(settled) is not None
 
 
 def test_a_finished_trial_is_sent_where_only_checkpoints_of_it_are(tmp_path: Path) -> None:

@@ -269,6 +269,17 @@ def test_a_listener_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) ->
     assert any(entry.exc_info for entry in caplog.records)
 
 
+def test_a_reader_that_has_gone_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    with Progress([trial()]) as progress:
+        progress.say("nobody hears this")
+        progress.started(trial())
+
+
 def test_trials_that_a_search_proposes_are_counted_as_they_come() -> None:
     console, out = pipe()
     one, two = trial("one"), trial("two")
