@@ -49,7 +49,8 @@ def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
     if order.address is None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         place = {"address": "local", "num_cpus": cpu_count(), "include_dashboard": False}
-        place |= {"object_store_memory": _OBJECT_STORE_BYTES, "_temp_dir": str(order.session)}
+        # In a folder below the session's own, because Ray opens it to everybody.
+        place |= {"object_store_memory": _OBJECT_STORE_BYTES, "_temp_dir": str(order.session / "ray")}
     level = logging.INFO if order.verbose else logging.ERROR
     try:
         ray.init(**place, log_to_driver=order.verbose, logging_level=level, runtime_env=runtime)

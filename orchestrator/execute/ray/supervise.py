@@ -44,7 +44,7 @@ _ENVIRONMENT = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-_LONGEST_NAME = "orch-01234567/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
+_LONGEST_NAME = "orch-01234567/ray/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
 MOST_PATH_BYTES = 103 - len(_LONGEST_NAME) - 1
 """103 bytes is what the path of a socket may have on every system."""
 _END_SECONDS = 15.0

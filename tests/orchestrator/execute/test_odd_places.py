@@ -30,7 +30,7 @@ def test_a_long_temporary_directory_is_left_for_a_short_one(
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
     with session_folder() as session:
-        socket = session / "session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
+        socket = session / "ray/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
         assert len(os.fsencode(socket)) <= 103
         assert str(long) in caplog.text and f"Ray's files go to {session.parent}" in caplog.text
         assert len(caplog.text.splitlines()) == 1

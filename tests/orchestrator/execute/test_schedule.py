@@ -81,7 +81,7 @@ def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_fai
 
 # In a process of its own, since Ray reads its environment once, when it loads.
 THROUGH_RAY = """
-import math, sys
+import math, stat, sys
 from dataclasses import replace
 from pathlib import Path
 import ray
@@ -114,6 +114,7 @@ class Stops(FixedOrder):
 heard = Heard()
 with session_folder() as session:
     start_ray(Order(allotment, session=session))
+    assert stat.S_IMODE(session.stat().st_mode) == 0o700, "the folder is its owner's, whatever Ray does"
     queue = Queue(Stops([whole, cut]), allotment, heard)
     fit(queue, trainable, session=session, at_once=1)
     ray.shutdown()
