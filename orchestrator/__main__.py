@@ -18,7 +18,6 @@ from orchestrator.commands.why import reproduce, why
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Run many trials of language models and report what they show.",
     # A shell completes a command, `orchestrator`, and not a module that another command runs.
     add_completion=Path(sys.argv[0]).name != "__main__.py",
     no_args_is_help=True,
@@ -29,9 +28,12 @@ app = typer.Typer(
 
 @app.callback()
 def _main(version: Version = False) -> None:
-    """Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line and nothing was started,
-    3 the budget was reached first, 4 Ray was lost twice, 5 the disk is full or a folder cannot be written, 130 or 143
-    interrupted (everything can be resumed)."""
+    """Run many trials of language models and report what they show.
+
+    Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line and nothing was started, 3 the
+    budget was reached first, 4 Ray was lost twice, 5 the disk is full or a folder cannot be written, 130 or 143
+    interrupted (everything can be resumed).
+    """
 
 
 for command in (init, plan, sweep, status, report, why, reproduce, export, schema, coverage):

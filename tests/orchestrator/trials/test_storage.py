@@ -188,6 +188,24 @@ def test_what_a_trial_did_that_has_not_settled_here_comes_from_the_storage(tmp_p
     assert here.find(settled) is not None
 
 
+def test_a_storage_that_falls_silent_is_logged_and_leaves_what_is_here(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    one = trial("one")
+    leave(here, one, epochs=1)
+    leave(there, one, epochs=2)
+    storage = Storage(str(there.root))
+
+    def silent(*_: object, **__: object) -> None:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(storage, "_infos", silent)
+    fetch_unsettled(storage, one.key, here)
+    assert f"{one.key}: what the storage has of it is not known: storage {storage.uri}: no answer" in caplog.text
+    assert len(here.curve(one)) == 1
+
+
 def test_a_finished_trial_is_sent_where_only_checkpoints_of_it_are(tmp_path: Path) -> None:
     here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
     one = trial("one")
