@@ -31,7 +31,7 @@ def make(depth: int = DEPTH, bias: float = -1.0, drop: float = 0.0, device: str 
 
 def example(device: str | torch.device = "cpu") -> tuple[Tensor, tuple[Tensor]]:
     draw = torch.randn(T + 1, B, INPUT, generator=seeded(1), dtype=torch.float64).to(device)
-    return draw[:T], (draw[T:, :, :H],)
+    return draw[:T], (draw[T:, :, :H].contiguous(),)  # as cuDNN, in PyTorch's network, demands
 
 
 def written_out(

@@ -21,7 +21,8 @@ def make(device: torch.device, drop: float = 0.0) -> tuple[RecurrentLayer, Tenso
     """A layer, an input, and a state that is not zero."""
     layer = RecurrentLayer("peephole_lstm", INPUT, H, drop, seeded(0)).to(device, torch.float64)
     draw = torch.randn(T + 2, B, INPUT, generator=seeded(1), dtype=torch.float64).to(device)
-    return layer, draw[:T], (draw[T : T + 1, :, :H], draw[T + 1 :, :, :H])
+    hidden, memory = (part.contiguous() for part in draw[T:, None, :, :H])  # cuDNN takes no other
+    return layer, draw[:T], (hidden, memory)
 
 
 def written_out(

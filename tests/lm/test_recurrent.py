@@ -60,7 +60,8 @@ def plain_module(layer: RecurrentLayer) -> nn.LSTM | nn.GRU:
 
 
 def close(dtype: torch.dtype) -> dict[str, float]:
-    return {"rtol": 0.0, "atol": 1e-6 if dtype == torch.float32 else 1e-12}
+    """In float32 cuDNN's kernels were seen to round by up to 2.2e-6 otherwise."""
+    return {"rtol": 0.0, "atol": 1e-5 if dtype == torch.float32 else 1e-12}
 
 
 def mask_of(layer: RecurrentLayer, seed: int) -> Tensor:
