@@ -252,7 +252,7 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
         case "seeds do not differ":
             return f"{NOT_DECIDED}: {_named(rows)}, because {NO_NOISE}"
         case "not complete" if len(rows) > NAMED:
-            return f"no verdict on {len(rows)} changes: some of their seeds diverged, failed or are missing"
+            return f"no verdict on {len(rows)} changes: not all of their seeds are complete"
         case "not complete":
             why = listed([f"{_subject(row)} ({row.incomplete or row.reason})" for row in rows])
             return f"no verdict on {why}"

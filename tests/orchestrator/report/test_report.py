@@ -140,7 +140,7 @@ def test_three_undecided_are_named_and_four_counted(tmp_path: Path, sweep: Sweep
 def test_three_incomplete_changes_are_named_and_four_counted(tmp_path: Path, sweep: Sweep) -> None:
     tests: dict[str, list[float | None]] = {"full": [60.0, 60.3], **{name: [70.0, None] for name in "bcde"}}
     assert answer(write(tmp_path, sweep(**tests))) == (
-        "At laptop scale, no verdict on 4 changes: some of their seeds diverged, failed or are missing."
+        "At laptop scale, no verdict on 4 changes: not all of their seeds are complete."
     )
     del tests["e"]
     assert "“d” (1 of 2 seeds missing)" in answer(write(tmp_path, sweep(**tests)))
