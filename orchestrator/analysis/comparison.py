@@ -96,6 +96,12 @@ def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Ob
     return [Obstacle(reason, tuple(names)) for reason, names in found.items() if names]
 
 
+def only_waits(outcomes: Mapping[str, Group], variants: Sequence[str]) -> bool:
+    """Whether these variants can be compared once their trials are complete: no other obstacle, and none diverged."""
+    diverged = any(trial.status == "diverged" for variant in variants for trial in outcomes.get(variant, ()))
+    return not diverged and {obstacle.reason for obstacle in obstacles(outcomes, variants)} == {"not complete"}
+
+
 def _texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
     """The test texts that the complete seeds are scored on, with the columns they were cut into."""
     records = [outcome.record for outcome in group if outcome.final and outcome.record]
@@ -107,7 +113,8 @@ def compare_variants(outcomes: Outcomes, error: float = LEVEL_OF_ERROR, margin: 
 
     `error` is how often a verdict of them may be wrong, of one look among several its share (`analysis.looks`).
 
-    `obstacles` says who may be compared. A variant of another budget has an interval and no verdict.
+    `obstacles` says who may be compared. A variant of another budget has an interval and no verdict. Comparisons that
+    only wait for trials take their share of the error already.
     """
     if obstacles(outcomes, [outcomes.baseline]):
         return None
@@ -118,6 +125,7 @@ def compare_variants(outcomes: Outcomes, error: float = LEVEL_OF_ERROR, margin: 
         1 - error,
         margin,
         barred={name: each[0] for name, each in why.items() if each},
+        waiting=sum(only_waits(outcomes, [name, outcomes.baseline]) for name in why),
     )
 
 

@@ -103,13 +103,14 @@ class Noise:
 class Comparison:
     """Effects by name, the noise behind their intervals (None without any), and how many intervals there are.
 
-    `level` is the probability that all of them cover together; a verdict counts what is within `margin`, a share of
-    perplexity, as none.
+    `waiting` further comparisons only wait for trials. `level` is the probability that all cover together; a verdict
+    counts what is within `margin`, a share of perplexity, as none.
     """
 
     effects: dict[str, Effect]
     noise: Noise | None
     intervals: int
+    waiting: int
     level: float
     margin: float
 

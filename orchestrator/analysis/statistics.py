@@ -39,6 +39,7 @@ def contrasts(
     level: float = 1 - LEVEL_OF_ERROR,
     margin: float = 0.0,
     barred: Mapping[str, Obstacle] | None = None,
+    waiting: int = 0,
 ) -> Comparison:
     """Contrasts of the mean losses of `groups`, all at once; `coefficients` gives the weights of each by group.
 
@@ -49,7 +50,8 @@ def contrasts(
     zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure",
     Statistics in Medicine 27). *Raises* or *lowers*: it lies on one side of zero; *equivalent*: within the `margin`, a
     share of perplexity (two one-sided tests; Schuirmann 1987). Contrasts without a verdict take no share, equal ones
-    one.
+    one. `waiting` further contrasts, whose trials are still to come, take a share each, so that an early verdict stands
+    when they come.
 
     The seeds' degrees of freedom are Satterthwaite's, no more than all seeds together have. No interval is narrower
     than a lone comparison's from the deviations of its own groups (after Welch 1938, Biometrika 29), paired if the
@@ -77,21 +79,21 @@ def contrasts(
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
     measured = deviations(weighed)
     if measured is None:
-        return Comparison(effects, None, 0, level, margin)
+        return Comparison(effects, None, 0, waiting, level, margin)
     every = {name: measured[alike] for name, alike in same.items() if alike in measured}
     blocks = _along_the_text(judged, weighed)
     noise = Noise(every, _correlation(weighed, judged), text_correlation([*blocks.values()]) if blocks else None)
     estimates = _estimates(effects, judged, weighed, noise, blocks)
     names = [name for name in judged if name not in barred]
-    errors = Errors.of(level, _measurements(judged, names))
-    decided, last = _step_down(estimates, judged, names, level)
+    errors = Errors.of(level, _measurements(judged, names) + waiting)
+    decided, last = _step_down(estimates, judged, names, level, waiting)
     here, _ = _step_down(
-        {name: replace(each, text=None, seen=None) for name, each in estimates.items()}, judged, names, level
+        {name: replace(each, text=None, seen=None) for name, each in estimates.items()}, judged, names, level, waiting
     )
     for name, estimate in estimates.items():
         effect = estimate.effect(errors, barred.get(name), decided_on_this_text=name in here)
         effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
-    return Comparison(effects, noise, _measurements(judged, names), level, margin)
+    return Comparison(effects, noise, _measurements(judged, names), waiting, level, margin)
 
 
 def compare(
@@ -100,10 +102,11 @@ def compare(
     level: float = 1 - LEVEL_OF_ERROR,
     margin: float = MARGIN,
     barred: Mapping[str, Obstacle] | None = None,
+    waiting: int = 0,
 ) -> Comparison:
     """The effect of each variant on the baseline's loss: `contrasts` of one variant and the baseline."""
     weights = {name: {name: 1.0, BASELINE: -1.0} for name in variants}
-    return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred)
+    return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred, waiting)
 
 
 def _correlation(groups: Mapping[str, Losses], judged: Mapping[str, Mapping[str, float]]) -> Correlation | None:
@@ -231,7 +234,11 @@ def _measurements(judged: Mapping[str, Mapping[str, float]], names: Iterable[str
 
 
 def _step_down(
-    estimates: Mapping[str, _Estimate], judged: Mapping[str, Mapping[str, float]], names: Sequence[str], level: float
+    estimates: Mapping[str, _Estimate],
+    judged: Mapping[str, Mapping[str, float]],
+    names: Sequence[str],
+    level: float,
+    waiting: int,
 ) -> tuple[set[str], Errors]:
     """The contrasts that differ from zero, and the errors that were left to the others (Holm 1979).
 
@@ -240,7 +247,7 @@ def _step_down(
     decided: set[str] = set()
     while True:
         rest = [name for name in names if name not in decided]
-        errors = Errors.of(level, _measurements(judged, rest))
+        errors = Errors.of(level, _measurements(judged, rest) + waiting)
         further = {name for name in rest if abs(estimates[name].nats) > estimates[name].half_width(errors)}
         if not further:
             return decided, errors

@@ -92,7 +92,7 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
     counts = sorted({row.complete for row in of_rows}) or [base.complete]
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     seeds += f" and {base.complete} of {_quoted(base.variant)}" if base.complete > counts[-1] else ""
-    kind = "interval" if len(of_rows) + len(interactions) == 1 else "simultaneous intervals"
+    kind = "interval" if len(of_rows) + len(interactions) + comparison.waiting == 1 else "simultaneous intervals"
     level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
     return f"{FRAME}{level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
 

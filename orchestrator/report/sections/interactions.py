@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.analysis.comparison import losses_on_test, obstacles
+from orchestrator.analysis.comparison import losses_on_test, obstacles, only_waits
 from orchestrator.analysis.effects import DECIDED, Comparison, Effect, Obstacle, Verdict
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.outcomes import Outcomes, averaged_seeds
@@ -141,7 +141,8 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
     sound = {name: each for name, each in weights.items() if name not in barred or not barred[name].bars_interval}
     needed = {variant for weighed in sound.values() for variant in weighed}
     groups = {variant: losses_on_test(group) for variant, group in outcomes.items() if variant in needed}
-    comparison = contrasts(groups, sound, 1 - error, barred=barred)
+    waiting = sum(only_waits(outcomes, list(each)) for each in weights.values())
+    comparison = contrasts(groups, sound, 1 - error, barred=barred, waiting=waiting)
     words = [escape(_effect_name(word, ablation)) for word in ablation.defining_words]
     return Interactions(
         rows=tuple(

@@ -104,6 +104,24 @@ def test_a_variant_without_trials_is_not_complete(tmp_path: Path) -> None:
     assert why_no_verdict(found) == "searched for not complete"
 
 
+def test_what_only_waits_for_trials_counts_among_the_comparisons_already(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    trials = settled(runs, "")
+    (runs / trials[4].key / "record.json").unlink()
+
+    def counted() -> tuple[int, int]:
+        found = compare_variants(read_outcomes(trials, Records(runs), "full"))
+        assert found is not None
+        return found.intervals, found.waiting
+
+    assert counted() == (2, 1)
+    page = write(tmp_path, trials, ablation=ABLATION)
+    assert "among which rows that wait for trials count" in page
+    assert "simultaneous over 3 comparisons (trials of 1 are still to come)" in page
+    settle(runs, trials[4], 66.0, status="diverged", reason="not finite")
+    assert counted() == (2, 0), "it will never be compared"
+
+
 def test_the_same_text_in_other_columns_is_another_test_text(tmp_path: Path) -> None:
     trials = settled(tmp_path, "")
     for trial in (trial for trial in trials if trial.variant == "no A"):

@@ -223,6 +223,21 @@ def test_verdicts_step_down_and_an_interval_that_a_later_step_decides_ends_at_ze
         assert effect.decided_on_this_text == (verdict != "not decided"), "the text has no noise here"
 
 
+def test_comparisons_that_wait_for_trials_have_their_share_at_every_step() -> None:
+    """A verdict is that of one among all planned: it stands when the others come, whatever they are."""
+    noise = 0.01 * np.linspace(-1.75, 1.75, 8)
+    base, equal = seeded(4.0 + noise), {str(k): seeded(4.0 + noise[::-1] + k * 1e-9) for k in range(3)}
+
+    def first(shift: float, others: dict[str, Losses], waiting: int) -> Effect:
+        return compare(base, {"first": seeded(4.0 + shift + noise[::-1]), **others}, waiting=waiting).effects["first"]
+
+    alone, early, late = (first(0.0, *how).interval for how in (({}, 0), ({}, 3), (equal, 0)))
+    assert alone and early and late and alone.high < early.high == pytest.approx(late.high, rel=0.1)
+    between = (alone.high + early.high) / 2
+    assert [first(between, {}, waiting).verdict for waiting in (0, 3)] == ["raises", "not decided"]
+    assert first(between, {"large": seeded(5.0 + noise[::-1])}, 3).verdict == "not decided"
+
+
 def test_the_text_adds_its_noise() -> None:
     rng = np.random.default_rng(1)
     texts = rng.normal(0.0, 0.02, (2, BLOCKS))

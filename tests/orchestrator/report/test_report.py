@@ -405,7 +405,7 @@ def test_an_adaptive_variant_is_kept_out_of_the_answer(tmp_path: Path, sweep: Sw
 def test_published_numbers_are_placed(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3], b=[70.0, 70.3])
     elsewhere = write(tmp_path, trials)
-    assert "Merity et al. 2017, table 4: **another scale**, with another corpus or size" in elsewhere
+    assert "Merity et al. 2017, table 4: **another scale**, whose settings are not the published ones" in elsewhere
     assert "| full | – | – | 60.0† | 57.3 | – |" in elsewhere
     assert "† from memory" in elsewhere
     assert "another scale" not in write(tmp_path, trials, published_scale=True)

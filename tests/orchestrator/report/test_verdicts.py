@@ -70,7 +70,7 @@ def test_one_wide_interval_does_not_hide_the_others() -> None:
     ("error", "words"), [(0.05, "95%"), (0.025, "97.5%"), (0.0004, "99.96%"), (6.1e-5, "99.994%"), (1e-7, "99.99999%")]
 )
 def test_an_early_looks_level_is_not_100_per_cent(error: float, words: str) -> None:
-    assert level_in_words(Comparison({}, None, 1, 1 - error, 0.005)) == words
+    assert level_in_words(Comparison({}, None, 1, 0, 1 - error, 0.005)) == words
 
 
 def test_what_would_decide() -> None:
