@@ -49,7 +49,7 @@ def analysis_sections(
     measures: Sequence[Measure],
     pictures: Pictures,
 ) -> list[AnalysisSection]:
-    """A section for each analysis that the sweep file asks for, in its order; draws their pictures."""
+    """A section for each analysis that the sweep file asks for and a complete trial can have; draws their pictures."""
     sections = []
     for asked in analyses:
         metric = PRINTED_METRICS.get(asked.kind)
@@ -65,15 +65,16 @@ def analysis_sections(
         panels = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else []
         if panels:
             pictures.draw(f"{asked.kind}.svg", lines_figure, panels, outcomes.baseline)
-        section = AnalysisSection(
-            asked=asked,
-            drawn=bool(panels),
-            variants=list(answers),
-            rows=list(_rows(answers, printed, outcomes)),
-            missing=missing,
-            contexts=_contexts(answers),
-        )
-        sections.append(section)
+        if answers or missing:
+            section = AnalysisSection(
+                asked=asked,
+                drawn=bool(panels),
+                variants=list(answers),
+                rows=list(_rows(answers, printed, outcomes)),
+                missing=missing,
+                contexts=_contexts(answers),
+            )
+            sections.append(section)
     return sections
 
 

@@ -148,3 +148,8 @@ def test_bits_and_their_histogram_are_asked_of_codes_alone(tmp_path: Path) -> No
     assert histogram.lines[0].mean == pytest.approx([0.3, 0.4, 0.2, 0.1])
     assert histogram.lines[0].low == pytest.approx([0.2, 0.4, 0.2, 0.0])
     assert len(lines_figure(panels, "full").axes) == 2
+
+
+def test_before_a_trial_that_can_be_asked_is_complete_there_is_no_section(tmp_path: Path) -> None:
+    text, _ = page(tmp_path, planned(tmp_path / "runs", batch_size=7), CODES)
+    assert "Errors of the codes" not in text
