@@ -108,13 +108,16 @@ def _texts(group: Sequence[Outcome]) -> set[tuple[str, int]]:
     return {(record.corpus.fingerprint, opened(record.stages[-1].test).columns) for record in records}
 
 
-def compare_variants(outcomes: Outcomes, error: float = LEVEL_OF_ERROR, margin: float = MARGIN) -> Comparison | None:
+def compare_variants(
+    outcomes: Outcomes, error: float = LEVEL_OF_ERROR, margin: float = MARGIN, searching: int = 0
+) -> Comparison | None:
     """Test losses of every variant that may be compared against the baseline's; None if nothing may be.
 
     `error` is how often a verdict of them may be wrong, of one look among several its share (`analysis.looks`).
 
     `obstacles` says who may be compared. A variant of another budget has an interval and no verdict. Comparisons that
-    only wait for trials take their share of the error already.
+    only wait for trials take their share of the error already, and so do `searching` variants, which have none yet
+    because a search has still to find their values.
     """
     if obstacles(outcomes, [outcomes.baseline]):
         return None
@@ -125,7 +128,7 @@ def compare_variants(outcomes: Outcomes, error: float = LEVEL_OF_ERROR, margin: 
         1 - error,
         margin,
         barred={name: each[0] for name, each in why.items() if each},
-        waiting=sum(only_waits(outcomes, [name, outcomes.baseline]) for name in why),
+        waiting=searching + sum(only_waits(outcomes, [name, outcomes.baseline]) for name in why),
     )
 
 

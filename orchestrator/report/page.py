@@ -86,7 +86,8 @@ def write_report(
     """
     folder, outcomes, sweep = Path(folder), report.outcomes, report.sweep
     error = report.looks.error(outcomes.seeds)
-    comparison = compare_variants(outcomes, error, sweep.margin)
+    searching = {name for search in report.searches if not search.ended for name in search.task.variants} - {*outcomes}
+    comparison = compare_variants(outcomes, error, sweep.margin, len(searching))
     rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
     references = ablation.reference_rows(outcomes)
     interactions = interaction_section(outcomes, sweep.ablation, error)

@@ -109,12 +109,12 @@ def test_what_only_waits_for_trials_counts_among_the_comparisons_already(tmp_pat
     trials = settled(runs, "")
     (runs / trials[4].key / "record.json").unlink()
 
-    def counted() -> tuple[int, int]:
-        found = compare_variants(read_outcomes(trials, Records(runs), "full"))
+    def counted(searching: int = 0) -> tuple[int, int]:
+        found = compare_variants(read_outcomes(trials, Records(runs), "full"), searching=searching)
         assert found is not None
         return found.intervals, found.waiting
 
-    assert counted() == (2, 1)
+    assert counted() == (2, 1) and counted(searching=2) == (2, 3)
     page = write(tmp_path, trials, ablation=ABLATION)
     assert "among which rows that wait for trials count" in page
     assert "simultaneous over 3 comparisons (trials of 1 are still to come)" in page
