@@ -130,7 +130,7 @@ def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "both", "A", "B", "C", without="only B")
     assert [name for name, row in rows.items() if row["reason"]] == ["alone no B", "interaction B × the rest"]
     assert "| B × the rest | interaction | – | no verdict (only B not complete) |" in text
-    assert "simultaneous over the 4 contrasts" in text
+    assert "simultaneous over the 6 contrasts of this table (trials of 2 are still to come)" in text
 
 
 def test_a_variant_that_adapts_keeps_its_contrasts_out_and_is_named(tmp_path: Path) -> None:
