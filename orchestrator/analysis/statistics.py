@@ -50,8 +50,8 @@ def contrasts(
     zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure",
     Statistics in Medicine 27). *Raises* or *lowers*: it lies on one side of zero; *equivalent*: within the `margin`, a
     share of perplexity (two one-sided tests; Schuirmann 1987). Contrasts without a verdict take no share, equal ones
-    one. `waiting` further contrasts, whose trials are still to come, take a share each, so that an early verdict stands
-    when they come.
+    one. `waiting` further contrasts, whose trials are still to come, take a share each: no early verdict is lost to
+    their number.
 
     The seeds' degrees of freedom are Satterthwaite's, no more than all seeds together have. No interval is narrower
     than a lone comparison's from the deviations of its own groups (after Welch 1938, Biometrika 29), paired if the

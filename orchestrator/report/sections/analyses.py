@@ -62,19 +62,20 @@ def analysis_sections(
                     answers.setdefault(outcome.trial.variant, []).append(found)
                 else:
                     missing.append(outcome.trial.title)
+        if not answers and not missing:
+            continue
         panels = _PICTURES[asked.kind](answers) if answers and asked.kind in _PICTURES else []
         if panels:
             pictures.draw(f"{asked.kind}.svg", lines_figure, panels, outcomes.baseline)
-        if answers or missing:
-            section = AnalysisSection(
-                asked=asked,
-                drawn=bool(panels),
-                variants=list(answers),
-                rows=list(_rows(answers, printed, outcomes)),
-                missing=missing,
-                contexts=_contexts(answers),
-            )
-            sections.append(section)
+        section = AnalysisSection(
+            asked=asked,
+            drawn=bool(panels),
+            variants=list(answers),
+            rows=list(_rows(answers, printed, outcomes)),
+            missing=missing,
+            contexts=_contexts(answers),
+        )
+        sections.append(section)
     return sections
 
 

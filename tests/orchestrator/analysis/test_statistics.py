@@ -224,7 +224,7 @@ def test_verdicts_step_down_and_an_interval_that_a_later_step_decides_ends_at_ze
 
 
 def test_comparisons_that_wait_for_trials_have_their_share_at_every_step() -> None:
-    """A verdict is that of one among all planned: it stands when the others come, whatever they are."""
+    """A verdict is that of one among all planned: the number of those that come later takes nothing from it."""
     noise = 0.01 * np.linspace(-1.75, 1.75, 8)
     base, equal = seeded(4.0 + noise), {str(k): seeded(4.0 + noise[::-1] + k * 1e-9) for k in range(3)}
 
