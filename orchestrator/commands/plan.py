@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.agenda.expand import Remaining, SweepState
     from orchestrator.execute.estimate import Estimate
     from orchestrator.sweep import ScaledSweep
-    from orchestrator.sweep.searches import Scheduler
+    from orchestrator.sweep.searches import Searching
     from orchestrator.trials.records import Records
 
 _SWEEPS, _REPORTS = "the folder of sweep files", "the folder of reports"
@@ -112,7 +112,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     trials, left = state.table, _left_in_words(what_is_left(sweep, state, records))
     if state.waiting and sweep.searching is not None:
         typer.echo(left)
-        typer.echo(_defaults_in_words(sweep.searching.scheduler, sweep.baseline.spec))
+        typer.echo(_defaults_in_words(sweep.searching, sweep.baseline.spec))
     states = [state_of(trial, records) for trial in trials]
     names = {trial.key: trial.variant for trial in trials if trial.reads_from is None}
     if trials:
@@ -169,9 +169,15 @@ def _of_start(sweep: ScaledSweep, file: Path) -> Iterator[str]:
         yield f"`sweep` would not start here: {error}"
 
 
-def _defaults_in_words(scheduler: Scheduler | None, base: TrainSpec) -> str:
+def _defaults_in_words(searching: Searching, base: TrainSpec) -> str:
     """What of a search is easily overlooked, since the file may not say it."""
+    scheduler, sampler = searching.scheduler, searching.sampler
+    grace, startup = getattr(scheduler, "grace_epochs", 0), getattr(sampler, "startup_trials", 0)
     stopping = "no trial is stopped early (scheduler null)" if scheduler is None else f"scheduler {scheduler.kind}"
+    if grace >= base.most_epochs:
+        stopping += f", which stops none: grace_epochs is {grace}, and the base trains for {base.most_epochs}"
+    if searching.trials is not None and startup >= searching.trials:
+        stopping += f"; sampler {sampler.kind}, at random: startup_trials is {startup}, and trials {searching.trials}"
     clip = "not clipped" if base.optimizer.clip is None else f"clipped at {base.optimizer.clip:g}"
     return f"{stopping}; in the base gradients are {clip}, embeddings {'tied' if base.model.tied else 'not tied'}"
 

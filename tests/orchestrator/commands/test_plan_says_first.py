@@ -49,6 +49,16 @@ def test_a_file_that_tunes_says_first_what_it_will_train(place: Path) -> None:
     assert out.splitlines()[2] == "scheduler asha; in the base gradients are clipped at 0.25, embeddings tied"
 
 
+def test_a_scheduler_and_a_sampler_that_never_come_in_are_named(place: Path) -> None:
+    tune = TUNE.replace("random}", "tpe}, scheduler: {kind: asha, grace_epochs: 2}")
+    Path("tiny.yaml").write_text(BASE + tune)
+    assert invoke("plan", "tiny.yaml", "--scale", "paper")[1].splitlines()[2] == (
+        "scheduler asha, which stops none: grace_epochs is 2, and the base trains for 2; "
+        "sampler tpe, at random: startup_trials is 10, and trials 4; "
+        "in the base gradients are clipped at 0.25, embeddings not tied"
+    )
+
+
 def test_a_whole_model_without_its_sizes_is_a_warning_of_plan_and_of_sweep(place: Path) -> None:
     Path("tiny.yaml").write_text(BASE.replace("{model.cell: gru}", "{model: {cell: gru}}"))
     for line in (("plan",), ("sweep", "--dry-run")):
