@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from lm.__main__ import app as lm
+from orchestrator.__main__ import app as orchestrator
 from orchestrator.report.files.folder import write_index
 
 ROOT = Path(__file__).parent.parent
+APPS = {"lm": lm, "orchestrator": orchestrator}
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     (ROOT / "docs").glob("*.md")
 )
@@ -21,10 +23,6 @@ README = TEXTS[ROOT / "README.md"]
 BLOCKS = [block for text in TEXTS.values() for block in re.findall(r"```sh\n(.*?)```", text, flags=re.S)]
 LINES = [part.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() for part in line.split("&&")]
 COMMANDS = sorted({line for line in LINES if line.startswith(("python -m orchestrator", "python -m lm"))})
-
-
-def run(line: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(line, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -51,20 +49,18 @@ def test_the_first_sweep_file_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (text,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.S)
     (tmp_path / "first.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    done = run([sys.executable, "-m", "orchestrator", "plan", "first.yaml"])
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(orchestrator, ["plan", "first.yaml"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_exists_with_its_options(line: str) -> None:
-    words = line.split()[2:]
-    subcommands = [word for word in words[1:] if re.fullmatch(r"[a-z_]+", word)][:2]
-    done = run([sys.executable, "-m", words[0], *subcommands, "--help"])
-    if done.returncode == 2 and len(subcommands) == 2:
-        subcommands = subcommands[:1]
-        done = run([sys.executable, "-m", words[0], *subcommands, "--help"])
-    assert done.returncode == 0, done.stderr
-    assert all(option in done.stdout for option in words if option.startswith("--"))
+    package, *words = line.split()[2:]
+    subcommands = [word for word in words if re.fullmatch(r"[a-z_]+", word)][:2]
+    while (done := CliRunner().invoke(APPS[package], [*subcommands, "--help"])).exit_code == 2 and len(subcommands) > 1:
+        subcommands.pop()
+    assert done.exit_code == 0, done.output
+    assert all(option in done.output for option in words if option.startswith("--"))
 
 
 def test_both_commands_install_the_tested_set() -> None:
