@@ -64,9 +64,8 @@ def test_scores_are_those_of_teacher_forcing_for_every_head(example: Example) ->
 
 
 @pytest.mark.parametrize("example", HEADS, ids=lambda example: example.name)
-def test_a_beam_of_width_1_is_greedy_and_a_wider_one_finds_no_less(example: Example) -> None:
+def test_a_beam_of_width_1_is_greedy(example: Example) -> None:
     model, words = writer(example), vocabulary(V)
     (greedy,) = generate(model, words, Generate(words=10, samples=1, temperature=0.0, ban=("w3",)))
     (narrow,) = beam_search(model, words, words=10, width=1, ban=("w3",))
     assert narrow.words == greedy.words
-    assert totals(beam_search(model, words, words=10, width=40, ban=("w3",)))[0] >= totals([narrow])[0]
