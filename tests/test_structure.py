@@ -85,7 +85,7 @@ def test_the_spec_needs_pydantic_alone() -> None:
     names = [(path, name) for path in LM if inside(path).startswith("spec/") for name in imports(path, at_load=False)]
     free = sys.stdlib_module_names | {"pydantic"}
     assert names
-    assert [n for n in names if n[1].split(".")[0] not in free and not n[1].startswith("lm.spec.")] == []
+    assert [pair for pair in names if pair[1].split(".")[0] not in free and not pair[1].startswith("lm.spec.")] == []
 
 
 def test_each_tool_has_one_door() -> None:
@@ -103,7 +103,7 @@ def test_each_tool_has_one_door() -> None:
 def test_the_driver_takes_only_torch_free_parts_of_lm() -> None:
     names = [(path, name) for path in ORCHESTRATOR for name in imports(path, at_load=True) if name.startswith("lm.")]
     assert names
-    assert [n for n in names if n[1].split(".")[1] not in TORCH_FREE] == []
+    assert [pair for pair in names if pair[1].split(".")[1] not in TORCH_FREE] == []
 
 
 def room(module: str) -> str:

@@ -175,9 +175,10 @@ def _defaults_in_words(searching: Searching, base: TrainSpec) -> str:
     grace, startup = getattr(scheduler, "grace_epochs", 0), getattr(sampler, "startup_trials", 0)
     stopping = "no trial is stopped early (scheduler null)" if scheduler is None else f"scheduler {scheduler.kind}"
     if grace >= base.most_epochs:
-        stopping += f", which stops none: grace_epochs is {grace}, and the base trains for {base.most_epochs}"
+        stopping += f", which stops none because grace_epochs ({grace}) reach the base's epochs ({base.most_epochs})"
     if searching.trials is not None and startup >= searching.trials:
-        stopping += f"; sampler {sampler.kind}, at random: startup_trials is {startup}, and trials {searching.trials}"
+        stopping += f"; sampler {sampler.kind}, all at random because startup_trials ({startup}) reach trials "
+        stopping += f"({searching.trials})"
     clip = "not clipped" if base.optimizer.clip is None else f"clipped at {base.optimizer.clip:g}"
     return f"{stopping}; in the base gradients are {clip}, embeddings {'tied' if base.model.tied else 'not tied'}"
 

@@ -367,13 +367,16 @@ def test_the_likeliest_word_of_dlms_is_a_sample_of_the_bits_at_any_temperature(t
     with torch.no_grad():
         model.head.weight_CH.zero_()
         model.head.bias_C.copy_(torch.tensor([1.0, -0.5, 0.3]))
-    feedback = mixing({"kind": "dlms", "first_temperature": tau, "last_temperature": tau, "by_bits": False})
+    feedback = mixing({"kind": "dlms", "first_temperature": tau, "last_temperature": tau})
     input_TB = text(8, steps=4000)
     made = mixer(model, feedback, input_TB)
     weights = soft_weights(made.predicted(outputs_of(model, input_TB), input_TB, made.uniform_SBX), 8).detach()
     count_V = weights.argmax(dim=-1).flatten().bincount(minlength=8)
     q_V = torch.sigmoid(model.head.codes.signs(torch.arange(8)) * model.head.bias_C).prod(dim=-1).detach()
     assert chisquare(count_V.numpy(), (q_V * count_V.sum()).numpy()).pvalue > 0.001
+    hard = mixer(model, feedback.model_copy(update={"straight_through": True}), input_TB)
+    drawn = soft_weights(hard.predicted(outputs_of(model, input_TB), input_TB, hard.uniform_SBX), 8).round()
+    assert torch.equal(drawn.argmax(dim=-1), weights.argmax(dim=-1)) and (drawn.sum(dim=-1) == 1).all()
     sure = (weights.amax(dim=-1) > 0.99).double().mean().item()
     assert sure > 0.99 if tau == 1e-3 else sure < 0.95
 

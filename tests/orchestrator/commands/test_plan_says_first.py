@@ -53,8 +53,8 @@ def test_a_scheduler_and_a_sampler_that_never_come_in_are_named(place: Path) -> 
     tune = TUNE.replace("random}", "tpe}, scheduler: {kind: asha, grace_epochs: 2}")
     Path("tiny.yaml").write_text(BASE + tune)
     assert invoke("plan", "tiny.yaml", "--scale", "paper")[1].splitlines()[2] == (
-        "scheduler asha, which stops none: grace_epochs is 2, and the base trains for 2; "
-        "sampler tpe, at random: startup_trials is 10, and trials 4; "
+        "scheduler asha, which stops none because grace_epochs (2) reach the base's epochs (2); "
+        "sampler tpe, all at random because startup_trials (10) reach trials (4); "
         "in the base gradients are clipped at 0.25, embeddings not tied"
     )
 

@@ -228,7 +228,8 @@ def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path)
     words = "to train: up to 4 search trials, then 6 for the table of results, with the values that the searches find"
     assert before.stdout.splitlines()[1] == words
     assert before.stdout.splitlines()[2].startswith(
-        "no trial is stopped early (scheduler null); sampler tpe, at random: startup_trials is 3, and trials 2; in the"
+        "no trial is stopped early (scheduler null); sampler tpe, all at random because startup_trials (3) "
+        "reach trials (2); in the base gradients are"
     )
     *table, rate, dropout, full, no_clip = before.stdout.splitlines()[3:]
     assert [line.split() for line in table][1:] == [
