@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
-import warnings
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,9 +51,6 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         yield served
         server.shutdown()
-    with warnings.catch_warnings():  # pooch leaves the socket of a refused download to the collector
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def left(places: Path) -> list[str]:
