@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -66,6 +66,7 @@ def contrasts(
     same, barred = _first_of_equals(groups), barred or {}
     effects: dict[str, Effect] = {}
     judged: dict[str, dict[str, float]] = {}
+    first: dict[str, str] = {}  # of each contrast the first that equals it: a copy is no second witness of the noise
     for name, weights in coefficients.items():
         merged = _merged(weights, same)
         nats = sum(weight * float(groups[group].nats.mean()) for group, weight in merged.items())
@@ -75,7 +76,8 @@ def contrasts(
             effects[name] = Effect(nats, obstacle=barred.get(name, Obstacle("one seed")))
         else:
             effects[name] = Effect(nats, obstacle=barred.get(name, Obstacle("seeds do not differ")))  # see below
-            judged[name] = merged
+            first[name] = next((other for other, already in judged.items() if already == merged), name)
+            judged.setdefault(first[name], merged)
     weighed = {group: groups[group] for group in dict.fromkeys(g for weights in judged.values() for g in weights)}
     measured = deviations(weighed)
     if measured is None:
@@ -84,16 +86,16 @@ def contrasts(
     blocks = _along_the_text(judged, weighed)
     noise = Noise(every, _correlation(weighed, judged), text_correlation([*blocks.values()]) if blocks else None)
     estimates = _estimates(effects, judged, weighed, noise, blocks)
-    names = [name for name in judged if name not in barred]
-    errors = Errors.of(level, _measurements(judged, names) + waiting)
-    decided, last = _step_down(estimates, judged, names, level, waiting)
-    here, _ = _step_down(
-        {name: replace(each, text=None, seen=None) for name, each in estimates.items()}, judged, names, level, waiting
-    )
-    for name, estimate in estimates.items():
-        effect = estimate.effect(errors, barred.get(name), decided_on_this_text=name in here)
-        effects[name] = effect if name in barred else _with_verdict(effect, estimate, name in decided, last, margin)
-    return Comparison(effects, noise, _measurements(judged, names), waiting, level, margin)
+    names = list(dict.fromkeys(alike for name, alike in first.items() if name not in barred))
+    errors = Errors.of(level, len(names) + waiting)
+    decided, last = _step_down(estimates, names, level, waiting)
+    on_this_text = {name: replace(each, text=None, seen=None) for name, each in estimates.items()}
+    here, _ = _step_down(on_this_text, names, level, waiting)
+    for name, alike in first.items():
+        is_barred, estimate = name in barred, estimates[alike]
+        effect = estimate.effect(errors, barred.get(name), decided_on_this_text=alike in here and not is_barred)
+        effects[name] = effect if is_barred else _with_verdict(effect, estimate, alike in decided, last, margin)
+    return Comparison(effects, noise, len(names), waiting, level, margin)
 
 
 def compare(
@@ -228,17 +230,8 @@ def _estimates(
     return estimates
 
 
-def _measurements(judged: Mapping[str, Mapping[str, float]], names: Iterable[str]) -> int:
-    """How many different contrasts these are: groups that are equal in every seed make one."""
-    return len({tuple(sorted(judged[name].items())) for name in names})
-
-
 def _step_down(
-    estimates: Mapping[str, _Estimate],
-    judged: Mapping[str, Mapping[str, float]],
-    names: Sequence[str],
-    level: float,
-    waiting: int,
+    estimates: Mapping[str, _Estimate], names: Sequence[str], level: float, waiting: int
 ) -> tuple[set[str], Errors]:
     """The contrasts that differ from zero, and the errors that were left to the others (Holm 1979).
 
@@ -247,7 +240,7 @@ def _step_down(
     decided: set[str] = set()
     while True:
         rest = [name for name in names if name not in decided]
-        errors = Errors.of(level, _measurements(judged, rest) + waiting)
+        errors = Errors.of(level, len(rest) + waiting)
         further = {name for name in rest if abs(estimates[name].nats) > estimates[name].half_width(errors)}
         if not further:
             return decided, errors

@@ -94,7 +94,9 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
     seeds += f" and {base.complete} of {_quoted(base.variant)}" if base.complete > counts[-1] else ""
     kind = "interval" if len(of_rows) + len(interactions) + comparison.waiting == 1 else "simultaneous intervals"
     level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
-    return f"{FRAME}{level} {kind} of the change in test perplexity against {_quoted(base.variant)}, {seeds}.)"
+    averaged = any(row.estimand.kind != "interaction" for row in interactions)  # over other references too
+    against = "" if averaged else f" against {_quoted(base.variant)}"
+    return f"{FRAME}{level} {kind} of the change in test perplexity{against}, {seeds}.)"
 
 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
@@ -265,7 +267,8 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
 def _on_this_text(judged: Sequence[Judged]) -> list[str]:
     certain = [each for each in judged if each[1].verdict == "not decided" and each[1].decided_on_this_text]
     named = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in certain[:LISTED]])
-    return [f"not decided for other test texts, though the seeds agree on this one: {named}"] if certain else []
+    said = f"decided for this test text by the noise of the seeds alone, not for other texts: {named}"
+    return [said] if certain else []
 
 
 def _left_open(judged: Sequence[Judged], incomplete: Sequence[AblationRow], baseline: str) -> list[str]:

@@ -10,22 +10,23 @@ import pytest
 from scipy import stats
 
 from orchestrator.analysis.effects import Comparison, Obstacle
-from orchestrator.analysis.statistics import contrasts
+from orchestrator.analysis.noise import BLOCKS, Losses
+from orchestrator.analysis.statistics import compare, contrasts
 from orchestrator.report.sections.interactions import Estimand, estimands
 from orchestrator.sweep.designs import Ablation, Design, Factors
 from tests.support.factories import seeded
 
-Losses = dict[Factors, np.ndarray]
+LossesOfVariants = dict[Factors, np.ndarray]
 
 
-def judged(ablation: Ablation, losses: Losses) -> tuple[list[Estimand], Comparison]:
+def judged(ablation: Ablation, losses: LossesOfVariants) -> tuple[list[Estimand], Comparison]:
     asked = estimands(ablation)
     names = {away: ablation.variant(away) or "full" for away in losses}
     weights = {f"{one.kind} {one.name}": {names[away]: weight for away, weight in one.weights.items()} for one in asked}
     return asked, contrasts({names[away]: seeded(values) for away, values in losses.items()}, weights)
 
 
-def simulated(ablation: Ablation, rng: np.random.Generator, seeds: int = 3, sd: float = 0.01) -> Losses:
+def simulated(ablation: Ablation, rng: np.random.Generator, seeds: int = 3, sd: float = 0.01) -> LossesOfVariants:
     """Losses with main effects and one two-way interaction."""
     factors = ablation.factors
     means = {
@@ -165,6 +166,23 @@ def test_groups_that_are_equal_in_every_seed_are_one_measurement() -> None:
     twin = contrasts({"full": full, "a": a, "b": full, "ab": both}, {"x": weights})
     plain = contrasts({"a": a, "ab": both}, {"x": {"ab": 1.0, "a": -1.0}})
     assert twin.effects["x"] == plain.effects["x"]
+
+
+def test_a_variant_that_stands_twice_changes_no_interval() -> None:
+    """Its copy is no second witness of how the text differs, neither for itself nor for the others."""
+    rng = np.random.default_rng(0)
+
+    def losses(mean: float) -> Losses:
+        blocks = mean + rng.normal(0.0, 0.01, (3, 1)) + rng.normal(0.0, 0.05, BLOCKS)
+        return Losses((1, 2, 3), blocks.mean(axis=1), blocks)
+
+    base, variants = losses(4.0), {"a": losses(4.1), "b": losses(4.0)}
+    once, twice = compare(base, variants), compare(base, {**variants, "copy of a": variants["a"]})
+    assert twice.effects == {**once.effects, "copy of a": once.effects["a"]}
+    assert (twice.intervals, twice.noise and twice.noise.text_correlation) == (
+        once.intervals,
+        once.noise and once.noise.text_correlation,
+    )
 
 
 @pytest.mark.parametrize("order", [1, -1])
