@@ -44,6 +44,13 @@ class Looks:
 
 def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Looks:
     """The looks of a sweep with these seeds, of which the ledger has the pages; ValueError for a damaged ledger."""
+    this = tuple(sorted(seeds))
+    others = tuple(page for page in dict.fromkeys(_pages(path)) if page != this and set(page) & set(this))
+    return Looks(tuple(planned), others)
+
+
+def _pages(path: Path) -> list[tuple[int, ...]]:
+    """The seeds of each page in a ledger; none if there is no ledger."""
     try:
         lines = read_regular(path).decode().splitlines()
     except FileNotFoundError:
@@ -56,9 +63,13 @@ def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Look
             raise ValueError(
                 f'{path}:{number}: expected a line such as {{"seeds": [1, 2, 3]}}, got {line!r}'
             ) from error
-    this = tuple(sorted(seeds))
-    others = tuple(page for page in dict.fromkeys(pages) if page != this and set(page) & set(this))
-    return Looks(tuple(planned), others)
+    return pages
+
+
+def add_looks(ledger: Path, other: Path) -> None:
+    """Add the pages of a ledger to another one; errors of `read_looks` and `note_look`."""
+    for seeds in _pages(ledger):
+        note_look(other, seeds)
 
 
 def note_look(path: Path, seeds: Sequence[int]) -> None:

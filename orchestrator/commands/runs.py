@@ -226,18 +226,19 @@ def export(
     scale: shared.ScaleName = None,
     runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
-    """Copy what a report of a sweep needs: the records, curves and losses on test of its trials; no weights.
+    """Copy what a report of a sweep needs: the records, curves and losses on test of its trials, its looks; no weights.
 
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` adds it to other runs. Exit code 1 if a
     trial is damaged, which is named and left out.
     """
+    from orchestrator.agenda.expand import looks_path
     from orchestrator.trials.disk import copy_trials
 
-    _, state, records = shared.opened_state(file, scale, runs)
+    sweep, state, records = shared.opened_state(file, scale, runs)
     with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]
-        ledgers = [search.ledger for search in state.searches]
+        ledgers = [*(search.ledger for search in state.searches), looks_path(sweep, records)]
         _print_copied(*copy_trials(keys, ledgers, records.root, to), to)
 
 
@@ -250,10 +251,14 @@ def import_(
 
     Each is checked by the hashes in its record. Exit code 1 if one is damaged, which is named and left out.
     """
+    from orchestrator.analysis.looks import add_looks
     from orchestrator.trials.disk import import_trials
 
     with shared.refused(ValueError, OSError):
-        _print_copied(*import_trials(folder, runs), runs)
+        copied = import_trials(folder, runs)
+        for looks in sorted((folder / ".sweeps").glob("*.looks")):
+            add_looks(looks, runs / ".sweeps" / looks.name)
+    _print_copied(*copied, runs)
 
 
 def _print_copied(copied: int, there: int, left_out: tuple[str, ...], to: Path) -> None:

@@ -116,7 +116,7 @@ def import_trials(folder: Path, runs: Path) -> tuple[int, int, tuple[str, ...]]:
 def copy_trials(
     keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool = True
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Copy the trials that have a record, and searches; with `replace` in place of others.
+    """Copy the trials that have a record, and ledgers of searches and looks; with `replace` in place of others.
 
     How many were copied, how many were there already; which were left out, and why, a line each.
     WriteError; ValueError while another command copies there.
@@ -141,7 +141,7 @@ def copy_trials(
             except (ValueError, OSError) as error:
                 left_out.append(damage_in_a_line(error))
         for ledger in ledgers:
-            target = to / ".searches" / ledger.name
+            target = to / ledger.parent.name / ledger.name
             if ledger.exists() and (replace or not target.exists()):
                 with atomic(target) as temporary:
                     temporary.write_bytes(read_regular(ledger))

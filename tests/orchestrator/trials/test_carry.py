@@ -91,6 +91,22 @@ def test_what_was_imported_counts_as_done(place: Path) -> None:
     assert plan["counts"] == {"done": 2, "new": 2}, "and what is read from it"
 
 
+def test_the_pages_that_were_read_go_along_and_add_to_those_of_there(place: Path) -> None:
+    """Or the page elsewhere would have narrower intervals than the page here."""
+    looks = Path(".sweeps/toy.paper.looks")
+    pages = {RUNS: '{"seeds": [1, 2]}\n', Path("elsewhere"): '{"seeds": [2, 3]}\n'}
+    for runs, page in pages.items():
+        (runs / looks).parent.mkdir(parents=True, exist_ok=True)
+        (runs / looks).write_text(page)
+    exported(trials()["full"])
+    assert command("runs", "import", "there", "--runs", "elsewhere")[0] == 0
+    assert files(THERE / ".sweeps") == {"toy.paper.looks": pages[RUNS].encode()}
+    assert (Path("elsewhere") / looks).read_text() == pages[Path("elsewhere")] + pages[RUNS]
+    (THERE / looks).write_text("seven\n")
+    code, _, err = command("runs", "import", "there", "--runs", "elsewhere")
+    assert code == 2 and f"{looks}:1: expected a line such as" in err
+
+
 def test_a_trial_that_is_here_already_stays_as_it_is(place: Path) -> None:
     full, weights = trials()["full"], trials()["no weight-dropping"]
     exported(full, weights)
