@@ -197,8 +197,8 @@ def _print_record(record: Record, folder: Path) -> None:
 
 def _print_score(name: str, score: Score) -> None:
     print(
-        f"{name}: perplexity {score.perplexity:.3f} (by the authors' convention {score.perplexity_reference:.3f}), "
-        f"{score.nats_per_token:.5f} nats, {score.predicted_tokens:,} tokens "
+        f"{name}: perplexity {score.perplexity:.3f} (as AWD-LSTM's code counts {score.perplexity_reference:.3f}), "
+        f"{score.nats_per_token:.5f} nats per token, {score.predicted_tokens:,} tokens "
         f"in {score.columns} column{'' if score.columns == 1 else 's'}"
     )
 

@@ -20,5 +20,6 @@ def nearest(got: object, valid: Iterable[str]) -> str:
 
 
 def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant; None if none is close."""
-    return next(iter(difflib.get_close_matches(str(got), list(valid), n=1)), None)
+    """The valid name that was probably meant, in whatever case; None if none is close."""
+    by_lower = {name.lower(): name for name in valid}
+    return next((by_lower[name] for name in difflib.get_close_matches(str(got).lower(), by_lower, n=1)), None)

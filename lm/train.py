@@ -194,7 +194,9 @@ def load_model(
         raise ValueError(f"{folder}: no stage {stage!r} with weights of its own{nearest(stage, trained)}")
     path = weights_path(folder, stage)
     if not path.exists():
-        raise ValueError(f"{path}: not there; the trial did not end this stage, or its weights were removed")
+        raise ValueError(
+            f"{path}: not there; the trial has not ended this stage, or its weights were removed, or were not imported"
+        )
     model = build_model(spec, words, device)
     model.load_weights(load_weights(path, device))
     for result in record.stages:

@@ -38,8 +38,9 @@ def corpus_warnings(corpus: EncodedCorpus) -> list[str]:
     if unseen > MOST_UNSEEN * test_tokens:
         warnings.append(
             f"{unseen / test_tokens:.1%} of the test tokens are not among the {len(corpus.train):,} training tokens "
-            f"(more than {MOST_UNSEEN:.0%}): what a model gives them is chance; more training text helps, or a smaller "
-            f"vocabulary with <unk> (`python -m lm corpus make` has --tokenize --lower --min-count 3)"
+            f"(more than {MOST_UNSEEN:.0%}): what a model gives them is chance; more training text helps "
+            f"(`train_tokens`), or a smaller vocabulary with <unk> (`python -m lm corpus make`: --tokenize --lower, a "
+            f"higher --min-count)"
         )
     valid, test = (math.exp(corpus.facts.unigram_nats[split]) for split in ("valid", "test"))
     if max(valid, test) > MOST_UNLIKE * min(valid, test):

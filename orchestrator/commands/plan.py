@@ -125,7 +125,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     if state.waiting and sweep.searching is not None:
         waiting = [(name, change) for name, change in changes_in_words(sweep, Facts()).items() if name in state.waiting]
         if waiting:
-            print_table(("waits for a search", "changes"), waiting)
+            print_table(("variant, after its search", "changes"), waiting)
         for path, dimension in sweep.searching.space.items():
             typer.echo(f"searched: {path} ({' or '.join(map(range_in_words, dimensions_of(dimension)))})")
     for search in state.searches:

@@ -79,7 +79,7 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
             return f"unknown key {name!r}{nearest(name, valid)}"
     if last == "kind":
         above = ".".join(parents)
-        return f"a kind changes with its whole part: write {above}: {{kind: ..., ...}}"
+        return f"to change the kind, give the whole part: {above}: {{kind: ..., ...}}"
     return None
 
 

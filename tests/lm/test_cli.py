@@ -85,7 +85,7 @@ def test_train_prints_its_epochs_and_scores_and_is_not_repeated(corpus_folder: P
     names = [line.split(":")[0] for line in lines[4:]]
     assert names == ["train valid", "train test", "finetune-1 valid", "finetune-1 test"]
     test = settled(tmp_path / "run").stages[1].test
-    assert f"perplexity {test.perplexity:.3f} (by the authors' convention {test.perplexity_reference:.3f})" in lines[-1]
+    assert f"perplexity {test.perplexity:.3f} (as AWD-LSTM's code counts {test.perplexity_reference:.3f})" in lines[-1]
     assert settled(tmp_path / "run").spec == spec and settled(tmp_path / "run").threads == 1
 
     again = invoke("train", spec_file, "--out", tmp_path / "run", "--device", "cpu")

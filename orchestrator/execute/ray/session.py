@@ -57,7 +57,8 @@ def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
     except Exception as error:  # of any type, if one of its processes dies meanwhile
         message = last_line(error)
         if order.address is None:
-            raise RayLostError(f"it did not start: {message}") from error
+            way_out = "a machine that is too busy can be the reason; --executor inline trains without Ray"
+            raise RayLostError(f"it did not start: {message} ({way_out})") from error
         raise CannotStartError(f"--address {order.address}: {message}") from error
 
 

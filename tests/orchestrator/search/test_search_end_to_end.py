@@ -250,7 +250,7 @@ def test_a_tuning_tells_what_will_run_and_ends_with_nothing_waiting(place: Path)
     assert "10 done" in ran.stderr.splitlines()[-1] and "waiting" not in ran.stderr.splitlines()[-1]
     after = CliRunner().invoke(app, ["plan", *arguments])
     assert "6 trials (2 variants x 3 seeds): 6 done" in after.output
-    assert "waits for a search" not in after.output and "searched:" not in after.output
+    assert "after its search" not in after.output and "searched:" not in after.output
     assert after.output.splitlines()[-1] == "nothing is left to train"
 
 
