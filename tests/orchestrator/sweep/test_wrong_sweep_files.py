@@ -69,6 +69,7 @@ WRONG = {
     "seed in a component": ("{finetune: null}", "{seed: 3}", "11: components.fine-tuning.off.seed: the seed is not part of a change: replicates are listed under 'seeds'"),
     "seed in a scale": ("{epochs: 1,", "{seed: 1,", "18: scales.tiny.base.seed: the seed is not part of a change: replicates are listed under 'seeds'"),
     "unknown path": ("{dropout.weight: 0.0}", "{dropout.wieght: 0.0}", "12: components.weight-dropping.off.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
+    "unknown path, in capitals": ("{dropout.weight: 0.0}", "{DROPOUT.weight: 0.0}", "12: components.weight-dropping.off.DROPOUT.weight: unknown key 'DROPOUT' (did you mean 'dropout'?)"),
     "key of a part without the part": ("{dropout.weight: 0.0}", "{weight: 0.0}", "12: components.weight-dropping.off.weight: unknown key 'weight' (did you mean 'dropout.weight'?)"),
     "unknown top of a path": ("{dropout.weight: 0.0}", "{dropuot.weight: 0.0}", "12: components.weight-dropping.off.dropuot.weight: unknown key 'dropuot' (did you mean 'dropout'?)"),
     "path into null": ("{dropout.weight: 0.0}", "{penalties.activation: 0.0}", "12: components.weight-dropping.off.penalties.activation: 'penalties' is null in the base: give the whole part, penalties: {...}"),
