@@ -178,8 +178,8 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
     variants = list(dict.fromkeys(missing))
     names = variants[:_MOST_NAMED] + [f"{len(variants) - _MOST_NAMED} more"] * (len(variants) > _MOST_NAMED)
     return (
-        f"{page} has {counted(len(trials), 'complete trial')}; this report would lack {len(missing)} of them, "
-        f"of {listed(names)}: not complete, or of another spec, text or version of the numerics"
+        f"{page} stays: {len(missing)} of its {counted(len(trials), 'complete trial')} would be lost (of "
+        f"{listed(names)}), because the file, the text or the numerics changed since, or they are not complete here"
     )
 
 

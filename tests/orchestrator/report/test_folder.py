@@ -58,8 +58,8 @@ def test_a_page_is_not_replaced_by_one_without_records(tmp_path: Path) -> None:
     before = report(tmp_path, sweep())
     (tmp_path / "runs").rename(tmp_path / "elsewhere")
     says = (
-        "reports/x/mini/report.md has 4 complete trials; this report would lack 4 of them, of full and b: "
-        "not complete, or of another spec, text or version of the numerics; --force replaces it"
+        "reports/x/mini/report.md stays: 4 of its 4 complete trials would be lost (of full and b), because the file, "
+        "the text or the numerics changed since, or they are not complete here; --force replaces it"
     )
     assert why(tmp_path, sweep(), complete=0) == says
     assert report(tmp_path, sweep(), "replace", complete=0) != before
@@ -75,15 +75,15 @@ def test_a_page_that_has_all_of_the_earlier_replaces_it(tmp_path: Path, more: li
 def test_what_differs_is_named(tmp_path: Path) -> None:
     report(tmp_path, sweep("full b c d e"))
     said = why(tmp_path, sweep("full b"))
-    assert "has 10 complete trials; this report would lack 6 of them, of c, d and e: not complete, or of" in said
+    assert "stays: 6 of its 10 complete trials would be lost (of c, d and e), because the file" in said
     other = why(tmp_path, sweep("full b c d e", epochs=9))
-    assert "this report would lack 10 of them, of full, b, c and 2 more: " in other
+    assert "stays: 10 of its 10 complete trials would be lost (of full, b, c and 2 more), " in other
 
 
 def test_another_variant_of_the_same_name_is_another_trial(tmp_path: Path) -> None:
     report(tmp_path, sweep())
     changed = [*sweep("full"), *sweep("b", batch_size=30)]
-    said = "lack 2 of them, of b: not complete, or of another spec, text or version of the numerics; --force"
+    said = "complete trials would be lost (of b), "
     assert said in why(tmp_path, changed)
 
 
@@ -105,7 +105,7 @@ def test_a_page_without_the_newer_fields_is_compared_by_its_trials(tmp_path: Pat
     old = path.read_text(encoding="utf-8").partition(',\n  "base"')[0]
     path.write_text(old + "\n}\n", encoding="utf-8")
     said = why(tmp_path, sweep(epochs=9))
-    assert "this report would lack 4 of them, of full and b: " in said
+    assert "4 of its 4 complete trials would be lost (of full and b), " in said
     report(tmp_path, sweep(seeds=3))
 
 
@@ -136,5 +136,5 @@ def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:
     report(tmp_path, trials, searches=(searched,))
     report(tmp_path, better, searches=(searched,))
     other = replace(searched, ledger=tmp_path / "runs/.searches/4567.jsonl")
-    assert "of them, of full: " in why(tmp_path, trials, searches=(other,))
-    assert "of them, of full: " in why(tmp_path, trials)
+    assert "would be lost (of full), " in why(tmp_path, trials, searches=(other,))
+    assert "would be lost (of full), " in why(tmp_path, trials)

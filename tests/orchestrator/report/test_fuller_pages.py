@@ -17,8 +17,8 @@ from tests.support.places import command, make_place, process, settle, trials
 REPORT = ("report", "toy.yaml", "--scale", "paper")
 PAGE = "reports/toy/paper/report.md"
 LACKS_ALL = (
-    "has 4 complete trials; this report would lack 4 of them, of full, no weight-dropping, no fine-tuning and 1 more"
-    ": not complete, or of another spec, text or version of the numerics"
+    "stays: 4 of its 4 complete trials would be lost (of full, no weight-dropping, no fine-tuning and 1 more), because "
+    "the file, the text or the numerics changed since, or they are not complete here"
 )
 
 
@@ -92,7 +92,7 @@ def test_a_watched_report_keeps_what_is_set_aside(place: Path) -> None:
             assert watching.stdout is not None and watching.stderr is not None
             _read_until(watching.stdout.readline, PAGE)
             shutil.move(trial, place / "aside")
-            _read_until(watching.stderr.readline, "has 4 complete trials; this report would lack 1 of them")
+            _read_until(watching.stderr.readline, "stays: 1 of its 4 complete trials would be lost")
             assert page(place) == before
             shutil.move(place / "aside", trial)
             _read_until(watching.stdout.readline, PAGE)
