@@ -227,7 +227,7 @@ def _left_in_words(left: Remaining) -> str:
 
 def print_estimate(cost: Estimate) -> None:
     """Print a line for each variant that has to train, and what all of it takes."""
-    headings = ("variant", "trials to train", "tokens/s", "time", "peak memory")
+    headings = ("variant", "trials to train", "tokens/s", "time, all trials", "peak memory")
     rows = []
     for row in (row for row in cost.variants if row.trials):
         speed, peak = f"{row.tokens_per_second:,.0f}", byte_size(row.peak_memory_bytes)
@@ -235,9 +235,9 @@ def print_estimate(cost: Estimate) -> None:
     if rows:
         print_table(headings, rows, right=headings[1:])
     count = Counter(cost.states)
-    cached = count["done"] + count["diverged"] + count["read"]
+    ready = count["done"] + count["diverged"] + count["read"]
     new = count["new"] + count["failed"] + count["damaged"]
-    lines = [f"trials: {new} new, {cached} cached, {count['to resume']} to resume"]
+    lines = [f"trials: {new} new, {ready} done or read, {count['to resume']} to resume"]
     if cost.packing is not None:
         named = {"CPUs": cost.packing.by_cpus, "memory": cost.packing.by_memory, "GPUs": cost.packing.by_gpus}
         limits = ", ".join(f"{limit} by {name}" for name, limit in named.items() if limit is not None)

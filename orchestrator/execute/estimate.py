@@ -132,7 +132,7 @@ def estimate(
         if state_of(trial, records) in _TO_TRAIN and not measuring.has(trial.spec):
             waiting.setdefault(measured_spec(trial.spec).model_dump_json(), trial)
     for number, trial in enumerate(waiting.values(), start=1):
-        say(f"measuring model {number} of {len(waiting)}, {trial.variant}, about ten seconds each")
+        say(f"measuring model {number} of {len(waiting)}, {trial.variant}, ten seconds to a minute each")
         measuring.of(trial.spec)
     jobs = _jobs(trials, records, measuring)
     packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None

@@ -258,7 +258,7 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
     print_estimate(found)
     assert json.loads(json.dumps(asdict(found)))["states"] == dict(found.states)  # as plan --json prints it
     said = capsys.readouterr().out
-    assert "trials: 6 new, 0 cached, 0 to resume" in said and "unknown until two finished seeds" in said
+    assert "trials: 6 new, 0 done or read, 0 to resume" in said and "unknown until two finished seeds" in said
 
 
 def test_the_spread_of_finished_seeds_says_what_can_be_shown(tmp_path: Path) -> None:
