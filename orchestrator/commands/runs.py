@@ -224,6 +224,8 @@ def export(
     file: shared.SweepFile,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to; made if it is not there")],
     scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
     runs: shared.WrittenRuns = Path("runs"),
 ) -> None:
     """Copy what a report of a sweep needs: the records, curves and losses on test of its trials, its looks; no weights.
@@ -234,7 +236,7 @@ def export(
     from orchestrator.agenda.expand import looks_path
     from orchestrator.trials.disk import copy_trials
 
-    sweep, state, records = shared.opened_state(file, scale, runs)
+    sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds)
     with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]

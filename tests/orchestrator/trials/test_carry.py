@@ -91,6 +91,14 @@ def test_what_was_imported_counts_as_done(place: Path) -> None:
     assert plan["counts"] == {"done": 2, "new": 2}, "and what is read from it"
 
 
+def test_a_table_of_further_seeds_is_exported_too(place: Path) -> None:
+    one = settle(trials()["full"])
+    line = ("runs", "export", *OPTIONS, "--to", str(THERE))
+    assert "\n0 trials copied" in command(*line, "--seeds", "2-3")[1]
+    assert "\n1 trial copied" in command(*line, "--seeds", "1-3")[1]
+    assert files(THERE) == {f"{one.name}/{name}": (one / name).read_bytes() for name in files(THERE / one.name)}
+
+
 def test_the_pages_that_were_read_go_along_and_add_to_those_of_there(place: Path) -> None:
     """Or the page elsewhere would have narrower intervals than the page here."""
     looks = Path(".sweeps/toy.paper.looks")
