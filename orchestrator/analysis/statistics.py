@@ -50,18 +50,15 @@ def contrasts(
     zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure",
     Statistics in Medicine 27). *Raises* or *lowers*: it lies on one side of zero; *equivalent*: within the `margin`, a
     share of perplexity (two one-sided tests; Schuirmann 1987). Contrasts without a verdict take no share, equal ones
-    one. `waiting` further contrasts, whose trials are still to come, take a share each: no early verdict is lost to
-    their number.
+    one, `waiting` further ones, whose trials are to come, one each: no early verdict is lost to their number.
 
     The seeds' degrees of freedom are Satterthwaite's, no more than all seeds together have. No interval is narrower
     than a lone comparison's from the deviations of its own groups (after Welch 1938, Biometrika 29), paired if the
     others are: a group of twenty times the others' noise erred in 10 to 15% without it. Few seeds overstate
-    Satterthwaite's degrees of freedom, so that it has half of them, at least what the fewest seeds have: all of them
-    erred in 5 to 9%.
+    Satterthwaite's degrees, of which it has half, at least what the fewest seeds have: all of them erred in 5 to 9%.
 
-    Groups equal in every seed that both have are one measurement: their weights are added. A contrast gets no interval
-    if a group has one seed, its groups are all equal, or no seed differs from another. `barred` are those that have an
-    interval and get no verdict, and why; that is the reason without an interval too.
+    Groups equal in every seed that both have are one: their weights are added. A contrast gets no interval if a group
+    has one seed, its groups are all equal, or no seed differs. `barred` get no verdict, and why, even with an interval.
     """
     same, barred = _first_of_equals(groups), barred or {}
     effects: dict[str, Effect] = {}
