@@ -284,4 +284,5 @@ def _sigmoid(x: float) -> float:
 
 def _rising(x: float, end: float) -> float:
     """The logistic curve on [-end, end], stretched to run from 0 to 1."""
-    return (_sigmoid(x) - _sigmoid(-end)) / (_sigmoid(end) - _sigmoid(-end))
+    height = math.tanh(end / 2)
+    return (math.tanh(x / 2) + height) / (2 * height)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ class DamagedError(ValueError):
         return f"{self.path}: {self.problem}; once its folder is moved away the trial is trained again"
 
 
+_TEMPORARY = re.compile(r"\..+\.\d+\.tmp|\.\d{8}\.tmp")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _WHAT_IS_NEEDED = {
     errno.ENOTDIR: " (a file lies where a folder is needed)",
@@ -46,7 +48,12 @@ def cannot_write(error: BaseException, *, broadly: bool = False) -> bool:
     if not isinstance(error, OSError) or isinstance(error, WriteError):
         return isinstance(error, WriteError)
     no_temporary = error.errno == errno.ENOENT and "No usable temporary directory" in str(error.strerror)
-    return no_temporary or error.errno in _FULL or (broadly and error.errno in _IN_THE_WAY)
+    return no_temporary or disk_is_full(error) or (broadly and error.errno in _IN_THE_WAY)
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether an error says that nothing can be written on the disk, where whatever it is: it is full or read-only."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def in_a_line(error: OSError) -> str:
@@ -118,6 +125,14 @@ def errors_of(path: Path, temporary: Path | None = None) -> Iterator[None]:
         raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
 
 
+def expanded(path: str) -> Path:
+    """A path whose `~` is a home folder; as it stands if there is no such user, as a shell leaves it."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def check_regular(path: Path) -> os.stat_result:
     """OSError if this is no regular file: to read a pipe would wait for ever."""
     found = path.stat()
@@ -133,13 +148,16 @@ def read_regular(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Drop what writers that were killed left in a folder and below; nobody may be writing there."""
-    for left in sorted(folder.rglob(".*.tmp"), reverse=True):
-        if left.is_dir():
+def remove_temporaries(*folders: Path) -> None:
+    """Drop what writers that were killed left in these folders; nobody may be writing there.
+
+    Only what has a name that `atomic` or a checkpoint gives: the files of others may lie there too.
+    """
+    for left in [path for folder in folders for path in folder.glob(".*.tmp")]:
+        if _TEMPORARY.fullmatch(left.name) and left.is_dir():
             shutil.rmtree(left)
-        else:
-            left.unlink(missing_ok=True)  # gone with its folder
+        elif _TEMPORARY.fullmatch(left.name):
+            left.unlink()
 
 
 def sha256(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,8 @@ def rerank(
     records = [settled_record(folder) for folder in folders]
     if weight is not None and score != "interpolated":
         refuse("--weight: is of the candidate's own score; add --score interpolated")
+    if weight is not None and not math.isfinite(weight):
+        refuse(f"--weight: should be a finite number, got {weight}")
     from lm.kept_model import open_model
     from lm.rerank import Candidates, check_candidates, read_candidates, tree_scores
     from lm.rerank import rerank as ranked

@@ -70,7 +70,7 @@ def train(
         raise ValueError(problem)
     make_folder(out)
     with FileLock(out / ".lock"):
-        remove_temporaries(out)
+        remove_temporaries(out, *(out / part for part in ("analyses", "checkpoints", "samples", "tokens", "weights")))
         settled = _settled(spec, out)
         if settled is not None:
             remove_checkpoints(out)  # left where it was killed between its record and their removal

@@ -83,7 +83,15 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
             rule = problems[key].text.rsplit(", got ", 1)[0]
             problem = Problem(problem.place, f"{rule} or {problem.text.removeprefix('should be ')}")
         problems[key] = problem
-    return list(problems.values())
+    found = list(problems.values())
+    return [problem for problem in found if not _is_answered_inside(problem, found)]
+
+
+def _is_answered_inside(problem: Problem, others: Iterable[Problem]) -> bool:
+    """Whether a rule is that of another member of a union than the value's, which says what is wrong further inside."""
+    depth = len(problem.place)
+    inside = (other for other in others if len(other.place) > depth and other.place[:depth] == problem.place)
+    return problem.text.startswith("should be ") and any(inside)
 
 
 def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model: type[BaseModel]) -> Problem:

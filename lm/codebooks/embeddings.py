@@ -14,6 +14,7 @@ from lm.codebooks.ppmi import ppmi_svd
 from lm.codebooks.store import stored_vectors
 from lm.data import EncodedCorpus
 from lm.data.text import lines_of
+from lm.files import expanded
 from lm.spec import CheckpointEmbeddings, Embeddings, FileEmbeddings, PpmiSvdEmbeddings
 
 _TENSOR = "embedding_VE"
@@ -46,7 +47,7 @@ def likeness(embedding_VE: NDArray[np.float32], word: int) -> NDArray[np.float64
 
 
 def _checked(spec: CheckpointEmbeddings | FileEmbeddings) -> Path:
-    path = Path(spec.path).expanduser()
+    path = expanded(spec.path)
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()

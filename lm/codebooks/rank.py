@@ -16,7 +16,7 @@ from lm.codebooks.code import Codebook, Spans
 from lm.codebooks.gray import to_gray
 from lm.codebooks.packing import Column, coin_flips, digits, pack, varied
 from lm.spec import class_bits
-from lm.spec.codebooks import EmbeddingCode, UnigramCode
+from lm.spec.codebooks import EmbeddingCode, UnigramCode, highest_frequency
 
 
 def rank_code(
@@ -75,9 +75,7 @@ def square_waves(
     Frequencies f rise evenly in logarithm from `lowest` to half a period a position, so that the Hamming distance of
     two words grows with the logarithm of their distance in the order.
     """
-    highest = 2.0 ** (bits - 1)
-    if lowest > highest:
-        raise ValueError(f"lowest_frequency {lowest:g} is above {highest:g}, the highest that 2^{bits} positions show")
+    highest = highest_frequency(bits)
     place_W = (position_W + 0.5) / 2**bits
     frequency_C = lowest * (highest / lowest) ** (np.arange(count) / max(count - 1, 1))
     for frequency in frequency_C:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lm.data.text import SPLITS, CorpusError, file_in, lines_of, tokens_of
+from lm.files import expanded
 from lm.names import closest
 
 PYDOC = "pydoc"
@@ -108,7 +109,7 @@ PUBLISHED: dict[str, Published] = {
 def cache_folder() -> Path:
     """`$LM_CACHE`, or the user's cache directory of this platform."""
     if chosen := os.environ.get("LM_CACHE"):
-        return Path(chosen).expanduser()
+        return expanded(chosen)
     try:
         import platformdirs
     except ImportError:
@@ -124,7 +125,7 @@ def download_folder(name: str) -> Path:
 def places(name: str) -> list[Path]:
     """The folders in which a named corpus is looked for, first to last."""
     data = os.environ.get("LM_DATA")
-    first = [Path(data).expanduser() / name] if data else []
+    first = [expanded(data) / name] if data else []
     return [*(folder.absolute() for folder in first), Path("data", name).absolute(), download_folder(name)]
 
 
@@ -150,7 +151,7 @@ def user_folder(name: str) -> Path:
 
     CorpusError for one that is not there, with the nearest named corpus, or that lacks a file.
     """
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     try:
         is_there = folder.is_dir()
     except OSError:  # a name that is too long

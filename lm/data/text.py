@@ -55,15 +55,24 @@ def lines_of(path: Path) -> Iterator[str]:
     `str.splitlines` would also break at characters inside a line, such as U+2028. Raises CorpusError for a file
     that cannot be read or is no UTF-8.
     """
-    number = 0
     try:
         with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):  # noqa: B007  (the error below says how far it came)
-                yield line
+            yield from file
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path} is not UTF-8 text ({error.reason} soon after line {number})") from error
+        raise CorpusError(f"{path}{_place_of_damage(path)}: not UTF-8 text ({error.reason})") from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _place_of_damage(path: Path) -> str:
+    """The first line that is not UTF-8, as `:12`; text is decoded ahead of its lines, so that the error has no line."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f":{number}"
+    return ""  # written again meanwhile
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

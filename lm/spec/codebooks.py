@@ -150,3 +150,8 @@ def code_bits(codebook: CodebookSpec, vocabulary_size: int) -> int:
 def class_bits(vocabulary_size: int) -> int:
     """The fewest bits that give every word a code of its own: ceil(log2 V)."""
     return max(1, (vocabulary_size - 1).bit_length())
+
+
+def highest_frequency(class_bits: int) -> float:
+    """Periods of the fastest square wave over a whole order: half a period a position."""
+    return 2.0 ** (class_bits - 1)

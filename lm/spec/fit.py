@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lm.spec.codebooks import class_bits, code_bits
+from lm.spec.codebooks import EmbeddingCode, UnigramCode, class_bits, code_bits, highest_frequency
 from lm.spec.heads import (
     AdaptiveHead,
     DifferentiatedHead,
@@ -99,6 +99,11 @@ def vocabulary_misfits(head: Head, vocabulary_size: int) -> Iterator[str]:
             least, bits = class_bits(vocabulary_size), code_bits(codebook, vocabulary_size)
             if bits < least:
                 yield f"head.codebook.bits {bits} cannot name {vocabulary_size:,} words: at least {least} are needed"
+            if isinstance(codebook, UnigramCode | EmbeddingCode) and codebook.checks == "square":
+                lowest, highest = codebook.lowest_frequency, highest_frequency(least)
+                if lowest > highest:
+                    rule = f"above {highest:g}, the highest that 2^{least} positions show"
+                    yield f"head.codebook.lowest_frequency {lowest:g} is {rule}"
             if isinstance(head.loss, BallDropLoss) and (head.loss.radius or 0) >= bits:
                 yield f"head.loss.radius {head.loss.radius} leaves none of {bits} bits to train on"
         case SoftmaxHead() | MixtureHead():

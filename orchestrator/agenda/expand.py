@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+from lm.record import Record
 from orchestrator.agenda.trial_source import FixedOrder, Rounds, TrialSource, in_order
 from orchestrator.analysis.looks import Looks, read_looks
 from orchestrator.errors import CannotStartError
@@ -25,7 +26,7 @@ from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
-from orchestrator.trials.records import Records, is_settled
+from orchestrator.trials.records import Records, found_disk_full, is_settled
 from orchestrator.trials.trial import Trial
 
 
@@ -190,6 +191,13 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
     """The trials to train or to score on test, in the order of training, without those read from others."""
     missing = [trial for trial in trials if trial.reads_from is None and not is_settled(trial, records.find(trial))]
     return in_order(missing, trials)
+
+
+def disk_failure(state: SweepState, records: Records) -> Record | None:
+    """The record of a trial, of a search or of the table, that failed because the disk was full; None without one."""
+    keys = [trial.key for trial in state.trials]
+    keys += [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
+    return next(filter(found_disk_full, map(records.read, keys)), None)
 
 
 def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Remaining:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
+from orchestrator.trials.records import found_disk_full
 from orchestrator.trials.trial import Trial, budget_of, epochs_to_train
 
 _log = logging.getLogger(__name__)
@@ -53,8 +54,8 @@ class FixedOrder:
 class Rounds:
     """One source after another; the next is taken when all trials of the one before have settled.
 
-    Nothing more starts once `seconds` are over, or after an error with a file, such as a full disk. What is under way
-    trains to its end: an error raised in an executor would end it.
+    Nothing more starts once `seconds` are over, or after an error with a file, such as a full disk, here or in a trial.
+    What is under way trains to its end: an error raised in an executor would end it.
     """
 
     def __init__(
@@ -91,6 +92,8 @@ class Rounds:
         with self._ending_on_errors():
             if self._source is not None:
                 self._source.settled(trial, record)
+            if record is not None and found_disk_full(record):
+                raise OSError(f"{trial.title}: {record.reason}")
 
     @contextmanager
     def _ending_on_errors(self) -> Iterator[None]:

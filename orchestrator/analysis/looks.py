@@ -52,7 +52,7 @@ def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Look
 def _pages(path: Path) -> list[tuple[int, ...]]:
     """The seeds of each page in a ledger; none if there is no ledger."""
     try:
-        lines = read_regular(path).decode().splitlines()
+        lines = read_regular(path).decode(errors="replace").splitlines()
     except FileNotFoundError:
         lines = []
     pages = []

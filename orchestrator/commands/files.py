@@ -25,7 +25,7 @@ _FILE = Template("""\
 # What would run:  python -m orchestrator plan $name.yaml --scale laptop
 # Run it:          python -m orchestrator sweep $name.yaml --scale laptop
 # Its page:        reports/$name/laptop/report.md
-name: $name
+name: $quoted
 question: What do dropout, tied embeddings and the cell bring to a small LSTM?
 base: # one trial; fields that are not here have defaults (python -m orchestrator schema --markdown)
   corpus: {name: $corpus}
@@ -71,6 +71,8 @@ def init(
     if not re.fullmatch(SLUG, name) or len(name) > 64:
         rule = "at most 64 letters, digits, '-' and '_', with a letter or digit first"
         shared.wrong(f"NAME: should be {rule}, got {name!r}")
+    if not corpus:
+        shared.wrong(f"--corpus: should be {_CORPUS}, got ''")
     file = Path(f"{name}.yaml")
     _check_free(file)
     text, names = Path(corpus), {path.name for path in Path(corpus).glob("*.txt")}
@@ -91,8 +93,9 @@ def init(
             for warning in corpus_warnings(loaded):
                 typer.echo(f"warning: {warning}", err=True)
     cut = _QUICK_TOKENS if tokens > _QUICK_TOKENS else "null # all"
-    quoted = corpus if re.fullmatch(SLUG, corpus) else json.dumps(corpus, ensure_ascii=False)
-    write_text(file, _FILE.substitute(name=name, corpus=quoted, tokens=cut))
+    # In quotes, because YAML takes some names for numbers, like 1e3, and some for true or null.
+    quoted = {"quoted": json.dumps(name), "corpus": json.dumps(corpus, ensure_ascii=False)}
+    write_text(file, _FILE.substitute(quoted, name=name, tokens=cut))
     typer.echo(f"{file} written. Next:\n  python -m orchestrator sweep {file} --scale laptop")
 
 

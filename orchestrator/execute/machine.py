@@ -176,6 +176,6 @@ def code_digest() -> str:
     """The SHA-256 of the sources of `lm` and `orchestrator` that this process runs."""
     digest = hashlib.sha256()
     for package in PACKAGES:
-        for path in sorted(path for path in package.rglob("*") if path.suffix in _SOURCES):
+        for path in sorted(path for path in package.rglob("[!.]*") if path.suffix in _SOURCES):
             digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -202,7 +202,8 @@ class LastMade:
         keys = {trial.key for search in searches for trial in search.trials if trial.key}
         searched = {key: None if (record := records.read(key)) is None else record.hashes for key in keys}
         trials = [(t.variant, t.change, t.seed, t.key, t.parameters, t.reads_from, t.starts_from) for t in state.trials]
-        published = {path.name: sha256(path) for path in (self._file.parent / "published").glob("*.yaml")}
+        tables = (self._file.parent / "published").glob("[!.]*.yaml")  # not what an editor locks a file with
+        published = {path.name: sha256(path) for path in tables}
         ledgers = [sha256(search.ledger) if search.ledger.exists() else None for search in searches]
         how, texts = self._sweep.generate, []
         if how is not None:

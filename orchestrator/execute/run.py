@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import shlex
 import signal
@@ -14,9 +15,9 @@ from typing import Literal
 
 from lm.checkout import commit
 from lm.data import load
-from lm.files import check_writable, make_folder
+from lm.files import WriteError, check_writable, make_folder
 from lm.record import perplexity
-from orchestrator.agenda.expand import SweepState, expand, trials_to_train, unsettled
+from orchestrator.agenda.expand import SweepState, disk_failure, expand, trials_to_train, unsettled
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError, command_line
 from orchestrator.execute.estimate import at_most
@@ -189,7 +190,9 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     if report.beside is not None:
         print(report.beside)
     print(report.page)
-    if how == "stopped" and interrupt.exit_code is None and not out_of_budget:
+    if how != "complete" and interrupt.exit_code is None and not out_of_budget:
+        if (full := disk_failure(expand(prepared.sweep, records), records)) is not None:
+            raise WriteError(errno.ENOSPC, full.reason, str(records.root / full.key))
         check_writable(records.root)  # a trial could not even record its failure: the folder may be the reason
     return interrupt.exit_code or (3 if out_of_budget else int(how != "complete")), report
 

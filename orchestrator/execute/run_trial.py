@@ -6,30 +6,33 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 import lm
 from lm.checkout import commit
-from lm.data import load
-from lm.files import DamagedError, write_text
+from lm.data import fingerprint_of, load
+from lm.files import DamagedError, disk_is_full, make_folder, write_text
 from lm.record import Evaluation, Record, read_record, write_record
-from lm.spec import NUMERICS_VERSION
+from lm.spec import NUMERICS_VERSION, trial_key
 from lm.trial_log import captured
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import redacted
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.watchdog import recorded_stall, stall_limit
 from orchestrator.trials.disk import set_aside_damaged
-from orchestrator.trials.records import Records
+from orchestrator.trials.records import DISK_FULL, Records
 from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed
 from orchestrator.trials.trial import Listener, Trial
 
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
+_PATIENCE_SECONDS = 10.0
 OnEvaluation = Callable[[Evaluation], None]
 _log = logging.getLogger(__name__)
 
@@ -78,7 +81,7 @@ def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> str |
 
             _train_or_fail(replace(trial, starts_from=key), replace(allotment, runs=runs), push_and_report)
     except (OSError, ValueError) as error:
-        return f"{type(error).__name__}: {redacted(error)}"
+        return f"{f'{DISK_FULL}: ' if disk_is_full(error) else ''}{type(error).__name__}: {redacted(error)}"
     return None
 
 
@@ -143,7 +146,9 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> 
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {redacted(error)} ({Path(last.filename).name}:{last.lineno})"
-        if ran_out_of_memory(error):
+        if disk_is_full(error):
+            reason = f"{DISK_FULL}: {reason}"
+        elif ran_out_of_memory(error):
             reason = f"{OUT_OF_MEMORY}{' alone' if allotment.alone else ''}: {reason}"
         _log.debug("%s failed", trial.title, exc_info=True)
         write_failure(trial, allotment, reason, redacted("".join(traceback.format_exception(error))))
@@ -156,7 +161,9 @@ def _train(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
     # The worker imports torch, which takes seconds; the driver imports this module without it.
     from lm.train import train
 
-    folder = allotment.runs / trial.key
+    folder, corpus = allotment.runs / trial.key, trial.spec.corpus
+    if trial_key(trial.spec, fingerprint_of(corpus)) != trial.key:
+        raise ValueError(f"the text of {corpus.name} changed since the command began; the same command plans with it")
     with stall_limit(folder, allotment.stall_seconds), captured(folder) if allotment.in_worker else nullcontext():
         evaluations = train(
             trial.spec,
@@ -182,12 +189,27 @@ def ran_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
 
 
+@contextmanager
+def _held(lock: Path) -> Iterator[None]:
+    """Hold a trial's lock; where it cannot be a lock, which may be why the trial failed, go without."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(lock, timeout=_PATIENCE_SECONDS))
+        except Timeout:
+            raise
+        except OSError as error:
+            _log.debug("%s: %s", lock, error)
+        yield
+
+
 def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> None:
-    """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too."""
+    """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too.
+
+    A record of a complete or diverged trial stays: another command may have written it meanwhile.
+    """
     folder = allotment.runs / trial.key
     try:
-        write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")
-        (folder / "stalled.txt").unlink(missing_ok=True)
+        make_folder(folder)
         record = Record(
             key=trial.key,
             status="failed",
@@ -207,6 +229,13 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
             numerics_version=NUMERICS_VERSION,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        write_record(folder, record)
+        with _held(folder / ".lock"):
+            earlier = read_record(folder)
+            if earlier is not None and earlier.status != "failed":
+                _log.warning("%s failed (%s); its earlier record stays", trial.title, reason)
+                return
+            write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")
+            (folder / "stalled.txt").unlink(missing_ok=True)
+            write_record(folder, record)
     except (OSError, ValueError) as error:
         _log.warning("%s failed (%s), which cannot be recorded: %s", trial.title, reason, error)

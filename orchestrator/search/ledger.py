@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from lm.files import read_regular, write_text
+from lm.files import check_regular, write_text
 from lm.spec import TrainSpec
 from orchestrator.search.events import EVENT, Event, SearchTrial, apply
 from orchestrator.search.population import Generations
@@ -153,7 +153,8 @@ def _read(path: Path) -> tuple[str, list[Event], list[SearchTrial], str | None]:
     """A ledger up to the first damage: its whole lines, the events after the first one, their trials; the damage."""
     whole, events, trials = "", list[Event](), list[SearchTrial]()
     try:
-        lines = read_regular(path).split(b"\n")[:-1]  # the last may be torn
+        check_regular(path)
+        lines = path.read_bytes().split(b"\n")[:-1]  # the last may be torn; a large search has a large ledger
     except FileNotFoundError:
         return whole, events, trials, None
     except OSError as error:

@@ -131,6 +131,9 @@ def copy_trials(
             if (to / key).exists() and not (replace and _differ(source / key, to / key)):
                 there += 1
                 continue
+            if more := [name for name in (".lock", "checkpoints", WEIGHTS) if (to / key / name).exists()]:
+                left_out.append(f"{to / key}: has {more[0]}, so a trial was trained there; it stays as it is")
+                continue
             try:
                 _copy_trial(source / key, to)
                 copied += 1

@@ -23,6 +23,8 @@ from orchestrator.trials.trial import Trial
 
 KEY = re.compile(r"[0-9a-f]{16}")
 """The names of trial folders."""
+DISK_FULL = "the disk is full or read-only"
+"""Begins the reason of a trial that failed because of that."""
 
 
 def _state_of_files(folder: Path) -> list[tuple[object, ...]]:
@@ -39,6 +41,11 @@ def _state_of_files(folder: Path) -> list[tuple[object, ...]]:
             status = os.stat(f"{folder}/{name}")  # noqa: PTH116
             states.append((name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return states
+
+
+def found_disk_full(record: Record | None) -> bool:
+    """Whether a trial failed because of the disk alone: it may go well later, and until then no other trial will."""
+    return record is not None and record.status == "failed" and (record.reason or "").startswith(DISK_FULL)
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:

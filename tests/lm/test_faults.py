@@ -142,6 +142,17 @@ def test_killed_while_records_are_written(tmp_path: Path, rounds: int) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["acknowledged", "record.json"]
 
 
+def test_training_removes_what_a_killed_trial_left_and_no_file_of_others(spec: TrainSpec, tmp_path: Path) -> None:
+    left = [tmp_path / name for name in (".record.json.123.tmp", "tokens/.train.test.parquet.9.tmp")]
+    others = [tmp_path / name for name in (".mine.tmp", "project/.record.json.123.tmp", "tokens/.7.tmp")]
+    for path in (*left, *others):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (tmp_path / "checkpoints/.00000001.tmp").mkdir(parents=True)
+    run(spec, tmp_path)
+    assert sorted(tmp_path.rglob(".*.tmp")) == sorted(others)
+
+
 # A full disk
 
 

@@ -108,11 +108,12 @@ def outputs_of(model: LanguageModel, input_TB: Tensor) -> Outputs:
     [
         ({"kind": "sigmoid"}, [0, 0.160, 0.462, 0.764, 0.924]),
         ({"kind": "sigmoid", "tau_max": 10.0}, [0, 0.007, 0.5, 0.993, 1.0]),
+        ({"kind": "sigmoid", "tau_max": 1e-30}, [0, 0.125, 0.25, 0.375, 0.5]),
         ({"kind": "linear"}, [0, 0.25, 0.5, 0.75, 1]),
         ({"kind": "exponential"}, [0, 1 - 0.75 * math.exp(-0.25), 1 - 0.5 * math.exp(-0.5), 0.882, 1]),
         ({"kind": "constant", "probability": 0.731}, [0.731] * 5),
     ],
-    ids=["sigmoid", "sigmoid 10", "linear", "exponential", "constant"],
+    ids=["sigmoid", "sigmoid 10", "sigmoid 1e-30", "linear", "exponential", "constant"],
 )
 def test_schedules_have_the_tabulated_values(schedule: dict[str, Any], expected: list[float]) -> None:
     feedback = mixing({"kind": "scheduled_sampling"}, schedule=schedule)

@@ -190,6 +190,7 @@ def test_the_command_takes_an_ensemble_of_one_vocabulary(
         ('{"candidates": [{"text": "the"}], "gold": "(S the"}', [], ":2: candidates.0: '(S' is never closed"),
         ('{"candidates": [{"text": "the"}], "gold": "dog"}', [], "has other words than the true tree"),
         ('{"candidates": [{"text": "the"}]}', ["--weight", "2"], "--weight: is of the candidate's own score; add"),
+        ("", ["--score", "interpolated", "--weight", "nan"], "--weight: should be a finite number, got nan"),
     ],
 )
 def test_what_is_refused_before_anything_is_scored(

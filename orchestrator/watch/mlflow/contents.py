@@ -47,7 +47,7 @@ def _key(before: str, variant: str, after: str = "") -> str:
     key = before + variant + after
     if re.fullmatch(r"(?!/|\.\.)[\w.\- :/]{1,250}", key) and posixpath.normpath(key) == key:
         return key
-    plain, digest = re.sub(r"[^\w.\- :]", "_", variant), hashlib.sha256(key.encode()).hexdigest()
+    plain, digest = re.sub(r"^\.+|[^\w.\- :]", "_", variant), hashlib.sha256(key.encode()).hexdigest()
     return f"{before}{plain[:200]}-{digest[:8]}{after}"
 
 

@@ -22,6 +22,8 @@ from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
 _PARENT, _NOTE, _COMMIT = "mlflow.parentRunId", "mlflow.note.content", "mlflow.source.git.commit"
+_LONGEST_NOTE = 20_000
+"""Of an experiment: MLflow refuses a longer one. Those of runs it cuts."""
 _EARLIER = "Trials that the sweep file no longer plans; the tag `superseded` names the trial in the place of each."
 _EARLY = "stopped early"
 _STATUSES = {
@@ -152,7 +154,8 @@ class Mirror:
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
             location = None if self._artifacts is None else (self._artifacts / name).as_uri()
-            return str(self._client.create_experiment(name, location, {_NOTE: self._sweep.question}))
+            note = self._sweep.question[:_LONGEST_NOTE]
+            return str(self._client.create_experiment(name, location, {_NOTE: note}))
         if experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)

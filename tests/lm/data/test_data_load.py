@@ -104,13 +104,15 @@ def test_unknown_names_and_bad_folders_say_what_is_wrong(places: Path) -> None:
     write_texts(places / "mine", TOY)
     with pytest.raises(CorpusError, match=r"did you mean '.*/mine'\?\)$"):
         load(Corpus(name=str(places / "mien")))
+    with pytest.raises(CorpusError, match=r"'~nosuchuser/mine'"):
+        load(Corpus(name="~nosuchuser/mine"))
     with pytest.raises(CorpusError, match=r"lacks valid.txt, test.txt"):
         load(Corpus(name=str(write_texts(places / "part", {"train": "a\n"}))))
     with pytest.raises(CorpusError, match=r"test.txt is empty"):
         load(Corpus(name=str(write_texts(places / "empty", TOY | {"test": ""}))))
     folder = write_texts(places / "latin", TOY)
     (folder / "valid.txt").write_bytes(b"one line\ncaf\xe9 \n")
-    with pytest.raises(CorpusError, match=r"valid.txt is not UTF-8 text"):
+    with pytest.raises(CorpusError, match=r"valid.txt:2: not UTF-8 text \(invalid continuation byte\)$"):
         load(Corpus(name=str(folder)))
 
 

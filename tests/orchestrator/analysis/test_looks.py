@@ -52,3 +52,6 @@ def test_a_damaged_ledger_of_looks_is_named_with_its_line(tmp_path: Path) -> Non
     ledger.write_text('{"seeds": [1, 2]}\n{"seeds": 3}\n')
     with pytest.raises(ValueError, match=r"a\.mini\.looks:2: expected a line such as .* got '\{\"seeds\": 3\}'"):
         read_looks(ledger, (2,), (1, 2))
+    ledger.write_bytes(b"\xff\n")
+    with pytest.raises(ValueError, match=r"a\.mini\.looks:1: expected a line such as "):
+        read_looks(ledger, (2,), (1, 2))

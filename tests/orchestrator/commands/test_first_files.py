@@ -10,6 +10,7 @@ from orchestrator.api import load_sweep
 from orchestrator.commands.files import SHIPPED
 from orchestrator.sweep import read_sweep
 from tests.orchestrator.commands.test_command_line import invoke
+from tests.support.tiny import write_corpus
 
 SHIPPED_SWEEPS = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
@@ -54,6 +55,14 @@ def test_a_published_corpus_is_cut_at_the_quick_scale_and_not_fetched(place: Pat
     assert sweep.at("paper").baseline.spec.corpus.train_tokens is None
 
 
+@pytest.mark.parametrize("name", ["1e3", "2018", "true"])
+def test_a_name_that_yaml_takes_for_something_else_stays_a_name(place: Path, name: str) -> None:
+    write_corpus(place / name)
+    assert invoke("init", name, "--corpus", name)[0] == 0
+    sweep = read_sweep(Path(f"{name}.yaml"))
+    assert (sweep.name, sweep.at("paper").baseline.spec.corpus.name) == (name, name)
+
+
 def test_raw_text_gets_the_two_lines_that_make_it_a_sweep(place: Path) -> None:
     Path("raw.txt").write_text("a b c\n")
     Path("my texts").mkdir()
@@ -75,6 +84,7 @@ def test_raw_text_gets_the_two_lines_that_make_it_a_sweep(place: Path) -> None:
     [
         (["../mine", "--corpus", "pydoc"], "NAME: should be at most 64 letters, digits, '-' and '_'"),
         (["mine", "--corpus", "pydok"], "(did you mean 'pydoc'?)"),
+        (["mine", "--corpus", ""], "--corpus: should be ptb, wikitext-2, "),
         (["mine", "--corpus", "empty"], "corpus folder empty lacks train.txt, valid.txt, test.txt"),
     ],
 )

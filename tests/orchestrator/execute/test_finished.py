@@ -131,6 +131,13 @@ def test_a_page_that_does_not_stand_is_written_again(made: list[str], change: Ca
     assert made == []
 
 
+def test_the_link_with_which_an_editor_locks_a_file_is_no_table(made: list[str]) -> None:
+    Path("published").mkdir()
+    Path("published/.#toy.yaml").symlink_to("somebody@a.machine:1234")
+    again()
+    assert made == []
+
+
 def test_other_code_writes_the_page_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "code_digest", lambda: "of another version")
     again()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,13 +42,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file may be larger: as on an almost full disk, a record has room and a checkpoint has not."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 @pytest.fixture
 def full(place: Path) -> Iterator[None]:
     """No file may grow, which is to a writer as a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with files_of_at_most(0):
+        yield
 
 
 @pytest.fixture
@@ -88,6 +99,17 @@ def test_on_a_full_disk_a_command_ends_with_one_line(place: Path, line: tuple[st
     assert (code, lines_of_errors(err)) == (5, 1)
     assert err.splitlines()[-1].startswith(named) and err.endswith(": File too large\n")
     assert contents(place) == before
+
+
+def test_a_search_on_a_disk_with_room_for_records_alone_goes_on_when_there_is_more(place: Path) -> None:
+    search = ("sweep", "search.yaml", *INLINE[2:])
+    with files_of_at_most(6 * 1024):
+        code, _, err = command(*search)
+    assert (code, err.count("failed: the disk is full or read-only")) == (5, 1), "and nothing else starts"
+    assert command(*search)[0] == 0
+    (ledger,) = (place / "runs/.searches").glob("*.jsonl")
+    ends = [event["state"] for line in ledger.read_text().splitlines() if "ended" in (event := json.loads(line))]
+    assert ends == ["complete", "complete"]
 
 
 @pytest.mark.usefixtures("full")

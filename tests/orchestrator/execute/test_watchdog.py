@@ -14,6 +14,7 @@ from lm.record import read_record
 from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
 from tests.orchestrator.execute.test_schedule import trial
+from tests.support.places import make_place, settle, trials
 
 LIMITED = """
 import re, sys, threading, time
@@ -110,12 +111,38 @@ def test_a_later_reason_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "failure.txt").read_text() == "second\n"
 
 
-def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path) -> None:
-    (tmp_path / "b" / ".lock").mkdir(parents=True)  # where the trial makes a file
+def test_a_trial_that_raises_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_place(tmp_path))
+    full = trials()["full"]
+    (tmp_path / full.key / ".lock").mkdir(parents=True)  # where the trial makes a file
     allotment = Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0)
-    run_trial(trial("b"), allotment, lambda evaluation: None)
-    record = read_record(tmp_path / "b")
+    run_trial(full, allotment, lambda evaluation: None)
+    record = read_record(tmp_path / full.key)
     assert record is not None and record.reason is not None and record.reason.startswith("IsADirectoryError")
     assert record.versions == {"lm-ablation": lm.__version__}
-    text = (tmp_path / "b" / "failure.txt").read_text()
+    text = (tmp_path / full.key / "failure.txt").read_text()
     assert text.startswith(record.reason) and "Traceback" in text and "/lm/train.py" in text
+
+
+def test_a_failure_never_replaces_the_record_of_a_complete_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another command may have trained it while this one's worker ran out of memory."""
+    monkeypatch.chdir(make_place(tmp_path))
+    full = trials()["full"]
+    folder = settle(full)
+    before = (folder / "record.json").read_bytes()
+    write_failure(full, Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0), "its worker died")
+    assert (folder / "record.json").read_bytes() == before and not (folder / "failure.txt").exists()
+    assert caplog.messages == ["full, seed 1 failed (its worker died); its earlier record stays"]
+
+
+def test_a_text_that_was_edited_after_the_plan_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_place(tmp_path))
+    full = trials()["full"]
+    with Path("corpus/test.txt").open("a") as file:
+        file.write("one more line\n")
+    run_trial(full, Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0), lambda evaluation: None)
+    record = read_record(tmp_path / full.key)
+    assert record is not None and record.reason is not None
+    assert record.reason.startswith("ValueError: the text of corpus changed since the command began")

@@ -143,7 +143,7 @@ def _outcome(trial: SearchTrial) -> object:
     return trial.values, trial.key, trial.state, trial.valid_nats, trial.objectives
 
 
-@pytest.mark.parametrize("thing", ["folder", "pipe", "too large", "unreadable"])
+@pytest.mark.parametrize("thing", ["folder", "pipe", "unreadable"])
 def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
     thing: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,8 +152,6 @@ def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
     if thing in ("folder", "pipe"):
         path.unlink()
         path.mkdir() if thing == "folder" else os.mkfifo(path)
-    elif thing == "too large":
-        monkeypatch.setattr(lm.files, "MOST_NOTE_BYTES", 100)
     else:
         read_bytes = Path.read_bytes
 
@@ -168,9 +166,16 @@ def test_what_cannot_be_read_is_moved_away_and_the_search_begins_again(
     assert caplog.messages[0].startswith(f"{path}: cannot be read, so that its search begins again: ")
     assert Ledger(path, ONE, FINGERPRINT).trials == []
     assert (tmp_path / ".old" / f"{path.name}-1").exists()
-    monkeypatch.setattr(lm.files, "MOST_NOTE_BYTES", 2**20)
     (trials,) = search([ONE], Shelf(tmp_path))
     assert len(trials) == 4
+
+
+def test_a_ledger_has_no_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = path_of(ONE, tmp_path)
+    begun(path)
+    before = read_search_trials(path)
+    monkeypatch.setattr(lm.files, "MOST_NOTE_BYTES", 100)
+    assert before and read_search_trials(path) == before
 
 
 def test_a_torn_last_line_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

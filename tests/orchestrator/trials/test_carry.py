@@ -139,6 +139,20 @@ def test_an_export_replaces_the_trial_that_was_trained_anew_since_and_no_other(p
     assert sorted(path.name for path in THERE.iterdir()) == sorted([full.key, weights.key])
 
 
+@pytest.mark.parametrize("kept", [".lock", "checkpoints", "weights"])
+def test_an_export_to_another_runs_folder_replaces_no_trial_that_was_trained_there(place: Path, kept: str) -> None:
+    full = trials()["full"]
+    exported(full)
+    shutil.rmtree(RUNS / full.key)
+    settle(full)
+    there = THERE / full.key
+    (there / kept).mkdir()
+    before = files(there)
+    said = exported(code=1)
+    assert said.startswith("0 trials copied") and f"{there}: has {kept}, so a trial was trained there" in said
+    assert files(there) == before
+
+
 def truncated(folder: Path) -> None:
     os.truncate(folder / "tokens/finetune-1.test.parquet", 200)
 

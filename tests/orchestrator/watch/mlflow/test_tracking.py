@@ -223,7 +223,13 @@ def test_a_trial_that_nobody_planned_gets_its_run_and_keeps_it(records: Records,
 def test_verdicts_and_answer_are_tags_of_the_parent_that_can_be_filtered_by(records: Records, report: Path) -> None:
     leave(records, FULL, record(FULL))
     (report / "report.html").write_text("<p>")
-    found = {"no dropout": "raises", "no AR/TAR": "lowers", "a'b/../<c>\n": "not decided", "x" * 400: "not decided"}
+    found = {
+        "no dropout": "raises",
+        "no AR/TAR": "lowers",
+        "a'b/../<c>\n": "not decided",
+        "x" * 400: "not decided",
+        "../up": "not decided",
+    }
     tracker([FULL], records).finish(report, "complete", "It hurts.", found)
     seen = Seen()
     (parent,) = seen.parents
@@ -237,7 +243,7 @@ def test_verdicts_and_answer_are_tags_of_the_parent_that_can_be_filtered_by(reco
     assert having("tags.\"verdict.no dropout\" = 'lowers'") == []
     assert parent.data.tags["answer"] == "It hurts."
     others = [name for name, value in parent.data.tags.items() if value == "not decided"]
-    assert len(others) == 2 and all(len(name) <= 250 for name in others)
+    assert len(others) == 3 and all(len(name) <= 250 for name in others)
     assert any(name.startswith("verdict.a_b_.._") for name in others)
     files = [file.path for file in seen.client.list_artifacts(parent.info.run_id, "report")]
     assert sorted(files) == ["report/curves.png", "report/report.html", "report/report.md"]
