@@ -47,13 +47,17 @@ def cannot_write(error: BaseException, *, broadly: bool = False) -> bool:
     """
     if not isinstance(error, OSError) or isinstance(error, WriteError):
         return isinstance(error, WriteError)
-    no_temporary = error.errno == errno.ENOENT and "No usable temporary directory" in str(error.strerror)
-    return no_temporary or disk_is_full(error) or (broadly and error.errno in _IN_THE_WAY)
+    return disk_is_full(error) or (broadly and error.errno in _IN_THE_WAY)
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Whether an error says that nothing can be written on the disk, where whatever it is: it is full or read-only."""
-    return isinstance(error, OSError) and error.errno in _FULL
+    """Whether an error, or its cause, says that a disk is full or read-only, or a quota or limit of size reached."""
+    if error.__cause__ is not None and disk_is_full(error.__cause__):
+        return True
+    if not isinstance(error, OSError):
+        return False
+    no_temporary = error.errno == errno.ENOENT and "No usable temporary directory" in str(error.strerror)
+    return no_temporary or error.errno in _FULL
 
 
 def in_a_line(error: OSError) -> str:
@@ -144,7 +148,7 @@ def check_regular(path: Path) -> os.stat_result:
 def read_regular(path: Path) -> bytes:
     """A small file whole; OSError if it is no regular file, or far larger than anything that is written as a note."""
     if (size := check_regular(path).st_size) > MOST_NOTE_BYTES:
-        raise OSError(errno.EFBIG, f"has {size:,} bytes, at most {MOST_NOTE_BYTES:,} are read", str(path))
+        raise OSError(errno.EOVERFLOW, f"has {size:,} bytes, at most {MOST_NOTE_BYTES:,} are read", str(path))
     return path.read_bytes()
 
 
@@ -157,7 +161,7 @@ def remove_temporaries(*folders: Path) -> None:
         if _TEMPORARY.fullmatch(left.name) and left.is_dir():
             shutil.rmtree(left)
         elif _TEMPORARY.fullmatch(left.name):
-            left.unlink()
+            left.unlink(missing_ok=True)  # an analysis writes under a lock of its own
 
 
 def sha256(path: Path) -> str:

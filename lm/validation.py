@@ -75,6 +75,9 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
     for details, place, form, parent in errors:
         if details["type"] == "missing" and place in misspelt:
             continue
+        is_type = details["type"].endswith("_type") and details["loc"][-1:] != ("[key]",)
+        if is_type and any(len(inner) > len(place) and inner[: len(place)] == place for _, inner, _, _ in errors):
+            continue  # of a member of a union that the value was not meant for: what is wrong lies further inside
         if details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]:
             continue  # it has enough items, but some of them are wrong
         problem = _problem(details, place, form, parent, model)
@@ -83,15 +86,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
             rule = problems[key].text.rsplit(", got ", 1)[0]
             problem = Problem(problem.place, f"{rule} or {problem.text.removeprefix('should be ')}")
         problems[key] = problem
-    found = list(problems.values())
-    return [problem for problem in found if not _is_answered_inside(problem, found)]
-
-
-def _is_answered_inside(problem: Problem, others: Iterable[Problem]) -> bool:
-    """Whether a rule is that of another member of a union than the value's, which says what is wrong further inside."""
-    depth = len(problem.place)
-    inside = (other for other in others if len(other.place) > depth and other.place[:depth] == problem.place)
-    return problem.text.startswith("should be ") and any(inside)
+    return list(problems.values())
 
 
 def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model: type[BaseModel]) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 SPLITS = ("train", "valid", "test")
@@ -66,13 +67,13 @@ def lines_of(path: Path) -> Iterator[str]:
 
 def _place_of_damage(path: Path) -> str:
     """The first line that is not UTF-8, as `:12`; text is decoded ahead of its lines, so that the error has no line."""
-    with path.open("rb") as file:
+    with suppress(OSError), path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 line.decode()
             except UnicodeDecodeError:
                 return f":{number}"
-    return ""  # written again meanwhile
+    return ""  # written again, or removed, meanwhile
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

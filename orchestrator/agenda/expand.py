@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+from lm.files import check_writable
 from lm.record import Record
 from orchestrator.agenda.trial_source import FixedOrder, Rounds, TrialSource, in_order
 from orchestrator.analysis.looks import Looks, read_looks
@@ -26,7 +27,7 @@ from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
-from orchestrator.trials.records import Records, found_disk_full, is_settled
+from orchestrator.trials.records import DISK_FULL, Records, is_settled
 from orchestrator.trials.trial import Trial
 
 
@@ -184,7 +185,7 @@ def trials_to_train(
             yield FixedOrder(missing)
             state = expand(sweep, records)
 
-    return Rounds(sources(), seconds)
+    return Rounds(sources(), seconds, check=lambda: check_writable(records.root))
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
@@ -194,10 +195,13 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
 
 
 def disk_failure(state: SweepState, records: Records) -> Record | None:
-    """The record of a trial, of a search or of the table, that failed because the disk was full; None without one."""
-    keys = [trial.key for trial in state.trials]
-    keys += [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
-    return next(filter(found_disk_full, map(records.read, keys)), None)
+    """The record of a trial still to be trained that failed because the disk was full; None without one."""
+    keys = [trial.key for trial in unsettled(state.trials, records)]
+    keys += [
+        trial.key for search in state.searches for trial in search.trials if trial.key and trial.state == "running"
+    ]
+    left = map(records.read, keys)
+    return next((record for record in left if record and (record.reason or "").startswith(DISK_FULL)), None)
 
 
 def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Remaining:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from lm.record import Evaluation, Record
 from orchestrator.errors import redacted
-from orchestrator.trials.records import found_disk_full
+from orchestrator.trials.records import ends_the_command
 from orchestrator.trials.trial import Trial, budget_of, epochs_to_train
 
 _log = logging.getLogger(__name__)
@@ -54,8 +54,9 @@ class FixedOrder:
 class Rounds:
     """One source after another; the next is taken when all trials of the one before have settled.
 
-    Nothing more starts once `seconds` are over, or after an error with a file, such as a full disk, here or in a trial.
-    What is under way trains to its end: an error raised in an executor would end it.
+    Nothing more starts once `seconds` are over, after an error with a file here, such as a full disk, or after a trial
+    that failed as the others would. `check` raises an OSError if a trial may have left no record because it could not
+    write. What is under way trains to its end: an error raised in an executor would end it.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class Rounds:
         sources: Iterator[TrialSource],
         seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._sources, self._clock, self._until = sources, clock, clock() + seconds
+        self._sources, self._clock, self._until, self._check = sources, clock, clock() + seconds, check
         self._source: TrialSource | None = None
         self._under_way = 0
 
@@ -92,7 +94,9 @@ class Rounds:
         with self._ending_on_errors():
             if self._source is not None:
                 self._source.settled(trial, record)
-            if record is not None and found_disk_full(record):
+            if record is None:
+                self._check()
+            elif ends_the_command(record):
                 raise OSError(f"{trial.title}: {record.reason}")
 
     @contextmanager

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,13 +26,13 @@ from orchestrator.errors import redacted
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.watchdog import recorded_stall, stall_limit
 from orchestrator.trials.disk import set_aside_damaged
-from orchestrator.trials.records import DISK_FULL, Records
+from orchestrator.trials.records import DISK_FULL, TEXT_CHANGED, Records, is_settled
 from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed
 from orchestrator.trials.trial import Listener, Trial
 
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
-_PATIENCE_SECONDS = 10.0
+_LONGEST_WRITE_SECONDS = 10.0
 OnEvaluation = Callable[[Evaluation], None]
 _log = logging.getLogger(__name__)
 
@@ -137,6 +137,10 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> 
         if (stall := recorded_stall(folder, allotment.stall_seconds)) is not None:
             write_failure(trial, allotment, *stall)
             return
+        if trial_key(trial.spec, fingerprint_of(trial.spec.corpus)) != trial.key:
+            again = "run the command again, which plans with the text as it is then"
+            write_failure(trial, allotment, f"{TEXT_CHANGED} since the command began: {again}")
+            return
         (folder / "failure.txt").unlink(missing_ok=True)
         try:
             _train(trial, allotment, report)
@@ -161,9 +165,7 @@ def _train(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
     # The worker imports torch, which takes seconds; the driver imports this module without it.
     from lm.train import train
 
-    folder, corpus = allotment.runs / trial.key, trial.spec.corpus
-    if trial_key(trial.spec, fingerprint_of(corpus)) != trial.key:
-        raise ValueError(f"the text of {corpus.name} changed since the command began; the same command plans with it")
+    folder = allotment.runs / trial.key
     with stall_limit(folder, allotment.stall_seconds), captured(folder) if allotment.in_worker else nullcontext():
         evaluations = train(
             trial.spec,
@@ -191,12 +193,15 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 @contextmanager
 def _held(lock: Path) -> Iterator[None]:
-    """Hold a trial's lock; where it cannot be a lock, which may be why the trial failed, go without."""
+    """Hold a trial's lock; if its file cannot be opened, which may be why the trial failed, go on without.
+
+    OSError if another process holds it for longer than a record takes to be written: it trains the trial.
+    """
     with ExitStack() as stack:
         try:
-            stack.enter_context(FileLock(lock, timeout=_PATIENCE_SECONDS))
+            stack.enter_context(FileLock(lock, timeout=_LONGEST_WRITE_SECONDS))
         except Timeout:
-            raise
+            raise OSError(f"{lock.parent}: another process trains this trial") from None
         except OSError as error:
             _log.debug("%s: %s", lock, error)
         yield
@@ -205,7 +210,7 @@ def _held(lock: Path) -> Iterator[None]:
 def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> None:
     """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too.
 
-    A record of a complete or diverged trial stays: another command may have written it meanwhile.
+    The record of a trial that has nothing left to do stays: another command may have written it meanwhile.
     """
     folder = allotment.runs / trial.key
     try:
@@ -230,10 +235,10 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         with _held(folder / ".lock"):
-            earlier = read_record(folder)
-            if earlier is not None and earlier.status != "failed":
-                _log.warning("%s failed (%s); its earlier record stays", trial.title, reason)
-                return
+            with suppress(DamagedError):
+                if is_settled(trial, read_record(folder)):
+                    _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
+                    return
             write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")
             (folder / "stalled.txt").unlink(missing_ok=True)
             write_record(folder, record)

@@ -75,13 +75,13 @@ class CoverageRow:
 def coverage(sweeps: Path, reports: Path) -> list[CoverageRow]:
     """A row for each table and corpus of `sweeps/published/`. ValueError for a file that is wrong."""
     entries: dict[tuple[str, str, str | None], CoverageRow] = {}
-    for path in sorted((sweeps / "published").glob("*.yaml")):
+    for path in sorted((sweeps / "published").glob("[!.]*.yaml")):
         for row in published_rows(path):
             new = CoverageRow(f"{path.stem}.{row.reference}", row.paper, row.table, row.dataset)
             entries.setdefault((row.paper, row.table, row.dataset), new).rows.append(row)
     if not entries:
         raise ValueError(f"{sweeps}: no published numbers: there is no {sweeps / 'published'}/*.yaml")
-    for path in sorted(sweeps.glob("*.yaml")):
+    for path in sorted(sweeps.glob("[!.]*.yaml")):
         sweep = read_sweep(path)
         for scaled in map(sweep.at, sweep.scale_names):
             corpus = scaled.baseline.spec.corpus.name if scaled.published_scale else scaled.published_corpus

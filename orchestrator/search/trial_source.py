@@ -13,7 +13,7 @@ from orchestrator.search.ledger import Ledger, SearchState, ledger_path
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.trials.plan import Facts
-from orchestrator.trials.records import Records, found_disk_full
+from orchestrator.trials.records import Records, ends_the_command
 from orchestrator.trials.trial import Trial
 
 
@@ -66,11 +66,11 @@ class SearchTrialSource:
         return search.evaluated(number, trial, evaluation)
 
     def settled(self, trial: Trial, record: Record | None) -> None:
-        """Record the end; if it left no record, or the disk was full, a trial runs on with the next command."""
+        """Record the end; one that left no record, or failed as others would too, runs on with the next command."""
         search, number = self._under_way.pop(trial.key)
         if search.ledger.trials[number].stopping:
             search.end(number, "stopped")
-        elif record is not None and not found_disk_full(record):
+        elif record is not None and not ends_the_command(record):
             search.settle(number, trial, record)
 
     def _start(self, search: _Search, number: int) -> Trial | None:

@@ -21,9 +21,20 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import DamagedError, WriteError, atomic, check_writable, make_folder, read_regular, sync, writing
+from lm.files import (
+    DamagedError,
+    WriteError,
+    atomic,
+    check_regular,
+    check_writable,
+    make_folder,
+    read_regular,
+    sync,
+    writing,
+)
 from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
+from lm.trial_log import LOG
 from orchestrator.trials.locks import is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
@@ -131,7 +142,7 @@ def copy_trials(
             if (to / key).exists() and not (replace and _differ(source / key, to / key)):
                 there += 1
                 continue
-            if more := [name for name in (".lock", "checkpoints", WEIGHTS) if (to / key / name).exists()]:
+            if more := [name for name in (LOG, "checkpoints", WEIGHTS) if (to / key / name).exists()]:
                 left_out.append(f"{to / key}: has {more[0]}, so a trial was trained there; it stays as it is")
                 continue
             try:
@@ -147,7 +158,8 @@ def copy_trials(
             target = to / ledger.parent.name / ledger.name
             if ledger.exists() and (replace or not target.exists()):
                 with atomic(target) as temporary:
-                    temporary.write_bytes(read_regular(ledger))
+                    check_regular(ledger)
+                    temporary.write_bytes(ledger.read_bytes())
     return copied, there, tuple(left_out)
 
 

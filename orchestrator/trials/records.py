@@ -23,8 +23,8 @@ from orchestrator.trials.trial import Trial
 
 KEY = re.compile(r"[0-9a-f]{16}")
 """The names of trial folders."""
-DISK_FULL = "the disk is full or read-only"
-"""Begins the reason of a trial that failed because of that."""
+DISK_FULL, TEXT_CHANGED = "the disk is full or read-only", "the text changed"
+"""These begin the reason of a trial that failed because of them, as the others would."""
 
 
 def _state_of_files(folder: Path) -> list[tuple[object, ...]]:
@@ -43,9 +43,10 @@ def _state_of_files(folder: Path) -> list[tuple[object, ...]]:
     return states
 
 
-def found_disk_full(record: Record | None) -> bool:
-    """Whether a trial failed because of the disk alone: it may go well later, and until then no other trial will."""
-    return record is not None and record.status == "failed" and (record.reason or "").startswith(DISK_FULL)
+def ends_the_command(record: Record | None) -> bool:
+    """Whether a trial failed of what the others would fail of too; the next command tries it again, in a search too."""
+    reason = "" if record is None or record.status != "failed" else record.reason or ""
+    return reason.startswith((DISK_FULL, TEXT_CHANGED))
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:

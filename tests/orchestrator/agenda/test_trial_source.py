@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.agenda.trial_source import FixedOrder, Rounds
 from orchestrator.search.trial_source import SearchTrialSource
-from orchestrator.trials.records import DISK_FULL
+from orchestrator.trials.records import DISK_FULL, TEXT_CHANGED
 from tests.orchestrator.execute.test_schedule import trial
 from tests.support import searching
 from tests.support.factories import make_record
@@ -72,13 +72,15 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
     assert searching.search([task], shelf) == undisturbed
 
 
-def test_a_trial_of_a_search_that_found_the_disk_full_is_trained_by_the_next_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", [f"{DISK_FULL}: WriteError: ...", f"{TEXT_CHANGED} since ..."])
+def test_a_trial_of_a_search_that_fails_as_others_would_is_trained_by_the_next_command(
+    reason: str, tmp_path: Path
+) -> None:
     task, shelf = searching.task(trials=4), searching.Shelf(tmp_path / "runs")
     undisturbed = searching.search([task], searching.Shelf(tmp_path / "undisturbed"))
     source = Rounds(iter([SearchTrialSource([task], shelf, searching.Facts())]))  # type: ignore[arg-type]
     first = source.next()
     assert first is not None
-    failed = make_record(first, 50.0, status="failed", reason=f"{DISK_FULL}: WriteError: ...")
-    source.settled(first, failed)
-    assert source.next() is None, "the others would find it full too"
+    source.settled(first, make_record(first, 50.0, status="failed", reason=reason))
+    assert source.next() is None
     assert searching.search([task], shelf) == undisturbed

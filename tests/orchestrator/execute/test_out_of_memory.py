@@ -6,8 +6,9 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
+from lm.data import fingerprint_of
 from lm.record import read_record
-from lm.spec import Model
+from lm.spec import Model, trial_key
 from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import PAUSES, Queue
 from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, ran_out_of_memory, run_trial
@@ -16,15 +17,17 @@ from tests.orchestrator.execute.test_schedule import Heard
 from tests.support.tiny import tiny_spec, write_corpus
 
 
-def trial(folder: Path, key: str, hidden: int) -> Trial:
+def trial(folder: Path, variant: str, hidden: int) -> Trial:
+    """One of the corpus that lies in the folder."""
     spec = tiny_spec(folder / "corpus", model=Model(layers=2, embedding_size=6, hidden_size=hidden), epochs=1)
-    return Trial(key, "", 1, spec, key, 1)
+    return Trial(variant, "", 1, spec, trial_key(spec, fingerprint_of(spec.corpus)), 1)
 
 
 def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")
     heard, allotment = Heard(), Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
-    queue = Queue(FixedOrder([trial(tmp_path, "big", 100_000), trial(tmp_path, "small", 10)]), allotment, heard)
+    big = trial(tmp_path, "big", 100_000)
+    queue = Queue(FixedOrder([big, trial(tmp_path, "small", 10)]), allotment, heard)
     first, beside = queue.suggest("1"), queue.suggest("2")
     assert first is not None and beside is not None
     run_trial(first["trial"], first["allotment"], lambda evaluation: None)
@@ -33,12 +36,12 @@ def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path)
     assert queue.suggest("3") is None  # the other one still runs
     queue.on_trial_complete("2", error=False)
     again = queue.suggest("4")
-    assert again is not None and again["trial"].key == "big" and again["allotment"].alone
+    assert again is not None and again["trial"].key == big.key and again["allotment"].alone
     assert queue.suggest("5") is None
     run_trial(again["trial"], again["allotment"], lambda evaluation: None)
     queue.on_trial_complete("4")
-    assert heard.words == ["big failed"]
-    record = read_record(tmp_path / "big")
+    assert heard.words == [f"{big.key} failed"]
+    record = read_record(tmp_path / big.key)
     assert record is not None and (record.reason or "").startswith("out of memory alone: RuntimeError")
 
 
@@ -47,14 +50,15 @@ def test_one_that_fits_alone_is_complete_and_says_so(tmp_path: Path) -> None:
     one = trial(tmp_path, "one", 10)
     allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
     run_trial(one, replace(allotment, alone=True), lambda evaluation: None)
-    record = read_record(tmp_path / "one")
+    record = read_record(tmp_path / one.key)
     assert record is not None and (record.status, record.note) == ("complete", TRAINED_ALONE)
 
 
 def test_one_whose_workers_die_beside_others_has_its_last_try_alone(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus")
     allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
     hours = itertools.count(0.0, 3600.0)
-    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), trial(tmp_path, "b", 10)]), allotment, Heard(), hours.__next__)
+    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), trial(tmp_path, "b", 12)]), allotment, Heard(), hours.__next__)
     queue.suggest("b")  # takes "a"
     for attempt in range(1 + len(PAUSES)):
         assert queue.suggest(str(attempt)) is not None

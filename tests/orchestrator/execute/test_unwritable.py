@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +21,14 @@ from typer.testing import CliRunner
 
 from lm.__main__ import app as lm_app
 from lm.files import WriteError, cannot_write, check_writable, in_a_line
+from lm.record import Evaluation
+from lm.spec import TrainSpec
+from lm.train import train
+from orchestrator.agenda.expand import disk_failure, expand
+from orchestrator.api import load_sweep
+from orchestrator.execute.run_trial import Allotment, write_failure
+from orchestrator.search.events import SearchTrial
+from orchestrator.trials.records import DISK_FULL, Records
 from tests.support.places import command, make_place, process, settle, trials
 
 SEARCH = """
@@ -101,15 +113,89 @@ def test_on_a_full_disk_a_command_ends_with_one_line(place: Path, line: tuple[st
     assert contents(place) == before
 
 
+def ends_of_the_search(place: Path) -> list[str]:
+    """How its trials ended, as its ledger has them."""
+    (ledger,) = (place / "runs/.searches").glob("*.jsonl")
+    return [event["state"] for line in ledger.read_text().splitlines() if "ended" in (event := json.loads(line))]
+
+
 def test_a_search_on_a_disk_with_room_for_records_alone_goes_on_when_there_is_more(place: Path) -> None:
     search = ("sweep", "search.yaml", *INLINE[2:])
     with files_of_at_most(6 * 1024):
         code, _, err = command(*search)
     assert (code, err.count("failed: the disk is full or read-only")) == (5, 1), "and nothing else starts"
     assert command(*search)[0] == 0
-    (ledger,) = (place / "runs/.searches").glob("*.jsonl")
-    ends = [event["state"] for line in ledger.read_text().splitlines() if "ended" in (event := json.loads(line))]
-    assert ends == ["complete", "complete"]
+    assert ends_of_the_search(place) == ["complete", "complete"]
+
+
+def test_on_a_disk_without_room_for_a_record_nothing_more_starts(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = []
+
+    def filled(spec: TrainSpec, **options: Any) -> Iterator[Evaluation]:
+        begun.append(spec)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        return train(spec, **options)
+
+    monkeypatch.setattr("lm.train.train", filled)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        code, _, _ = command(*INLINE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (code, len(begun)) == (5, 1) and "no further trial is started" in caplog.text
+
+
+def test_a_search_whose_storage_is_full_goes_on_when_there_is_room(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "storage").mkdir()
+    search, copyfile = ("sweep", "search.yaml", *INLINE[2:], "--storage", f"file://{place}/storage"), shutil.copyfile
+    shutil.rmtree("runs")  # it would be sent at once
+
+    def full(source: str, to: str) -> None:
+        if str(place / "storage") in str(to):
+            raise OSError(errno.ENOSPC, "No space left on device", str(to))
+        copyfile(source, to)
+
+    with monkeypatch.context() as there:
+        there.setattr("shutil.copyfile", full)
+        code, _, err = command(*search)
+    assert code == 5 and err.count("failed: the disk is full") == 1, err
+    assert command(*search)[0] == 0
+    assert ends_of_the_search(place) == ["complete", "complete"]
+
+
+def test_a_text_that_is_edited_meanwhile_ends_the_command_and_no_trial_of_a_search(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, before = place / "corpus/train.txt", (place / "corpus/train.txt").read_text()
+
+    def edited(spec: TrainSpec, **options: Any) -> Iterator[Evaluation]:
+        yield from train(spec, **options)
+        text.write_text(before + "one more line\n")
+
+    search = ("sweep", "search.yaml", *INLINE[2:])
+    with monkeypatch.context() as there:
+        there.setattr("lm.train.train", edited)
+        code, _, err = command(*search)
+    assert code == 1 and err.count("failed: the text changed since the command began") == 1, err
+    assert "no further trial is started" in caplog.text
+    text.write_text(before)
+    assert command(*search)[0] == 0
+    assert ends_of_the_search(place) == ["complete", "complete"]
+
+
+def test_a_full_disk_of_the_past_is_no_reason_of_today(place: Path) -> None:
+    """Of a trial that the search stopped meanwhile, and that nobody trains again."""
+    sweep, records, other = load_sweep("search.yaml", "paper"), Records(Path("runs")), trials()["no weight-dropping"]
+    write_failure(other, Allotment(Path("runs"), 1.0, 0.0, checkpoint_seconds=1.0), f"{DISK_FULL}: ...")
+    state, search_trial = expand(sweep, records), SearchTrial(0, {}, other.key, "running", 0, 0.0, None, None, None)
+    for how, found in (("running", True), ("stopped", False)):
+        tried = replace(search_trial, state=how)
+        searches = (replace(state.searches[0], trials=[tried]),)
+        assert (disk_failure(replace(state, searches=searches, trials=[]), records) is not None) == found
 
 
 @pytest.mark.usefixtures("full")

@@ -11,6 +11,7 @@ import pytest
 
 import lm
 from lm.record import read_record
+from lm.train import train
 from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
 from tests.orchestrator.execute.test_schedule import trial
@@ -134,15 +135,23 @@ def test_a_failure_never_replaces_the_record_of_a_complete_trial(
     before = (folder / "record.json").read_bytes()
     write_failure(full, Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0), "its worker died")
     assert (folder / "record.json").read_bytes() == before and not (folder / "failure.txt").exists()
-    assert caplog.messages == ["full, seed 1 failed (its worker died); its earlier record stays"]
+    assert caplog.messages == ["full, seed 1 failed (its worker died); its record, of another command, stays"]
 
 
-def test_a_text_that_was_edited_after_the_plan_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_on_test_replaces_the_record_of_a_trial_that_was_not_scored_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a search has it: else the trial would fail with every command, and none would say why."""
     monkeypatch.chdir(make_place(tmp_path))
     full = trials()["full"]
-    with Path("corpus/test.txt").open("a") as file:
-        file.write("one more line\n")
-    run_trial(full, Allotment(tmp_path, 1.0, 0.0, checkpoint_seconds=1.0), lambda evaluation: None)
-    record = read_record(tmp_path / full.key)
-    assert record is not None and record.reason is not None
-    assert record.reason.startswith("ValueError: the text of corpus changed since the command began")
+    for _ in train(full.spec, out=Path("runs", full.key), test=False):
+        pass
+    for path in Path("runs", full.key, "weights").iterdir():
+        path.unlink()
+    allotment = Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0)
+    run_trial(full, allotment, lambda evaluation: None)
+    record = read_record(tmp_path / "runs" / full.key)
+    assert record is not None and record.status == "failed" and "weights" in (record.reason or "")
+    run_trial(full, allotment, lambda evaluation: None)
+    record = read_record(tmp_path / "runs" / full.key)
+    assert record is not None and record.status == "complete" and record.tested

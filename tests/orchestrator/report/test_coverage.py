@@ -50,6 +50,8 @@ def sweeps(tmp_path: Path) -> Path:
     (folder / "published").mkdir(parents=True)
     (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
     (folder / "published/p.yaml").write_text(PUBLISHED, encoding="utf-8")
+    for name in (".#toy.yaml", "published/.#p.yaml"):  # with which an editor locks a file
+        (folder / name).symlink_to("somebody@a.machine:1234")
     return folder
 
 

@@ -53,7 +53,6 @@ WRONG = {
     "key of a cell": ("{layers: 2,", "{cell: {kind: rhn, dept: 3}, layers: 2,", "5: base.model.cell.dept: unknown key 'dept' (did you mean 'depth'?)"),
     "two masks of one state": ("{weight: 0.5,", "{shared_mask: true, state: 0.2, weight: 0.5,", "6: base.dropout.state: state = 0.2 and shared_mask would both mask a layer's state: give one of them"),
     "union of types": ("hidden_size: 16", "hidden_size: big", "5: base.model.hidden_size: should be a whole number or a list, got 'big'"),
-    "a code's frequency that no wave has": (CHANGE, "{head: {kind: ecoc, codebook: {kind: unigram, bits: 20, lowest_frequency: 1.0e+6}}, model.tied: false}", "is above"),
     "sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9]", "5: base.model: a tied model's last layer must have the embedding's size: 9 is not embedding_size = 8"),
     "hidden sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9, 8]", "5: base.model.hidden_size: hidden_size lists 3 sizes for layers = 2"),
     "experts, not one count a layer": (CHANGE, "{head: {kind: mixture, experts: [0, 2]}}", "14: variants.neural cache.head: head.experts lists 2 counts; the embedding and 2 layers need 3"),
@@ -146,6 +145,13 @@ def test_a_misfit_of_scale_and_component_is_told_at_the_component(tmp_path: Path
 def test_a_wrong_item_of_a_list_is_no_wrong_list_as_well(tmp_path: Path) -> None:
     (line,) = errors_of(tmp_path, edited("hidden_size: 16", "hidden_size: [16, 0]"))
     assert line == "5: base.model.hidden_size.1: should be greater than or equal to 1, got 0"
+
+
+def test_a_wrong_name_is_told_beside_what_is_wrong_under_it(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, edited("  tiny:", "  'a scale!':").replace("    seeds: [7]", "    seed: [7]")) == [
+        "17: scales.a scale!: should be letters, digits, '-' and '_', with a letter or digit first, got 'a scale!'",
+        "23: scales.a scale!.seed: unknown key 'seed' (did you mean 'seeds'?)",
+    ]
 
 
 def test_a_misspelt_key_is_not_missing_as_well(tmp_path: Path) -> None:

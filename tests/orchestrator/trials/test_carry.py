@@ -139,7 +139,7 @@ def test_an_export_replaces_the_trial_that_was_trained_anew_since_and_no_other(p
     assert sorted(path.name for path in THERE.iterdir()) == sorted([full.key, weights.key])
 
 
-@pytest.mark.parametrize("kept", [".lock", "checkpoints", "weights"])
+@pytest.mark.parametrize("kept", ["log.txt", "checkpoints", "weights"])
 def test_an_export_to_another_runs_folder_replaces_no_trial_that_was_trained_there(place: Path, kept: str) -> None:
     full = trials()["full"]
     exported(full)
@@ -151,6 +151,15 @@ def test_an_export_to_another_runs_folder_replaces_no_trial_that_was_trained_the
     said = exported(code=1)
     assert said.startswith("0 trials copied") and f"{there}: has {kept}, so a trial was trained there" in said
     assert files(there) == before
+
+
+def test_an_export_that_was_cleaned_up_is_still_one(place: Path) -> None:
+    full = trials()["full"]
+    exported(full)
+    assert command("runs", "gc", "--runs", str(THERE))[0] == 0
+    shutil.rmtree(RUNS / full.key)
+    settle(full)
+    assert exported().startswith("1 trial copied to there")
 
 
 def truncated(folder: Path) -> None:
