@@ -206,6 +206,9 @@ def test_pairs_are_of_equal_seeds() -> None:
     assert lower_pairs(tied.of_baseline, tied["b"]) == (1, 2), "as high is not lower"
     apart = outcomes_of({"full": [60.0], "b": [50.0]}, {"b": 2})
     assert ablation_table(apart, compare_variants(apart), {})[1].pairs is None
+    twins = outcomes_of({"full": near(60.0), "twin": near(60.0), "b": near(63.0)})
+    rows = ablation_table(twins, compare_variants(twins), {})
+    assert [row.pairs for row in rows] == [None, None, "0 of 3"], "of equal ones none is lower"
 
 
 def test_equal_rows_are_shown_once_under_all_their_names_unless_they_would_read_otherwise() -> None:

@@ -34,6 +34,7 @@ def effect(low: float, high: float) -> Effect:
         ("equal in every seed", (), False, "equal to the baseline in every seed"),
         ("equal in every seed", (), True, "the variants are equal in every seed"),
         ("not complete", ("a",), False, "a not complete"),
+        ("not complete", ("a", "b", "c", "d"), False, "4 variants not complete"),
     ],
 )
 def test_why_there_is_no_verdict(reason: str, variants: tuple[str, ...], of_contrast: bool, words: str) -> None:
@@ -67,7 +68,8 @@ def test_one_wide_interval_does_not_hide_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"), [(0.05, "95%"), (0.025, "97.5%"), (0.0004, "99.96%"), (6.1e-5, "99.994%"), (1e-7, "99.99999%")]
+    ("error", "words"),
+    [(0.05, "95%"), (0.025, "97.5%"), (0.0004, "99.96%"), (6.1e-5, "99.994%"), (1e-7, "99.99999%"), (0.0, "100%")],
 )
 def test_an_early_looks_level_is_not_100_per_cent(error: float, words: str) -> None:
     assert level_in_words(Comparison({}, None, 1, 0, 1 - error, 0.005)) == words
