@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.support.sweeps import finish, furnish, start
+import pytest
+
+from tests.support.places import command
+from tests.support.sweeps import furnish
 from tests.support.tiny import write_corpus
 
 SWEEP = """
@@ -27,11 +30,17 @@ seeds: [1, 2, 3]
 """
 
 
-def test_a_component_wired_to_nothing_a_narrow_one_and_a_ruinous_one(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("without_pictures")
+def test_a_component_wired_to_nothing_a_narrow_one_and_a_ruinous_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     furnish(tmp_path, SWEEP)
     write_corpus(tmp_path / "corpus", tokens=(6000, 1500, 1500))  # from which more can be learnt than frequencies
-    code, output = finish(start(tmp_path, "--executor", "inline"))
-    assert code == 0, output
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    code, _, err = command("sweep", "tiny.yaml", "--executor", "inline")
+    assert code == 0, err
     summary = json.loads((tmp_path / "reports/tiny/paper/summary.json").read_text())
     assert summary["verdicts"]["narrow"] == "raises"
     assert summary["verdicts"]["ruinous"] == "no verdict"

@@ -12,6 +12,8 @@ from orchestrator.sweep import read_sweep
 from tests.orchestrator.commands.test_command_line import invoke
 from tests.support.tiny import write_corpus
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 SHIPPED_SWEEPS = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 

@@ -13,6 +13,8 @@ from orchestrator.trials.records import Records
 from tests.support.lm_trials import settled
 from tests.support.places import command, folder_of, make_place, settle, settle_spec, start, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -23,6 +23,8 @@ from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
 from tests.support.places import SWEEP, command, make_place, process, settle, start, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -21,6 +21,8 @@ from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
 from tests.support.places import make_place, process, settle, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 HEAVY = ("bokeh", "matplotlib", "mlflow", "optuna", "ray", "torch")
 PAGE = Path("reports/toy/paper/report.md")
 NOTE = Path("runs/.sweeps/toy.paper.made")

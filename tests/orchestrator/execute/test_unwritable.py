@@ -31,6 +31,8 @@ from orchestrator.search.events import SearchTrial
 from orchestrator.trials.records import DISK_FULL, Records
 from tests.support.places import command, make_place, process, settle, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 SEARCH = """
 search:
   trials: 2

@@ -16,6 +16,8 @@ from orchestrator.trials.records import Records
 from tests.support.pages import misread
 from tests.support.places import SWEEP, command, make_place, process
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 PAGE = Path("reports/toy/paper/report.md")
 ASKED = SWEEP.replace("seeds: [1]", "seeds: [1]\nanalyses: [{kind: rank, positions: 100}]")
 

@@ -14,6 +14,8 @@ from orchestrator.sweep import SweepError
 from orchestrator.trials.plan import plan
 from tests.support.places import SWEEP, command, make_place, process, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 GENERATE = "generate: {words: 12, samples: 5, temperature: 0.8, prompt: w1 w8, ban: [w3], seed: 2}\n"
 LINE = ("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
 

@@ -24,6 +24,8 @@ from tests.orchestrator.search.test_search_end_to_end import SEARCH, SWEEP, plac
 from tests.support.found import BASE, at_paper, find
 from tests.support.sweep_texts import errors_of
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 DESIGN = f"""{BASE}
 components:
   weight-dropping: {{off: {{dropout.weight: 0.0}}}}

@@ -31,6 +31,8 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.searching import state
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 SEARCH = """
 search:
   trials: 6

@@ -20,6 +20,8 @@ from orchestrator.trials.trial import Trial
 from tests.orchestrator.search import test_search_end_to_end as searching
 from tests.support.places import command, make_place, process, settle, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 RUNS, THERE = Path("runs"), Path("there")
 OPTIONS = ("toy.yaml", "--scale", "paper")
 

@@ -27,6 +27,8 @@ from orchestrator.trials.trial import Trial
 from tests.support.lm_trials import assert_same, settled
 from tests.support.places import command, make_place, process, trials
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 PAPER = ("toy.yaml", "--scale", "paper")
 ODD: list[Callable[[Path], None]] = [
     os.mkfifo,
