@@ -22,6 +22,8 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, borrowed
 from tests.support.tracking import tracker
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 def test_a_long_temporary_directory_is_left_for_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
