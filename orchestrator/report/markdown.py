@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from textwrap import shorten
 from typing import Any
 
@@ -38,12 +39,14 @@ def table(rows: Rows, alignment: str) -> Markdown:
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in cells))
 
 
+@cache
 def environment(package: str, **settings: Any) -> Environment:
     """How the templates of a package are read: an unknown name is an error, a line with a tag alone leaves no line."""
     spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     return Environment(loader=PackageLoader(package, ""), undefined=StrictUndefined, **spaces, **settings)
 
 
+@cache
 def template(name: str) -> Template:
     """A template whose every value is escaped as it enters the page, unless it is `Markdown` already."""
     on_page = environment("orchestrator.report", finalize=lambda value: escape(NOTHING if value is None else value))
