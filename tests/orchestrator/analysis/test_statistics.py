@@ -28,6 +28,7 @@ from orchestrator.analysis.noise import (
     interaction_variance,
     mean_interval,
     missed_by_waves,
+    text_correlation,
     text_variance,
 )
 from orchestrator.analysis.statistics import compare
@@ -70,6 +71,21 @@ def test_the_text_s_noise_is_borrowed_from_contrasts_of_one_kind_alone() -> None
     degrees = WAVES + WAVES * 1 / 2  # one other lends its six waves as three
     used = borrowed_text([1.0, 3.0, 100.0], [2.0, 2.0, 2.0], ["softmax", "softmax", "ecoc"])
     assert used == [pytest.approx((5 / 3, degrees)), pytest.approx((7 / 3, degrees)), (100.0, WAVES)]
+
+
+def test_several_others_lend_their_mean_noise_of_the_text() -> None:
+    used = borrowed_text([1.0, 2.0, 6.0], [1.0, 1.0, 2.0], ["", "", ""])  # in units of one variant's: 1, 2 and 3
+    weight = TEXT_BORROWED * 2 * WAVES / (TEXT_BORROWED + 2 * WAVES)
+    nats = [scale * (WAVES * own + weight * mean) for own, mean, scale in ((1, 2.5, 1), (2, 2.0, 1), (3, 1.5, 2))]
+    assert [variance for variance, _ in used] == pytest.approx([each / (WAVES + weight) for each in nats])
+    assert {degrees for _, degrees in used} == {WAVES + weight}
+
+
+def test_the_correlation_of_neighbouring_pieces_is_less_its_bias_and_weighs_contrasts_by_their_size() -> None:
+    """Sixteen pieces of 1 and −1: halves have 14 of 15 pairs alike, and alternating ones none."""
+    halves, alternating = (np.repeat(signs, BLOCKS // PIECES) for signs in ([1.0] * 8 + [-1.0] * 8, [1.0, -1.0] * 8))
+    for blocks, raw in (([halves], 13 / 16), ([alternating + 5.0], -15 / 16), ([halves, 3 * alternating], -122 / 160)):
+        assert text_correlation(blocks) == pytest.approx(raw + (1 + 3 * raw) / 16)
 
 
 @pytest.mark.parametrize(("topic_blocks", "correlates"), [(1.0, False), (6.0, True)])
