@@ -172,7 +172,8 @@ def further_seeds(
     lower_limit = text_degrees / (2 * float(special.gammaincinv(text_degrees / 2, 0.95)))
     if not enough_M(lower_limit)[-1]:
         return Further(None, "short")
-    if not enough_M(1.0)[-1]:
+    are_enough_M = enough_M(1.0)
+    if not are_enough_M[-1]:
         return Further(None, "perhaps short")
-    first = next((int(more) for more, enough in zip(more_M[:-1], enough_M(1.0), strict=False) if enough), None)
+    first = next((int(more) for more in more_M[:-1][are_enough_M[:-1]]), None)
     return Further(first, "long enough")

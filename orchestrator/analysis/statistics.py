@@ -203,7 +203,11 @@ def _estimates(
     missed = missed_by_waves(noise.text_correlation or 0.0)
     variances = [text_variance(along_B) for along_B in along.values()]
     texts = dict(zip(along, borrowed_text(variances, scales, kinds) if along else (), strict=True))
-    blocks = {name: losses.blocks for name, losses in groups.items() if losses.blocks is not None}
+    of_single = {
+        name: interaction_variance(losses.blocks)
+        for name, losses in groups.items()
+        if along and losses.blocks is not None
+    }
     every_degree = sum(losses.nats.size - 1 for losses in groups.values())
     estimates = {}
     for name, weights in judged.items():
@@ -214,7 +218,7 @@ def _estimates(
         variance, degrees = _seed_variance(weights, groups, noise.correlation, borrowed)
         lone, lone_degrees = _seed_variance(weights, groups, noise.correlation, alone)
         seen = texts.get(name)
-        single = sum(weight**2 * interaction_variance(blocks[group]) for group, weight in weights.items() if seen)
+        single = sum(weight**2 * of_single[group] for group, weight in weights.items() if seen)
         estimates[name] = _Estimate(
             nats=effects[name].nats or 0.0,
             seeds=(variance, min(degrees, every_degree)),
