@@ -167,7 +167,7 @@ def further_seeds(
         room_M = np.maximum(0.0, margin_nats - half_width_M)
         outside_M = special.ndtr((nats - half_width_M) / spread_M) + special.ndtr((-nats - half_width_M) / spread_M)
         inside_M = special.ndtr((room_M - nats) / spread_M) - special.ndtr((-room_M - nats) / spread_M)
-        return np.asarray((outside_M + inside_M >= WANTED) | (margin_nats >= 2 * half_width_M))
+        return np.asarray(outside_M + inside_M >= WANTED)
 
     lower_limit = text_degrees / (2 * float(special.gammaincinv(text_degrees / 2, 0.95)))
     if not enough_M(lower_limit)[-1]:

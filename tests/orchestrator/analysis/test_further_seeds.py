@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from orchestrator.analysis.effects import MOST_FURTHER, WANTED, Effect, further_seeds
-from orchestrator.analysis.noise import BLOCKS, WAVES, Deviation, Errors, Losses
+from orchestrator.analysis.noise import BLOCKS, WAVES, Deviation, Errors, Losses, half_width
 from orchestrator.analysis.statistics import MARGIN, compare
 from tests.support.factories import seeded
 
@@ -72,10 +72,50 @@ def test_further_seeds_are_those_whose_power_is_enough(known: float, intervals: 
         reach = error * max(borrowed, alone)
         return float(stats.norm.sf((reach - nats) / error) + stats.norm.sf((reach + nats) / error))
 
-    for nats in (0.03, 0.02, 0.012, 0.008):
+    hardly = optimize.brentq(lambda nats: power(nats, MOST_FURTHER) - WANTED, 1e-4, 0.1)
+    for nats in (0.07, 0.03, 0.02, 0.012, 0.008, 1.0001 * hardly, 0.9999 * hardly):
         parts = [(weight, Deviation(deviation, deviation, known), 2) for weight in (1.0, -1.0)]
         found = further_seeds(nats, parts, (0.0, 1.0, 0.0), Errors.of(0.95, intervals), 0.0)
-        assert found.seeds == next(more for more in range(1, 101) if power(nats, more) >= WANTED)
+        enough = (more for more in range(1, MOST_FURTHER + 1) if power(nats, more) >= WANTED)
+        assert found.seeds == next(enough, None)
+        assert nats not in (0.07, 1.0001 * hardly) or found.seeds == (1 if nats == 0.07 else MOST_FURTHER)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("nats", [0.0, 0.001, 0.003, 0.0045, 0.006, -0.006, 0.012])
+def test_a_verdict_comes_from_outside_zero_or_from_within_the_margin(nats: float, share: float) -> None:
+    """By hand, for two groups of three and four seeds with a text: the chance that a normal difference lies so."""
+    margin, errors, known = 0.005, Errors.of(0.95, 1), Deviation(0.003, 0.003, 3.0)
+
+    def power(more: int) -> float:
+        each = [known.used**2 / (n + more) for n in (3, 4)]
+        degrees = sum(each) ** 2 / sum(variance**2 / (3.0 + more) for variance in each)
+        text = 0.0004**2 * (1 - share + share * 3 / (3 + more))
+        half = half_width((sum(each), degrees), (sum(each), 3 + more - 1.0), (text, 6.0), errors)
+        if margin >= 2 * half:
+            return 1.0
+        difference = stats.norm(nats, math.sqrt(sum(each) + text))
+        inside = margin - half
+        return float(
+            difference.cdf(-half) + difference.sf(half) + max(0.0, difference.cdf(inside) - difference.cdf(-inside))
+        )
+
+    found = further_seeds(nats, [(1.0, known, 3), (-1.0, known, 4)], (0.0004, 6.0, share), errors, margin)
+    assert found.seeds == next((more for more in range(1, MOST_FURTHER + 1) if power(more) >= WANTED), None)
+
+
+def test_a_text_is_short_to_the_point_where_its_noise_alone_hides_the_difference() -> None:
+    """With endless seeds Student's t of the text's six degrees is left, and the power that is wanted beyond it."""
+    reach = 0.01 * float(stats.t.isf(0.025, 6) + stats.norm.isf(1 - WANTED))
+    at_lower_limit = reach * math.sqrt(6 / float(stats.chi2.ppf(0.95, 6)))
+    for nats, text in (
+        (0.999 * at_lower_limit, "short"),
+        (1.001 * at_lower_limit, "perhaps short"),
+        (0.999 * reach, "perhaps short"),
+        (1.001 * reach, "long enough"),
+    ):
+        parts = [(weight, Deviation(1e-6, 1e-6, 9.0), 3) for weight in (1.0, -1.0)]
+        assert further_seeds(nats, parts, (0.01, 6.0, 0.0), Errors.of(0.95, 1), 0.0).text == text
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.5, "short"), (0.95, "perhaps short")])
