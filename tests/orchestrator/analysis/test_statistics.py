@@ -356,6 +356,21 @@ def test_only_the_seeds_that_both_have_are_paired() -> None:
     assert comparison.effects["a"].seed_error == pytest.approx(math.sqrt(variance))
 
 
+def test_groups_without_a_seed_in_common_are_not_paired() -> None:
+    spread = np.array([-0.01, 0.0, 0.01])
+    comparison = compare(seeded(4.0 + spread), {"a": Losses((4, 5, 6), 4.1 + spread)})
+    assert comparison.noise is not None and comparison.noise.correlation is None
+    assert comparison.effects["a"].seed_error == pytest.approx(0.01 * math.sqrt(2 / 3))
+
+
+def test_two_groups_whose_own_seeds_agree_have_the_noise_that_a_third_lends() -> None:
+    comparison = compare(seeded([4.0] * 3), groups(a=[4.1] * 3, loud=[5.0, 5.1, 5.2]))
+    effect, weight = comparison.effects["a"], 2 / 8 * 1 * 4 / (1 + 4)
+    assert effect.seed_error == pytest.approx(math.sqrt(2 / 3 * weight * (0.02 / 4) / (weight + 2)))
+    reach = stats.t.isf((1 - 0.95 ** (1 / 2)) / 2, 2 * (weight + 2)) * effect.seed_error
+    assert effect.interval is not None and effect.interval.high - effect.nats == pytest.approx(reach)
+
+
 def test_the_text_is_in_the_intervals_if_every_group_has_its_losses_by_token() -> None:
     rng = np.random.default_rng(0)
     blocks = {name: rng.normal(4.0, 0.1, (3, BLOCKS)) for name in "abc"}
