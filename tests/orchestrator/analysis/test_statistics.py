@@ -19,6 +19,7 @@ from orchestrator.analysis.noise import (
     PIECES,
     TEXT_BORROWED,
     WAVES,
+    Correlation,
     Errors,
     Losses,
     borrowed_text,
@@ -31,7 +32,7 @@ from orchestrator.analysis.noise import (
     text_correlation,
     text_variance,
 )
-from orchestrator.analysis.statistics import compare
+from orchestrator.analysis.statistics import compare, contrasts
 from tests.benchmarks import calibration
 from tests.support.factories import seeded
 
@@ -56,6 +57,13 @@ def test_a_deviation_is_averaged_with_the_others_which_count_as_one_more_seed() 
     assert found["a"].used == pytest.approx(math.sqrt((2 * 1.0 + weight * 2.0) / (2 + weight)))
     assert found["a"].degrees_of_freedom == pytest.approx(2 + weight)
     assert found["c"].used > 0
+
+
+def test_more_than_eight_others_count_no_more_than_eight() -> None:
+    found = deviations(groups(**{str(k): [1.0, 1.2] for k in range(9)}, quiet=[1.0, 1.1]))
+    weight = 1 * 9 / (1 + 9)
+    assert found is not None and found["quiet"].degrees_of_freedom == pytest.approx(weight + 1)
+    assert found["quiet"].used == pytest.approx(math.sqrt((weight * 0.02 + 0.005) / (weight + 1)))
 
 
 def test_a_deviation_borrows_from_its_own_kind_alone() -> None:
@@ -202,9 +210,14 @@ def test_one_t_serves_both_noises_and_no_interval_is_narrower_than_a_lone_one() 
     errors, each = Errors.of(0.95, 3), 1 - 0.95 ** (1 / 3)
     assert half_width((4.0, 9.0), (0.0, 1.0), None, errors) == pytest.approx(2.0 * stats.t.isf(each / 2, 9.0))
     assert half_width((0.0, 9.0), (4.0, 2.0), None, errors) == pytest.approx(2.0 * stats.t.isf(0.025, 2.0))
-    both = half_width((4.0, 9.0), (0.0, 9.0), (2.0, 12.0), errors)
-    degrees = 6.0**2 / (4.0**2 / 9.0 + 2.0**2 / 12.0) / CAUTION
-    assert both == pytest.approx(math.sqrt(6.0) * stats.t.isf(each / 2, degrees))
+    both = half_width((4.0, 9.0), (0.0, 9.0), (3.0, 12.0), errors)
+    degrees = 7.0**2 / (4.0**2 / 9.0 + 3.0**2 / 12.0) / CAUTION
+    assert both == pytest.approx(math.sqrt(7.0) * stats.t.isf(each / 2, degrees))
+    small = half_width((4e-6, 9.0), (0.0, 9.0), (3e-6, 12.0), errors)
+    assert small == pytest.approx(1e-3 * both)
+    lone = half_width((0.0, 9.0), (1.0, 2.0), (9.0, 12.0), Errors.of(0.95, 1))
+    degrees = 10.0**2 / (1.0**2 / 2.0 + 9.0**2 / 12.0) / CAUTION
+    assert lone == pytest.approx(math.sqrt(10.0) * stats.t.isf(0.025, degrees))
     hardly = half_width((4.0, 9.0), (0.0, 9.0), (1e-9, 12.0), errors)
     assert hardly == pytest.approx(2.0 * stats.t.isf(each / 2, 9.0)), "no fewer degrees of freedom than either has"
 
@@ -300,6 +313,8 @@ def test_the_correlation_of_seeds_is_the_intraclass_one() -> None:
     assert found is not None
     assert (found.estimate, found.used) == (pytest.approx(0.71, abs=0.005), pytest.approx(0.34, abs=0.005))
     assert correlation({"0": judges["0"]}) is None
+    shifted = {"0": judges["0"], "1": seeded(ratings[0] + 2.0)}
+    assert correlation(shifted) == Correlation(1.0, 0.0), "equal differences are too good to be relied on"
     later = {name: Losses(tuple(range(9, 15)), losses.nats) for name, losses in judges.items() if name != "0"}
     assert correlation(later | {"0": judges["0"]}) is None, "no seed in common"
     last = {name: Losses(tuple(range(6, 12)), losses.nats) for name, losses in later.items()}
@@ -354,6 +369,17 @@ def test_only_the_seeds_that_both_have_are_paired() -> None:
     assert together > 0.5
     variance = one**2 / 8 + other**2 / 5 - 2 * together * one * other * 5 / (8 * 5)
     assert comparison.effects["a"].seed_error == pytest.approx(math.sqrt(variance))
+
+
+def test_a_contrast_of_halves_is_paired_by_its_weights() -> None:
+    rng = np.random.default_rng(5)
+    common, weights = rng.normal(0, 0.02, 6), {"a": 1.0, "b": -0.5, "c": -0.5}
+    comparison = contrasts({name: seeded(4.0 + common + rng.normal(0, 0.002, 6)) for name in weights}, {"x": weights})
+    assert comparison.noise is not None and comparison.noise.correlation is not None
+    together, used = comparison.noise.correlation.used, [known.used for known in comparison.noise.deviations.values()]
+    alone, by_weight = sum((w * d) ** 2 for w, d in zip(weights.values(), used, strict=True)), used[1] * used[2] / 4
+    pairs = 2 * together * (by_weight - used[0] * used[1] / 2 - used[0] * used[2] / 2)
+    assert together > 0.5 and comparison.effects["x"].seed_error == pytest.approx(math.sqrt((alone + pairs) / 6))
 
 
 def test_groups_without_a_seed_in_common_are_not_paired() -> None:
@@ -436,10 +462,16 @@ def test_one_seed_has_no_interval(base: list[float], variant: list[float]) -> No
 def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
     still = [4.1] * 6
     assert np.ptp(still) == 0 and np.std(still) > 0, "rounding alone"
-    effect = compare(seeded(still), groups(change=[4.3] * 6)).effects["change"]
-    assert effect.interval is None and (effect.verdict, effect.obstacle) == (
-        "no verdict",
-        Obstacle("seeds do not differ"),
+    comparison = compare(seeded(still), groups(change=[4.3] * 6))
+    effect = comparison.effects["change"]
+    assert (
+        comparison.intervals == 0
+        and effect.interval is None
+        and (effect.verdict, effect.obstacle)
+        == (
+            "no verdict",
+            Obstacle("seeds do not differ"),
+        )
     )
 
 
