@@ -31,8 +31,8 @@ def _main(version: Version = False) -> None:
     """Run many trials of language models and report what they show.
 
     Exit codes: 0 complete, 1 trials failed or diverged, 2 a wrong file or command line and nothing was started, 3 the
-    budget was reached first, 4 Ray was lost twice, 5 the disk is full or a folder cannot be written, 130 or 143
-    interrupted (everything can be resumed).
+    budget was reached first, 4 Ray did not start, or died twice, 5 the disk is full or a folder cannot be written, 130
+    or 143 interrupted (everything can be resumed).
     """
 
 

@@ -96,7 +96,7 @@ def run_sweep(
     Progress goes to stderr; the answer, the verdicts and, last, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
-    `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray was lost twice.
+    `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray did not start, or died twice.
     """
     if not isinstance(sweep, ScaledSweep):
         sweep = load_sweep(sweep, scale)

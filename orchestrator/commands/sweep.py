@@ -52,8 +52,8 @@ def sweep(
     """Train what has no record yet, track it in MLflow, and write the report. Run it again to continue.
 
     Exit codes: 0 all trials are complete, 1 some failed or diverged, 2 the file or the command is wrong and nothing was
-    started, 3 the budget ran out first, 4 Ray was lost, 5 the disk is full or a folder cannot be written, 130 or 143
-    interrupted.
+    started, 3 the budget ran out first, 4 Ray did not start, or died twice, 5 the disk is full or a folder cannot be
+    written, 130 or 143 interrupted.
     """
     from orchestrator.api import run
     from orchestrator.execute.machine import granted

@@ -149,7 +149,7 @@ class Searching(Part):
         ge=1,
         le=MOST_TRIALS,
         strict=True,
-        description="Trials, however they end; null: another limit holds.",
+        description="Trials, however they end; null, which `tune` does not take: another limit holds.",
     )
     sampler_seed: Seed = Field(default=0, description="Of what the sampler draws.")
     training_seed: Seed = Field(default=0, description="Of every trial of the search; none of `seeds`.")
