@@ -152,7 +152,7 @@ def run_prepared(prepared: Prepared) -> tuple[int, Report | None]:
     """Train what is missing, write the report, bring MLflow up to date; the exit code, and the report if there is one.
 
     0 all complete, 1 some failed or diverged, 3 the budget was spent before all had settled, 130 or 143 interrupted.
-    Raises RayLostError (exit code 4) if Ray did not start, or died twice, WriteError (5) if a disk or folder cannot be written.
+    Raises RayLostError (exit code 4) if Ray did not start, or died twice, WriteError (5) if a file cannot be written.
     """
     interrupt = Interrupt()
     try:

@@ -35,9 +35,9 @@ _ON_PAGES = ("perplexity", CACHE_METRIC, *SHOWN, *PRINTED_METRICS.values())
 """Metrics that a page can have; of others no trial leaves a measure."""
 _INTRODUCTION = """# What of the papers is covered
 
-Each table and figure of the papers that ship in `sweeps/published/`, a row for each corpus. A number counts as reached if
-a sweep names its table and has a variant of its name, corpus and cell; a figure names its sweep. Of a sweep only the scales
-with the paper's numbers or with a page are listed.
+Each table and figure of the papers that ship in `sweeps/published/`, a row for each corpus. A number counts as reached
+if a sweep names its table and has a variant of its name, corpus and cell; a figure names its sweep. Of a sweep only the
+scales with the paper's numbers or with a page are listed.
 
 This page is made from the sweep files and the reports: `python -m orchestrator coverage > docs/coverage.md`.
 
