@@ -27,7 +27,6 @@ from orchestrator.execute.run import Executor, Options, Prepared, prepare, run_p
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.scaled import select
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
@@ -42,8 +41,6 @@ __all__ = [
     "load_report",
     "load_sweep",
     "run_sweep",
-    "select",
-    "to_train",
 ]
 
 NOTIFY_SECONDS = 60.0  # the longest that the command of `--notify` may take

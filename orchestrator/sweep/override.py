@@ -61,9 +61,9 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
         return "the seed is not part of a change: replicates are listed under 'seeds'"
     if (whole := next((other for other in changes if path.startswith(f"{other}.")), None)) is not None:
         return f"{whole!r} is replaced as a whole at the same time: write this value into it"
-    *parents, last = path.split(".")
-    for depth, name in enumerate([*parents, last]):
-        above = ".".join(parents[:depth])
+    names = path.split(".")
+    for depth, name in enumerate(names):
+        above = ".".join(names[:depth])
         part = value_at(spec, above) if above else spec
         if part is None:
             return f"{above!r} is null in the base: give the whole part, {above}: {{...}}"
@@ -77,8 +77,7 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
                 return f"paths begin inside the base: write {path.removeprefix('base.')!r}"
             valid = [field for field in fields if part is not spec or field != "seed"]
             return f"unknown key {name!r}{nearest(name, valid)}"
-    if last == "kind":
-        above = ".".join(parents)
+    if name == "kind":
         return f"to change the kind, give the whole part: {above}: {{kind: ..., ...}}"
     return None
 

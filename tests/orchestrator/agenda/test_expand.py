@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import Remaining, SweepState, expand, search_tasks, trials_to_train, what_is_left
-from orchestrator.api import select, set_trials_aside, to_train
+from orchestrator.api import set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.estimate import most_trials
 from orchestrator.execute.run import Options, ending, prepare
-from orchestrator.sweep.scaled import BEST_FOUND
+from orchestrator.sweep.scaled import BEST_FOUND, select
 from orchestrator.trials.plan import plan, state_of
 from orchestrator.trials.records import Records
 from tests.support.factories import settle

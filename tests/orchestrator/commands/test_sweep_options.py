@@ -15,10 +15,10 @@ import pytest
 from lm.record import read_record
 from orchestrator import load_records, load_sweep, run_sweep
 from orchestrator.agenda.expand import expand
-from orchestrator.api import select
 from orchestrator.errors import CannotStartError
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
+from orchestrator.sweep.scaled import select
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
 from tests.support.places import SWEEP, command, make_place, process, settle, start, trials

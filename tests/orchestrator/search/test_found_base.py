@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from orchestrator.__main__ import app
 from orchestrator.agenda.expand import Remaining, expand, search_tasks, what_is_left
 from orchestrator.agenda.standing import sweep_standing
-from orchestrator.api import select, to_train
+from orchestrator.api import to_train
 from orchestrator.commands.plan import print_plan
 from orchestrator.execute.estimate import most_trials
 from orchestrator.report.markdown import template
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.sections.search import search_section
-from orchestrator.sweep.scaled import BY_HAND
+from orchestrator.sweep.scaled import BY_HAND, select
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_search_end_to_end import SEARCH, SWEEP, place  # noqa: F401 (a fixture)
