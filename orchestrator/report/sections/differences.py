@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -57,7 +58,8 @@ def picture_section(
     """Draw every picture of differences and of training that the outcomes have, variants in the forest's order."""
     curves, by_time = variant_curves(outcomes), times_compare(outcomes)
     if curves:
-        pictures.draw("overview.svg", overview, curves, published, _unigram(outcomes.of_baseline), by_time)
+        figure = overview if by_time else partial(overview, by_time=False)
+        pictures.draw("overview.svg", figure, curves, published, _unigram(outcomes.of_baseline))
         pictures.draw("variants.svg", panels, curves)
     effects = [(row, row.effect) for row in rows if row.effect is not None]
     forest: list[figures.ForestRow] = []
