@@ -39,7 +39,6 @@ def table(rows: Rows, alignment: str) -> Markdown:
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in cells))
 
 
-@cache
 def environment(package: str, **settings: Any) -> Environment:
     """How the templates of a package are read: an unknown name is an error, a line with a tag alone leaves no line."""
     spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}

@@ -464,15 +464,8 @@ def test_seeds_that_do_not_differ_give_no_noise_and_no_interval() -> None:
     assert np.ptp(still) == 0 and np.std(still) > 0, "rounding alone"
     comparison = compare(seeded(still), groups(change=[4.3] * 6))
     effect = comparison.effects["change"]
-    assert (
-        comparison.intervals == 0
-        and effect.interval is None
-        and (effect.verdict, effect.obstacle)
-        == (
-            "no verdict",
-            Obstacle("seeds do not differ"),
-        )
-    )
+    assert comparison.intervals == 0 and effect.interval is None
+    assert (effect.verdict, effect.obstacle) == ("no verdict", Obstacle("seeds do not differ"))
 
 
 def test_a_component_that_does_nothing_is_named_and_adds_no_certainty() -> None:
