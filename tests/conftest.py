@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.support.pictures import draw_nothing
 
 settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("project")
@@ -18,13 +20,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def without_waiting_for_the_disk() -> Iterator[None]:
+    """A process that is killed, unlike a machine, loses nothing that it has written: fsync would only take time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have files without drawings in the place of pictures, which take seconds and have tests of their own."""
-    from orchestrator.report.page import write_report
-
-    def blank(path: Path, *_: object, **__: object) -> None:
-        path.write_text('<svg xmlns="http://www.w3.org/2000/svg"/>', encoding="utf-8")
-
-    assert write_report.__kwdefaults__ is not None
-    monkeypatch.setitem(write_report.__kwdefaults__, "draw", blank)
+    draw_nothing(monkeypatch)

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from lm.data import fingerprint_of
@@ -18,6 +20,7 @@ from orchestrator.api import load_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from tests.support.pictures import draw_nothing
 from tests.support.tiny import write_corpus
 
 SWEEP = """\
@@ -48,6 +51,17 @@ def make_place(folder: Path) -> Path:
     write_corpus(folder / "corpus")
     (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
     return folder
+
+
+@contextmanager
+def working_in(place: Path) -> Iterator[None]:
+    """The folder is the working directory, with a cache of its own, and pages have no pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("LM_CACHE", str(place / "cache"))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        draw_nothing(patch)
+        yield
 
 
 def trials() -> dict[str, Trial]:

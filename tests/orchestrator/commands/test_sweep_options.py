@@ -21,7 +21,7 @@ from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.sweep.scaled import select
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
-from tests.support.places import SWEEP, command, make_place, process, settle, start, trials
+from tests.support.places import SWEEP, command, make_place, settle, start, trials
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -33,31 +33,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_python_interface_runs_a_part_and_then_anew(place: Path) -> None:
-    """One process for several runs, since MLflow's start takes most of the time."""
-    code = """
-from pathlib import Path
-from orchestrator import load_records, load_sweep, run_sweep
-sweep = load_sweep("toy.yaml", "paper")
-assert sweep.file == Path("toy.yaml")
-part = run_sweep(sweep, only=["neural cache"], executor="inline")
-assert part.exit_code == 0, part
-assert part.counts == {"done": 2}, part
-assert len(load_records("runs")) == 2
-fresh = run_sweep("toy.yaml", scale="paper", only=["full"], fresh=True, executor="inline")
-assert fresh.counts == {"done": 1}, fresh
-for path in (str, Path):  # the second reads what the first left in the storage
-    places = {name: path(f"{path.__name__}/{name}") for name in ("runs", "reports")}
-    places |= {"storage": path(Path("kept").absolute()), "file": path("toy.yaml")}
-    paths = run_sweep(sweep, only=["full"], executor="inline", **places)
-    assert (paths.counts, list(load_records(places["runs"]))) == ({"done": 1}, list(load_records("kept"))), paths
-    assert paths.report == Path(path.__name__) / "reports/toy/paper/report.md" and paths.report.is_file()
-print(fresh.report)
-"""
-    done = process(place, "-c", code)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert said[-1] == "reports/toy/paper/report.md"
+def test_the_python_interface_runs_a_part_and_then_anew(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = load_sweep("toy.yaml", "paper")
+    assert sweep.file == Path("toy.yaml")
+    part = run_sweep(sweep, only=["neural cache"], executor="inline")
+    assert part.exit_code == 0, part
+    assert part.counts == {"done": 2}, part
+    assert len(load_records("runs")) == 2
+    fresh = run_sweep("toy.yaml", scale="paper", only=["full"], fresh=True, executor="inline")
+    assert fresh.counts == {"done": 1}, fresh
+    for path in (str, Path):  # the second reads what the first left in the storage
+        runs, reports = (path(f"{path.__name__}/{name}") for name in ("runs", "reports"))
+        kept, file = path(place / "kept"), path("toy.yaml")
+        paths = run_sweep(sweep, file=file, only=["full"], runs=runs, reports=reports, executor="inline", storage=kept)
+        assert (paths.counts, list(load_records(runs))) == ({"done": 1}, list(load_records("kept"))), paths
+        assert paths.report == Path(reports) / "toy/paper/report.md" and paths.report.is_file()
+    assert str(fresh.report) == "reports/toy/paper/report.md"
+    said = capsys.readouterr().out.splitlines()
     assert [line for line in said if "moved" in line] == [f"1 trial folder moved to {place}/runs/.old"]
     assert "3 of 4 planned trials complete" in (place / "reports/toy/paper/report.md").read_text(), "of the whole sweep"
     full = trials()["full"]

@@ -19,7 +19,7 @@ from orchestrator.execute import pages, run
 from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
-from tests.support.places import make_place, process, settle, trials
+from tests.support.places import make_place, process, settle, trials, working_in
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -33,9 +33,7 @@ SWEEP = ("-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--execu
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place whose trials are complete."""
     place = make_place(tmp_path_factory.mktemp("whole"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        patch.setenv("LM_CACHE", str(place / "cache"))
+    with working_in(place):
         for trial in trials().values():
             if trial.reads_from is None:
                 settle(trial)
@@ -240,9 +238,7 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
 
 
 def trials_of(place: Path) -> list[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        patch.setenv("LM_CACHE", str(place / "cache"))
+    with working_in(place):
         return list(trials())
 
 

@@ -14,7 +14,7 @@ from orchestrator.sweep import SweepError
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from tests.support.pages import misread
-from tests.support.places import SWEEP, command, make_place, process
+from tests.support.places import SWEEP, command, make_place, working_in
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -27,8 +27,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The place after a sweep that asks for the rank."""
     place = make_place(tmp_path_factory.mktemp("swept"))
     (place / "toy.yaml").write_text(ASKED, encoding="utf-8")
-    done = process(place, "-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
-    assert done.returncode == 0, done.stdout + done.stderr
+    with working_in(place):
+        code, out, err = command("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
+    assert code == 0, out + err
     return place
 
 

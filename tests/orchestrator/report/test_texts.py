@@ -12,7 +12,7 @@ from lm.samples import distinct, read_samples
 from orchestrator.api import load_sweep
 from orchestrator.sweep import SweepError
 from orchestrator.trials.plan import plan
-from tests.support.places import SWEEP, command, make_place, process, trials
+from tests.support.places import SWEEP, command, make_place, trials, working_in
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -21,19 +21,20 @@ LINE = ("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A sweep with two seeds that has run, and what it printed; not to be changed."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep with two seeds that has run; not to be changed."""
     place = make_place(tmp_path_factory.mktemp("trained"))
     (place / "toy.yaml").write_text(SWEEP.replace("[1]", "[2, 1]") + GENERATE, encoding="utf-8")
-    done = process(place, "-m", "orchestrator", *LINE)
-    assert done.returncode == 0, done.stderr
-    return place, done.stderr
+    with working_in(place):
+        code, _, err = command(*LINE)
+    assert code == 0, err
+    return place
 
 
 @pytest.fixture
-def place(trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, as the working directory."""
-    shutil.copytree(trained[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

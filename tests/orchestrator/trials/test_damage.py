@@ -25,7 +25,7 @@ from orchestrator.trials.plan import PlanStatus, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.lm_trials import assert_same, settled
-from tests.support.places import command, make_place, process, trials
+from tests.support.places import command, make_place, process, trials, working_in
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -63,9 +63,7 @@ def train_missing(runs: Path) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place whose sweep is complete."""
     place = make_place(tmp_path_factory.mktemp("whole"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        patch.setenv("LM_CACHE", str(place / "cache"))
+    with working_in(place):
         train_missing(place / "runs")
     return place
 
