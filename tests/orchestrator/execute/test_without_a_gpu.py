@@ -20,6 +20,8 @@ from orchestrator.sweep import Resources
 from tests.support.places import SWEEP, command, make_place
 from tests.support.sweep_texts import SWEEPS
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

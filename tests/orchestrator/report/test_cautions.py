@@ -31,6 +31,8 @@ from tests.support.factories import CACHE, make_trial, number, settle, write_tok
 from tests.support.found import BASE, at_paper
 from tests.support.pages import render, write
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 TWO = {"full": near(60.0), "b": [60.1, 61.0, 60.5]}
 
 

@@ -110,6 +110,7 @@ def test_every_label_is_a_safe_name_and_tells_changes_apart(one: str, other: str
     assert (labels[0] == labels[1]) == (one == other)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_quick_look_leaves_the_scale_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
