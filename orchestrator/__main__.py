@@ -11,7 +11,7 @@ from lm.command_group import CommandGroup, Version
 from orchestrator.commands import files, runs
 from orchestrator.commands.export import export
 from orchestrator.commands.files import init
-from orchestrator.commands.plan import coverage, plan, schema
+from orchestrator.commands.plan import plan, schema
 from orchestrator.commands.status import status
 from orchestrator.commands.sweep import report, sweep
 from orchestrator.commands.why import reproduce, why
@@ -36,7 +36,7 @@ def _main(version: Version = False) -> None:
     """
 
 
-for command in (init, plan, sweep, status, report, why, reproduce, export, schema, coverage):
+for command in (init, plan, sweep, status, report, why, reproduce, export, schema):
     app.command()(command)
 app.add_typer(runs.app, name="runs")
 app.add_typer(files.app, name="sweeps")

@@ -1,4 +1,4 @@
-"""`plan`, `schema` and `coverage`: a sweep's trials, what a file may hold, which published tables are covered."""
+"""`plan` and `schema`: a sweep's trials, and what a file may hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from orchestrator.sweep.searches import Searching
     from orchestrator.trials.records import Records
 
-_SWEEPS, _REPORTS = "the folder of sweep files", "the folder of reports"
 _SPECS = "write a spec for `python -m lm train` for each trial to train"
 
 
@@ -77,28 +76,11 @@ def plan(
             typer.echo(f"{specs} written to {write_specs}; as this sweep would train one: {line}", err=as_json)
 
 
-def schema(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="the same as a page, which docs/reference.md holds")
-    ] = False,
-) -> None:
+def schema() -> None:
     """Print the JSON Schema of sweep files, which sweeps/schema.json holds for editors."""
-    from orchestrator.sweep.reference import reference_text, schema_text
+    from orchestrator.sweep.schema import schema_text
 
-    typer.echo(reference_text() if markdown else schema_text(), nl=False)
-
-
-def coverage(
-    sweeps: Annotated[Path, typer.Option(exists=True, file_okay=False, help=_SWEEPS)] = Path("sweeps"),
-    reports: Annotated[Path, typer.Option(exists=True, file_okay=False, help=_REPORTS)] = Path("reports"),
-) -> None:
-    """Print which published tables and figures are covered, which docs/coverage.md holds."""
-    from orchestrator.report.coverage import coverage as rows_of
-    from orchestrator.report.coverage import coverage_text
-
-    with shared.refused(ValueError):
-        text = coverage_text(rows_of(sweeps, reports), Path("docs/coverage.md"))
-    typer.echo(text, nl=False)
+    typer.echo(schema_text(), nl=False)
 
 
 def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:

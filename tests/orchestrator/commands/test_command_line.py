@@ -15,7 +15,7 @@ from orchestrator.__main__ import app
 from orchestrator.execute import machine
 from orchestrator.execute.machine import default_scale, has_gpu
 from orchestrator.sweep import read_sweep
-from orchestrator.sweep.reference import schema_text
+from orchestrator.sweep.schema import schema_text
 from tests.support.sweep_texts import GOOD, SWEEPS, edited
 
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "bokeh", "optuna", "pandas")

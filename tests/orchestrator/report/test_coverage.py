@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from orchestrator.__main__ import app
-from orchestrator.report.coverage import MEANING, coverage, coverage_text
 from orchestrator.report.files.folder import Summary, write_summary
 from orchestrator.sweep.published import published_rows
+from tests.docs.coverage import MEANING, coverage, coverage_text
 from tests.support.sweep_texts import SWEEPS
 
 ROOT = Path(__file__).parents[3]
@@ -94,10 +92,9 @@ def test_a_row_says_how_many_numbers_are_reached_and_where_the_pages_are(sweeps:
 
 def test_the_committed_page_is_the_printed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    printed = CliRunner().invoke(app, ["coverage"])
-    assert printed.exit_code == 0
-    assert (ROOT / "docs/coverage.md").read_text(encoding="utf-8") == printed.stdout, (
-        "write it again: python -m orchestrator coverage > docs/coverage.md"
+    printed = coverage_text(coverage(Path("sweeps"), Path("reports")), Path("docs/coverage.md"))
+    assert Path("docs/coverage.md").read_text(encoding="utf-8") == printed, (
+        "write it again: python -m tests.docs.coverage > docs/coverage.md"
     )
 
 
@@ -113,8 +110,3 @@ def test_every_published_record_is_in_a_row_with_a_state() -> None:
 def test_a_figure_names_a_sweep_that_ships() -> None:
     named = {row.sweep for path in (SWEEPS / "published").glob("*.yaml") for row in published_rows(path) if row.sweep}
     assert named and all((SWEEPS / f"{name}.yaml").exists() for name in named)
-
-
-def test_a_folder_without_published_numbers_is_named(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["coverage", "--sweeps", str(tmp_path), "--reports", str(tmp_path)])
-    assert done.exit_code == 2 and f"{tmp_path}: no published numbers" in done.stderr

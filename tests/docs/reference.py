@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.sweep.types import Sweep
+from orchestrator.sweep.schema import plain_schema
 
 _INTRODUCTION = """# Reference
 
@@ -15,7 +15,7 @@ Every field of a sweep file. [Sweep files](sweep-files.md) says how they go toge
 a `kind`, which must be given. `scales`, `components` and `variants` name fields of `base` by dotted path, such as
 `dropout.output`. Letters such as H are the papers' symbols, Greek ones are spelled out; V is the number of words.
 
-This page is made from the schema: `python -m orchestrator schema --markdown > docs/reference.md`.
+This page is made from the schema: `python -m tests.docs.reference > docs/reference.md`.
 """
 _FORMS = {"UntilDecided": "until decided", "SplitSeeds": "split"}
 """Parts without a `kind` that stand for one field, by what tells them apart."""
@@ -27,7 +27,7 @@ _PLAIN = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "obj
 
 def reference_text() -> str:
     """The page in Markdown, as `docs/reference.md` holds it."""
-    schema = _schema()
+    schema = plain_schema()
     parts = schema.pop("$defs") | {schema["title"]: schema}
     headings = dict(_headings(schema["title"], "The file", "", parts, set()))
     return "\n".join([_INTRODUCTION, *(_section(parts[part], headings[part], headings) for part in headings)])
@@ -102,50 +102,5 @@ def _default(field: dict[str, Any]) -> str:
             return "required"
 
 
-def schema_text() -> str:
-    """The JSON Schema of sweep files, by which editors complete and check them: what `sweeps/schema.json` holds.
-
-    Where a file changes the base, the schema has every dotted path, so that editors offer them with their types.
-    """
-    schema = _schema()
-    parts = schema["$defs"]
-    forms: dict[str, list[dict[str, Any]]] = {}
-    for path, form in _paths("TrainSpec", "", parts):
-        if form not in forms.setdefault(path, []):
-            forms[path].append(form)
-    component, scale, change = (parts[name]["properties"] for name in ("Component", "Scale", "Change"))
-    named = (schema["properties"]["variants"], scale["variants"], change["among"])
-    below = (form for field in named for form in field["patternProperties"].values())
-    for place in (component["off"], scale["base"], *below):
-        place["$ref"] = "#/$defs/Changes"
-    properties = {path: several[0] if len(several) == 1 else _any_of(several) for path, several in forms.items()}
-    parts["Changes"] = {"description": "Values of the base by dotted path.", "properties": properties}
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def _schema() -> dict[str, Any]:
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Sweep.model_json_schema()}
-    del schema["$defs"]["TrainSpec"]["properties"]["seed"]
-    return schema
-
-
-def _paths(part: str, prefix: str, parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every dotted path into a part with the form of its value, once for each kind of the parts above that has it.
-
-    A kind changes with its whole part, so it has no path, and no path leads into a list or a mapping; a change has no
-    default.
-    """
-    for name, field in parts[part]["properties"].items():
-        if name != "kind":
-            yield f"{prefix}{name}", {key: value for key, value in field.items() if key != "default"}
-            forms = [field]
-            for form in forms:  # which grows by the members of unions
-                forms += [*form.get("anyOf", ()), *form.get("oneOf", ())]
-                if "$ref" in form:
-                    yield from _paths(form["$ref"].removeprefix("#/$defs/"), f"{prefix}{name}.", parts)
-
-
-def _any_of(forms: list[dict[str, Any]]) -> dict[str, Any]:
-    """What different kinds of a part hold in a field of the same name."""
-    descriptions = dict.fromkeys(form["description"] for form in forms)
-    return {"anyOf": forms, "description": " Or: ".join(descriptions)}
+if __name__ == "__main__":
+    print(reference_text(), end="")
