@@ -54,13 +54,14 @@ def make_place(folder: Path) -> Path:
 
 
 @contextmanager
-def working_in(place: Path) -> Iterator[None]:
-    """The folder is the working directory, with a cache of its own, and pages have no pictures."""
+def working_in(place: Path, *, pictures: bool = False) -> Iterator[None]:
+    """The folder is the working directory, with a cache of its own; if `pictures` is not set, pages have none."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("LM_CACHE", str(place / "cache"))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        draw_nothing(patch)
+        if not pictures:
+            draw_nothing(patch)
         yield
 
 

@@ -235,14 +235,6 @@ def test_a_trial_that_hangs_is_ended_and_tried_again_by_the_next_command(place: 
     assert not (folder / "failure.txt").exists() and not (folder / "stalled.txt").exists()
 
 
-def test_a_limit_shorter_than_the_time_between_checkpoints_is_refused(place: Path) -> None:
-    (place / "tiny.yaml").write_text(SMALL + "resources: {stall_minutes: 5}\n")
-    code, output = finish(start(place))
-    assert code == 2, output
-    assert "resources.stall_minutes = 5 must exceed the 10 minutes between checkpoints" in output
-    assert not (place / "runs").exists()
-
-
 @pytest.mark.slow
 def test_a_trial_that_raises_leaves_its_traceback_and_its_neighbours_alone(place: Path, calm: Path) -> None:
     folder = place / "runs" / key_without_weight_dropping(calm)

@@ -19,14 +19,14 @@ from orchestrator.execute import pages, run
 from orchestrator.report.files.folder import Report
 from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
-from tests.support.places import make_place, process, settle, trials, working_in
+from tests.support.places import command, make_place, process, settle, trials, working_in
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
 HEAVY = ("bokeh", "matplotlib", "mlflow", "optuna", "ray", "torch")
 PAGE = Path("reports/toy/paper/report.md")
 NOTE = Path("runs/.sweeps/toy.paper.made")
-SWEEP = ("-m", "orchestrator", "sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
+LINE = ("sweep", "toy.yaml", "--scale", "paper", "--executor", "inline")
 
 
 @pytest.fixture(scope="module")
@@ -214,10 +214,11 @@ def test_a_page_that_lacks_a_picture_is_tried_again(made: list[str], monkeypatch
 
 
 def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_deleted(whole: Path) -> None:
-    assert process(whole, *SWEEP).returncode == 0
+    with working_in(whole):
+        assert command(*LINE)[0] == 0
     page, database = whole / PAGE, whole / "mlflow.db"
     before = page.stat().st_mtime_ns, database.stat().st_mtime_ns
-    quick = process(whole, "-X", "importtime", *SWEEP)
+    quick = process(whole, "-X", "importtime", "-m", "orchestrator", *LINE)
     assert quick.returncode == 0 and quick.stdout.splitlines()[-1] == str(PAGE)
     link = "MLflow: mlflow ui, then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning&compareRunsMode=CHART"
     assert quick.stdout.splitlines()[-2] == link, "it was noted, because MLflow takes seconds to import"
@@ -230,7 +231,7 @@ def test_a_finished_sweep_imports_nothing_heavy_and_fills_a_database_that_was_de
     assert (page.stat().st_mtime_ns, database.stat().st_mtime_ns) == before
 
     database.unlink()
-    assert process(whole, *SWEEP).returncode == 0
+    assert process(whole, "-m", "orchestrator", *LINE).returncode == 0
     with sqlite3.connect(database) as connection:
         [count] = connection.execute("select count(*) from runs").fetchone()
     assert count == 1 + len(trials_of(whole))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import command, working_in
 from tests.support.sweeps import SWEEP, checkpoints, finish, furnish, report, start, wait_for, workers
 
 
@@ -26,9 +27,10 @@ def test_a_worker_and_the_driver_killed_change_no_byte_of_the_report(place: Path
     calm = tmp_path_factory.mktemp("calm")
     for name in ("corpus", "tiny.yaml"):
         (calm / name).symlink_to(place / name)
-    code, output = finish(start(calm, "--executor", "inline"))
-    assert code == 0, output
-    assert output.splitlines()[-1].endswith("reports/tiny/paper/report.md")
+    with working_in(calm, pictures=True):
+        code, out, err = command("sweep", "tiny.yaml", "--executor", "inline")
+    assert code == 0, err
+    assert out.splitlines()[-1] == "reports/tiny/paper/report.md"
 
     process = start(place)
     wait_for(lambda: workers(process.pid) and checkpoints(place), process)
@@ -125,6 +127,14 @@ def test_what_cannot_be_trained_is_told_before_anything_starts(place: Path, chan
     assert code == 2, output
     assert "Traceback" not in output
     assert "7,000" in output or "corpsu" in output
+    assert not (place / "runs").exists()
+
+
+def test_a_limit_shorter_than_the_time_between_checkpoints_is_refused(place: Path) -> None:
+    (place / "tiny.yaml").write_text(SWEEP + "resources: {stall_minutes: 5}\n")
+    code, output = finish(start(place))
+    assert code == 2, output
+    assert "resources.stall_minutes = 5 must exceed the 10 minutes between checkpoints" in output
     assert not (place / "runs").exists()
 
 
