@@ -27,7 +27,7 @@ _FILE = Template("""\
 # Its page:        reports/$name/laptop/report.md
 name: $quoted
 question: What do dropout, tied embeddings and the cell bring to a small LSTM?
-base: # one trial; fields that are not here have defaults (docs/reference.md)
+base: # one trial; fields that are not here have defaults (python -m orchestrator schema)
   corpus: {name: $corpus}
   model: {cell: lstm, layers: 1, embedding_size: 200, hidden_size: 200, tied: true}
   dropout: {input: 0.2, output: 0.3} # the probability that a unit is dropped
