@@ -9,12 +9,10 @@ import typer
 
 from lm.command_group import CommandGroup, Version
 from orchestrator.commands import files, runs
-from orchestrator.commands.export import export
-from orchestrator.commands.files import init
+from orchestrator.commands.files import export, init
 from orchestrator.commands.plan import plan, schema
-from orchestrator.commands.status import status
+from orchestrator.commands.status import reproduce, status, why
 from orchestrator.commands.sweep import report, sweep
-from orchestrator.commands.why import reproduce, why
 
 app = typer.Typer(
     cls=CommandGroup,

@@ -32,7 +32,7 @@ DOORS = {
     "mlflow": "watch/mlflow",
     "optuna": "search/optuna",
     "bokeh": "report/html",
-    "tensorboardX": "commands/export",
+    "tensorboardX": "commands/files",
 }
 
 

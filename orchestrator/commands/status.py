@@ -1,7 +1,9 @@
-"""`status`: who runs a sweep, and how far it and its trials have come."""
+"""`status`, `why` and `reproduce`: how far a sweep has come, what became of a trial, whether it can be repeated."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -10,15 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lm.files import DamagedError, read_regular
+from lm.names import nearest
 from orchestrator.commands import shared
 from orchestrator.commands.plan import counts_in_words
-from orchestrator.words import number, print_table
+from orchestrator.words import counted, number, print_table
 
 if TYPE_CHECKING:
+    from lm.record import Evaluation
+    from orchestrator.agenda.expand import SweepState
     from orchestrator.agenda.standing import SweepStanding, TrialLine, TrialStanding
+    from orchestrator.sweep import ScaledSweep
 
 _EVERY = "a sweep file [default: every sweep of RUNS]"
 _TRIALS = "only a line for each trial, those of searches too"
+_TRIAL = "a trial's key or its beginning; or a sweep FILE with --variant and --seed"
+_VARIANT = "of FILE [default: the baseline]"
 
 
 def status(
@@ -106,3 +115,126 @@ def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
     perplexities = (trial.valid_perplexity, trial.best_valid_perplexity)
     last, best = ("" if value is None else number(value) for value in perplexities)
     return trial.variant, str(trial.seed), trial.state_in_words, trial.stage or "", reached, last, best, at
+
+
+def why(
+    # Under the name of the other commands' FILE, so that variants are completed from it.
+    file: Annotated[str, typer.Argument(metavar="TRIAL", help=_TRIAL)],
+    variant: Annotated[str | None, typer.Option(help=_VARIANT, autocompletion=shared.variants_of)] = None,
+    seed: Annotated[int | None, typer.Option(help="of FILE [default: its first]")] = None,
+    scale: shared.ScaleName = None,
+    set_: shared.Set = None,
+    seeds: shared.Seeds = None,
+    runs: shared.WrittenRuns = Path("runs"),
+    lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
+) -> None:
+    """Show why a trial failed or diverged: its reason, the ends of its traceback, its log and its curve."""
+    from lm.record import read_curve
+    from orchestrator.trials.records import check_trial, damage_in_a_line, find_key
+
+    with shared.refused(ValueError, OSError):
+        if Path(file).suffix not in (".yaml", ".yml"):
+            options = {"--variant": variant, "--seed": seed, "--scale": scale, "--set": set_, "--seeds": seeds}
+            if given := [name for name, value in options.items() if value is not None]:
+                shared.wrong(f"{given[0]}: goes with a sweep FILE, got a trial's key ({file})")
+            key = find_key(runs, file)
+        else:
+            sweep, state, _ = shared.opened_state(Path(file), scale, runs, set_, seeds, silent=True)
+            key = _key(sweep, state, variant, seed)
+        try:
+            record, curve = check_trial(runs / key), read_curve(runs / key)
+        except DamagedError as error:
+            typer.echo(f"{key} is damaged: {damage_in_a_line(error)}")
+            return
+    if record is None:
+        typer.echo(f"{key} has no record: it was stopped or still runs")
+    elif record.status == "complete":
+        typer.echo(f"{key} is complete: there is nothing to explain")
+    else:
+        typer.echo(f"{key} {record.status}" + ("" if record.reason is None else f": {record.reason}"))
+        if record.divergence is not None:
+            typer.echo(f"divergence: {record.divergence.model_dump_json()}")
+    try:
+        text = read_regular(runs / key / "failure.txt").decode(errors="replace")
+        typer.echo("\n".join(text.rstrip().splitlines()[-lines:]))
+    except OSError:
+        if record is not None and record.status == "failed":
+            typer.echo("no traceback was kept (failure.txt)")
+    if record is not None and record.status == "failed":
+        for line in _end_of_log(runs / key, lines):
+            typer.echo(line)
+    for point in curve[-lines:]:
+        typer.echo(_in_words(point))
+    if not curve:
+        typer.echo("no epoch was finished")
+
+
+def reproduce(
+    key: shared.Key,
+    epochs: Annotated[int | None, typer.Option(min=1, help="only the first epochs [default: all]")] = None,
+    runs: shared.WrittenRuns = Path("runs"),
+) -> None:
+    """Train a trial again from its record alone, in a temporary folder, and compare the curves: PASS or FAIL.
+
+    On a CPU with the same instructions all numbers but times must be the same to the last bit; on a GPU losses within
+    1% of each other. Exit codes: 0 PASS, 1 FAIL, 2 it cannot be trained here, for example because the text is another.
+    """
+    from lm.record import read_curve
+    from orchestrator.execute.reproduce import circumstances, obstacle
+    from orchestrator.execute.reproduce import reproduce as reproduce_trial
+    from orchestrator.trials.records import check_trial, record_of
+
+    with shared.refused(ValueError, OSError):
+        record = record_of(runs, key)
+        check_trial(runs / record.key)
+        curve = read_curve(runs / record.key)
+        if (why := obstacle(record, curve)) is not None:
+            shared.wrong(why)
+    if epochs is not None and epochs > len(curve):
+        shared.wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
+    os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads
+    for line in circumstances(record):
+        typer.echo(f"not as in the record: {line}", err=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="reproduce-") as folder, shared.refused(ValueError, OSError):
+            place = Path(folder) / "trial"
+            repetition = reproduce_trial(record, curve, place, epochs=epochs, said=lambda p: typer.echo(_in_words(p)))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    how = f"within {repetition.tolerance:.0%}" if repetition.tolerance else "bit for bit"
+    if repetition.difference is not None:
+        typer.echo(f"FAIL ({how}): {repetition.difference}")
+        raise typer.Exit(1)
+    stages = f" and the scores of {counted(repetition.stages, 'stage')}" if repetition.stages else ""
+    typer.echo(f"PASS: {counted(repetition.epochs, 'epoch')}{stages} the same {how}")
+
+
+def _key(sweep: ScaledSweep, state: SweepState, variant: str | None, seed: int | None) -> str:
+    keys = {(trial.variant, trial.seed): trial.reads_from or trial.key for trial in state.trials}
+    variant = sweep.baseline.name if variant is None else variant
+    seed = sweep.seeds[0] if seed is None else seed
+    if variant not in (variants := dict.fromkeys(name for name, _ in keys)):
+        shared.wrong(f"--variant: unknown variant {variant!r}{nearest(variant, variants)}")
+    if (variant, seed) not in keys:
+        shared.wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
+    return keys[variant, seed]
+
+
+def _end_of_log(folder: Path, lines: int) -> list[str]:
+    """The last lines of a failed trial's log, its evaluations and what it printed, without the traceback again."""
+    from lm.trial_log import LOG
+
+    try:
+        text = read_regular(folder / LOG).decode(errors="replace")
+    except OSError:  # a trial of an earlier version, or a worker elsewhere that died
+        return []
+    before, _, trace = text.rpartition(" ERROR failed: ")
+    if before and " INFO begins: " not in trace:
+        text = before.rpartition("\n")[0]
+    return ["the end of log.txt before it failed:", *text.rstrip().splitlines()[-lines:]]
+
+
+def _in_words(point: Evaluation) -> str:
+    losses = f"validation perplexity {point.valid_perplexity:.4f}, training loss {point.train_nats_per_token:.4f}"
+    rates = f"learning rate {point.learning_rate:g}, gradient norm {point.gradient_norm:.4g}"
+    return f"{point.stage} epoch {point.epoch}: {losses}, {rates}"

@@ -127,8 +127,8 @@ def report(
 def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
     """Write the report once, or look after `every` seconds and write it whenever a record or curve has changed."""
     from orchestrator.agenda.expand import expand
+    from orchestrator.report import report_sweep
     from orchestrator.report.files.folder import FullerPageError
-    from orchestrator.report.report_sweep import report_sweep
     from orchestrator.trials.records import Records
 
     records = Records(runs.resolve())

@@ -14,7 +14,7 @@ from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
 from orchestrator.agenda.expand import SweepState, search_trials_left
-from orchestrator.analysis.detectable import Detectable, detectable
+from orchestrator.analysis.comparison import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.machine import gpus_of, list_gpus, memory_bytes
 from orchestrator.execute.measuring import Measuring, measured_spec

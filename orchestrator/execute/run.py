@@ -27,8 +27,8 @@ from orchestrator.execute.measuring import Measuring
 from orchestrator.execute.pages import Interim, LastMade, ask, questions
 from orchestrator.execute.run_trial import Allotment, run_inline
 from orchestrator.execute.watchdog import forget_stalls
+from orchestrator.report import report_sweep, sweep_command
 from orchestrator.report.files.folder import Report
-from orchestrator.report.report_sweep import report_sweep, sweep_command
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import select
 from orchestrator.trials.plan import millions, state_of

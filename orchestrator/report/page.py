@@ -36,7 +36,7 @@ from orchestrator.report.markdown import plain, template
 from orchestrator.report.pictures import Pictures, save
 from orchestrator.report.sections import ablation, answer, tables
 from orchestrator.report.sections.analyses import analysis_sections, text_section
-from orchestrator.report.sections.differences import picture_section
+from orchestrator.report.sections.differences import picture_section, word_section
 from orchestrator.report.sections.doses import dose_clauses, dose_sections
 from orchestrator.report.sections.heads import head_section
 from orchestrator.report.sections.interactions import InteractionRow, Interactions, interaction_section
@@ -45,7 +45,6 @@ from orchestrator.report.sections.published import measure_table, published_line
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause
 from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
-from orchestrator.report.sections.words import word_section
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Measure, Published

@@ -29,7 +29,7 @@ from lm.tables import write_table
 from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep
 from orchestrator.execute.pages import LastMade
-from orchestrator.report.report_sweep import report_sweep
+from orchestrator.report import report_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial

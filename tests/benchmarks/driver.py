@@ -23,8 +23,7 @@ from typing import Any
 from lm.record import Evaluation, Record, write_curve, write_record
 from orchestrator.agenda.expand import unsettled
 from orchestrator.agenda.trial_source import FixedOrder
-from orchestrator.execute.ray import Order
-from orchestrator.execute.ray.supervise import ray_environment, session_folder
+from orchestrator.execute.ray import Order, ray_environment, session_folder
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.sweep import Sweep
 from orchestrator.trials.plan import plan

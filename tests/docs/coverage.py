@@ -14,8 +14,8 @@ from urllib.parse import quote
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.report.markdown import table
 from orchestrator.report.sections.analyses import PRINTED_METRICS
+from orchestrator.report.sections.differences import CACHE_METRIC
 from orchestrator.report.sections.published import SHOWN
-from orchestrator.report.sections.words import CACHE_METRIC
 from orchestrator.sweep import ScaledSweep, read_sweep
 from orchestrator.sweep.published import Number, PublishedRow, published_rows
 from orchestrator.words import NOTHING, Markdown, escape, listed

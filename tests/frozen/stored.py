@@ -19,7 +19,7 @@ from lm.record import StageResult
 from orchestrator import load_records, load_sweep, run_sweep
 from orchestrator.agenda.expand import expand
 from orchestrator.agenda.standing import last_commands, sweep_standing
-from orchestrator.report.report_sweep import report_sweep
+from orchestrator.report import report_sweep
 from orchestrator.trials.records import Records
 from tests.frozen.still import NUMERICS_VERSION
 from tests.support.tiny import write_corpus

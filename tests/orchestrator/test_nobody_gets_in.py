@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import command_line, redacted
-from orchestrator.execute.ray import supervise
+from orchestrator.execute import ray
+from orchestrator.execute.ray import ray_environment, session_folder
 from orchestrator.execute.ray.session import compared
-from orchestrator.execute.ray.supervise import ray_environment, session_folder
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.words import escape
 
@@ -71,7 +71,7 @@ def test_a_cluster_is_not_joined_without_a_token(tmp_path: Path, monkeypatch: py
 
 def test_a_sessions_folder_is_private_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(supervise, "MOST_PATH_BYTES", 1000)  # a test's folder may lie too deep for sockets
+    monkeypatch.setattr(ray, "MOST_PATH_BYTES", 1000)  # a test's folder may lie too deep for sockets
     with session_folder() as first, session_folder() as second:
         assert first.is_dir() and second.is_dir() and first != second
         assert stat.S_IMODE(first.stat().st_mode) == 0o700
@@ -196,7 +196,7 @@ def _calls() -> list[tuple[Path, ast.Call]]:
 def test_nothing_is_unpickled() -> None:
     """torch loads weights only, numpy no objects, YAML by the safe loaders; pickle is for processes of its own."""
     pickled = ("pickle.", "cloudpickle.", "dill.", "joblib.", "marshal.", "shelve.")
-    pipe = {ROOT / "orchestrator/execute/ray/supervise.py"}
+    pipe = {ROOT / "orchestrator/execute/ray/__init__.py"}
     allowed_yaml = {"yaml.safe_load", "yaml.load(path.read_text(encoding='utf-8'), _Loader)"}
     loads = 0
     for path, call in _calls():

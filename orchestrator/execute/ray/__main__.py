@@ -15,9 +15,9 @@ import ray
 
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.interrupt import leave_to_driver
+from orchestrator.execute.ray import DriverConnection
 from orchestrator.execute.ray.bridge import Queue, fit, train_in_worker
 from orchestrator.execute.ray.session import check_nodes, dead_process, fitting, shipped, slots, start_ray
-from orchestrator.execute.ray.supervise import DriverConnection
 
 _LOOK_SECONDS = 0.5
 _DEAD_SECONDS = 3.0

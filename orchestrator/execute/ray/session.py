@@ -22,7 +22,7 @@ from lm.cpus import cpu_count
 from lm.data import CorpusError, fingerprint_of
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.machine import PACKAGES, code_digest
-from orchestrator.execute.ray.supervise import Order
+from orchestrator.execute.ray import Order
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.storage import Storage
 

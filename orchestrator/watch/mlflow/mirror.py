@@ -16,7 +16,7 @@ from lm.trial_log import LOG
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow import contents
+from orchestrator.watch.mlflow import store
 from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect
 
 SUPERSEDED = "superseded"
@@ -87,17 +87,17 @@ class Mirror:
         if run is None:
             if not (running or record or curve or trial.stopped_early):
                 return
-            run = self._create("trial", trial.title, contents.trial_tags(trial) | {_PARENT: parent.id}, began)
+            run = self._create("trial", trial.title, store.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
             parent.set_status("RUNNING")
-        steps = {point.step for point in self._client.get_metric_history(run.id, contents.STEP_METRIC)}
+        steps = {point.step for point in self._client.get_metric_history(run.id, store.STEP_METRIC)}
         missing = [point for epoch, point in curve.items() if epoch not in steps]
-        measures = [measure for point in missing for measure in contents.curve_measures(point, times)]
+        measures = [measure for point in missing for measure in store.curve_measures(point, times)]
         if record is not None and ended is not None:
-            measures += contents.final_measures(record, ended)
+            measures += store.final_measures(record, ended)
             self._client.log_inputs(run.id, [_dataset(record.corpus)])
-        run.log(measures, contents.params(trial))
+        run.log(measures, store.params(trial))
         early = trial.stopped_early or run.tags.get("status") == _EARLY
         status = record.status if record else "running" if running else _EARLY if early else "stopped"
         if record is not None or status == _EARLY:
@@ -107,14 +107,14 @@ class Mirror:
                     self._client.log_artifact(run.id, folder / name)
         run.set_status(_STATUSES.get(status, "KILLED"), ended)
         tags = {"status": status, "mirrored": mirrored, "pruned": "true" if status == _EARLY else ""}
-        run.log(tags=contents.trial_tags(trial) | contents.record_tags(record) | tags)
+        run.log(tags=store.trial_tags(trial) | store.record_tags(record) | tags)
 
     def sum_up(self) -> None:
         """Bring the numbers of the sweep's own run up to date with those of its trials."""
         parent = self._connected()
-        complete = [run for run in self._runs if run.status == "FINISHED" and contents.JUDGED in run.metrics]
+        complete = [run for run in self._runs if run.status == "FINISHED" and store.JUDGED in run.metrics]
         planned = [run for run in complete if run.tags.get(_PARENT) == parent.id]
-        parent.log(contents.sweep_numbers(planned, parent.metrics, len(complete)))
+        parent.log(store.sweep_numbers(planned, parent.metrics, len(complete)))
 
     def close(self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None) -> None:
         """Upload the report, tag its findings, and end the parent and every run that is still RUNNING."""
@@ -128,7 +128,7 @@ class Mirror:
         self.sum_up()
         tags = self._parent_tags(outcome)
         if report is not None:
-            tags |= {name: "" for name in parent.tags if name.startswith(contents.VERDICT)} | dict(findings)
+            tags |= {name: "" for name in parent.tags if name.startswith(store.VERDICT)} | dict(findings)
             page = f"Page: `{report / 'report.md'}`, also under Artifacts."
             tags[_NOTE] = "\n\n".join(filter(None, (self._sweep.question, findings.get("answer"), page)))
             self._client.log_artifacts(parent.id, report, "report")

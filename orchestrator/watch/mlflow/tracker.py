@@ -18,9 +18,8 @@ from orchestrator.errors import redacted
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.contents import findings
 from orchestrator.watch.mlflow.mirror import Mirror, Planned
-from orchestrator.watch.mlflow.store import sqlite_file, tracking_uri
+from orchestrator.watch.mlflow.store import findings, sqlite_file, tracking_uri
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lm.record import CorpusFacts, write_record
-from orchestrator.analysis.comparison import compare_variants, losses_on_test, obstacles
-from orchestrator.analysis.detectable import detectable
+from orchestrator.analysis.comparison import compare_variants, detectable, losses_on_test, obstacles
 from orchestrator.analysis.effects import Obstacle
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.folder import read_summary
@@ -22,7 +21,7 @@ from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from orchestrator.watch.mlflow.contents import findings
+from orchestrator.watch.mlflow.store import findings
 from tests.support.factories import CACHE, CORPUS, make_record, make_trial, settle, write_tokens
 from tests.support.pages import NoArtist, answer, render, write
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.analysis.comparison import losses_on_test
-from orchestrator.analysis.detectable import Detectable, detectable, smallest_detectable
+from orchestrator.analysis.comparison import Detectable, detectable, losses_on_test, smallest_detectable
 from orchestrator.analysis.noise import BLOCKS, Losses, text_variance
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.analysis.statistics import compare

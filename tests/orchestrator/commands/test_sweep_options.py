@@ -16,7 +16,7 @@ from lm.record import read_record
 from orchestrator import load_records, load_sweep, run_sweep
 from orchestrator.agenda.expand import expand
 from orchestrator.errors import CannotStartError
-from orchestrator.report.report_sweep import report_sweep
+from orchestrator.report import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.sweep.scaled import select
 from orchestrator.trials.locks import holding

@@ -27,7 +27,7 @@ from lm.spec import (
     TrainSpec,
 )
 from orchestrator.agenda.expand import SweepState, expand
-from orchestrator.analysis.detectable import detectable, smallest_detectable
+from orchestrator.analysis.comparison import detectable, smallest_detectable
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import read_outcomes

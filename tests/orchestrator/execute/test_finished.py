@@ -16,8 +16,8 @@ from orchestrator.agenda.expand import expand
 from orchestrator.api import load_sweep, run_sweep
 from orchestrator.errors import RayLostError
 from orchestrator.execute import pages, run
+from orchestrator.report import report_sweep
 from orchestrator.report.files.folder import Report
-from orchestrator.report.report_sweep import report_sweep
 from orchestrator.trials.records import Records
 from tests.support.places import command, make_place, process, settle, trials, working_in
 

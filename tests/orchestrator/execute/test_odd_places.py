@@ -14,9 +14,8 @@ from torch import nn
 
 from lm.optimizers import build_optimizer
 from lm.spec import Corpus, Sgd
-from orchestrator.execute.ray import Order
+from orchestrator.execute.ray import Order, session_folder
 from orchestrator.execute.ray import session as ray_session
-from orchestrator.execute.ray.supervise import session_folder
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, borrowed

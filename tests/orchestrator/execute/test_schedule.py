@@ -12,8 +12,8 @@ from ray.tune.search import Searcher
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
 from orchestrator.agenda.trial_source import FixedOrder
+from orchestrator.execute.ray import ray_environment
 from orchestrator.execute.ray.bridge import PAUSES, Queue
-from orchestrator.execute.ray.supervise import ray_environment
 from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.trial import Trial
 
@@ -90,7 +90,7 @@ from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray import Order
 from orchestrator.execute.ray.bridge import Queue, fit
 from orchestrator.execute.ray.session import start_ray
-from orchestrator.execute.ray.supervise import session_folder
+from orchestrator.execute.ray import session_folder
 from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.execute.test_schedule import Heard, trial
 from tests.support.tracking import point
@@ -139,7 +139,7 @@ from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray import Order
 from orchestrator.execute.ray.bridge import Queue, fit
 from orchestrator.execute.ray.session import start_ray
-from orchestrator.execute.ray.supervise import session_folder
+from orchestrator.execute.ray import session_folder
 from orchestrator.execute.run_trial import Allotment
 from tests.orchestrator.execute.test_schedule import Heard, trial
 from tests.support.tracking import point

@@ -15,8 +15,9 @@ import pytest
 from lm.record import Record
 from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.errors import CannotStartError, RayLostError
+from orchestrator.execute import ray
 from orchestrator.execute.interrupt import Interrupt
-from orchestrator.execute.ray import Order, run_on_ray, supervise
+from orchestrator.execute.ray import Order, run_on_ray
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.execute.test_schedule import Heard, trial
@@ -27,7 +28,7 @@ import os, sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.ray.supervise import DriverConnection
+from orchestrator.execute.ray import DriverConnection
 line, notes = DriverConnection(Connection(int(sys.argv[1]))), Path(sys.argv[2])
 assert line.order.session.is_dir()
 source, listener = line.source, line.listener
@@ -60,7 +61,7 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, does: str, address: str |
         line = [sys.executable, "-c", STAND_IN, str(end), str(folder / "notes"), does]
         return subprocess.Popen(line, pass_fds=[end], start_new_session=True)
 
-    monkeypatch.setattr(supervise, "_start", start)
+    monkeypatch.setattr(ray, "_start", start)
     heard, allotment = Heard(), Allotment(folder, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
     remaining = [trial("a"), trial("b"), trial("c")]
 

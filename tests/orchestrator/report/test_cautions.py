@@ -19,8 +19,8 @@ from orchestrator.agenda.expand import expand, looks_path
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.noise import text_variance
 from orchestrator.analysis.outcomes import Outcomes, read_outcomes
+from orchestrator.report import report_sweep
 from orchestrator.report.files.folder import Report
-from orchestrator.report.report_sweep import report_sweep
 from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.sweep.published import Published
 from orchestrator.trials.records import Records
@@ -128,7 +128,7 @@ def test_a_folder_of_trials_that_may_only_be_read_costs_a_warning_alone(
     def read_only(*_: object) -> None:
         raise OSError(30, "Read-only file system", "runs")
 
-    monkeypatch.setattr("orchestrator.report.report_sweep.note_look", read_only)
+    monkeypatch.setattr("orchestrator.report.note_look", read_only)
     with caplog.at_level(logging.WARNING):
         page = report(tmp_path, 1, 2).page
     assert "**raises**" in page.read_text(encoding="utf-8") and (tmp_path / "reports/README.md").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import expand
-from orchestrator.report.report_sweep import report_sweep
+from orchestrator.report import report_sweep
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.records import Records
 from tests.support.sweep_texts import edited

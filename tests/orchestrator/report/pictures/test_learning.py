@@ -273,7 +273,7 @@ def test_names_are_literal_text(tmp_path: Path) -> None:
 
 def test_a_report_needs_no_pyplot_and_its_sweep_no_matplotlib() -> None:
     code = (
-        "import sys; import orchestrator.report.report_sweep; assert not {'matplotlib', 'bokeh'} & set(sys.modules); "
+        "import sys; import orchestrator.report; assert not {'matplotlib', 'bokeh'} & set(sys.modules); "
         "import orchestrator.report.page; assert 'matplotlib.pyplot' not in sys.modules; "
         "assert not {'torch', 'ray', 'mlflow'} & set(sys.modules)"
     )
