@@ -13,21 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm.files import DamagedError, read_regular
-from lm.names import nearest
 from orchestrator.commands import shared
 from orchestrator.commands.plan import counts_in_words
 from orchestrator.words import counted, number, print_table
 
 if TYPE_CHECKING:
     from lm.record import Evaluation
-    from orchestrator.agenda.expand import SweepState
     from orchestrator.agenda.standing import SweepStanding, TrialLine, TrialStanding
-    from orchestrator.sweep import ScaledSweep
 
 _EVERY = "a sweep file [default: every sweep of RUNS]"
 _TRIALS = "only a line for each trial, those of searches too"
-_TRIAL = "a trial's key or its beginning; or a sweep FILE with --variant and --seed"
-_VARIANT = "of FILE [default: the baseline]"
 
 
 def status(
@@ -118,13 +113,7 @@ def _status_cells(trial: TrialStanding) -> tuple[str, ...]:
 
 
 def why(
-    # Under the name of the other commands' FILE, so that variants are completed from it.
-    file: Annotated[str, typer.Argument(metavar="TRIAL", help=_TRIAL)],
-    variant: Annotated[str | None, typer.Option(help=_VARIANT, autocompletion=shared.variants_of)] = None,
-    seed: Annotated[int | None, typer.Option(help="of FILE [default: its first]")] = None,
-    scale: shared.ScaleName = None,
-    set_: shared.Set = None,
-    seeds: shared.Seeds = None,
+    key: shared.Key,
     runs: shared.WrittenRuns = Path("runs"),
     lines: Annotated[int, typer.Option(min=1, help="lines of the traceback, epochs of the curve")] = 30,
 ) -> None:
@@ -133,14 +122,7 @@ def why(
     from orchestrator.trials.records import check_trial, damage_in_a_line, find_key
 
     with shared.refused(ValueError, OSError):
-        if Path(file).suffix not in (".yaml", ".yml"):
-            options = {"--variant": variant, "--seed": seed, "--scale": scale, "--set": set_, "--seeds": seeds}
-            if given := [name for name, value in options.items() if value is not None]:
-                shared.wrong(f"{given[0]}: goes with a sweep FILE, got a trial's key ({file})")
-            key = find_key(runs, file)
-        else:
-            sweep, state, _ = shared.opened_state(Path(file), scale, runs, set_, seeds, silent=True)
-            key = _key(sweep, state, variant, seed)
+        key = find_key(runs, key)
         try:
             record, curve = check_trial(runs / key), read_curve(runs / key)
         except DamagedError as error:
@@ -207,17 +189,6 @@ def reproduce(
         raise typer.Exit(1)
     stages = f" and the scores of {counted(repetition.stages, 'stage')}" if repetition.stages else ""
     typer.echo(f"PASS: {counted(repetition.epochs, 'epoch')}{stages} the same {how}")
-
-
-def _key(sweep: ScaledSweep, state: SweepState, variant: str | None, seed: int | None) -> str:
-    keys = {(trial.variant, trial.seed): trial.reads_from or trial.key for trial in state.trials}
-    variant = sweep.baseline.name if variant is None else variant
-    seed = sweep.seeds[0] if seed is None else seed
-    if variant not in (variants := dict.fromkeys(name for name, _ in keys)):
-        shared.wrong(f"--variant: unknown variant {variant!r}{nearest(variant, variants)}")
-    if (variant, seed) not in keys:
-        shared.wrong(f"--seed: {seed} is none of the seeds {', '.join(map(str, sweep.seeds))}")
-    return keys[variant, seed]
 
 
 def _end_of_log(folder: Path, lines: int) -> list[str]:

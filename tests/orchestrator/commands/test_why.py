@@ -33,7 +33,7 @@ def test_why_shows_the_reason_the_traceback_and_the_curves_end(place: Path) -> N
     assert code == 0
     assert out.startswith(f"{full.key} failed: RuntimeError: no luck (x.py:1)\nno traceback was kept (failure.txt)\n")
     (folder / "failure.txt").write_text("Traceback:\n" + "".join(f"  line {n}\n" for n in range(50)))
-    out = command("why", "toy.yaml", "--scale", "paper", "--variant", "full", "--lines", "2")[1]
+    out = command("why", full.key, "--lines", "2")[1]
     assert [line.split(":")[0] for line in out.splitlines()] == [
         f"{full.key} failed", "  line 48", "  line 49", "train epoch 2", "finetune-1 epoch 3",
     ]  # fmt: skip
@@ -84,25 +84,8 @@ def test_why_of_a_trial_that_runs_or_diverged(place: Path) -> None:
     del running
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["toy.yaml", "--variant", "no fine tuning"],
-            "unknown variant 'no fine tuning' (did you mean 'no fine-tuning'?)",
-        ),
-        (["toy.yaml", "--variant", "full", "--seed", "3"], "--seed: 3 is none of the seeds 1"),
-        (["toy.yml", "--seed", "1"], "toy.yml: cannot be read"),
-        (["toys.yaml"], "toys.yaml: cannot be read"),
-        (["abc", "--scale", "paper"], "--scale: goes with a sweep FILE, got a trial's key (abc)"),
-        (["abc", "--seed", "0"], "--seed: goes with a sweep FILE, got a trial's key (abc)"),
-        (["abc"], "no trial 'abc' in runs, which holds none\n"),
-    ],
-)
-def test_a_wrong_trial_is_told(place: Path, arguments: list[str], said: str) -> None:
-    code, out, err = command("why", *arguments)
-    assert (code, out) == (2, "")
-    assert said in err
+def test_an_unknown_trial_is_refused(place: Path) -> None:
+    assert command("why", "abc") == (2, "", "no trial 'abc' in runs, which holds none\n")
 
 
 def test_a_trial_is_reproduced_bit_for_bit_in_part_and_whole(place: Path) -> None:

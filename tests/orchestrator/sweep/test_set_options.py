@@ -141,7 +141,5 @@ def test_a_quick_look_leaves_the_scale_as_it_was(tmp_path: Path, monkeypatch: py
     code, out, _ = invoke("status", *at, *change)
     assert code == 0 and "4 trials: 4 done" in out
     assert "4 trials: 4 new" not in out
-    code, out, _ = invoke("why", *at, *change, "--variant", "GRU", "--seed", "2")
-    assert code == 0 and "is complete" in out
     assert invoke("report", *at, *change)[1].splitlines()[-1] == str(quick)
     assert "paper+epochs=1+finetune=null+seeds=1-2" in invoke("status")[1]
