@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from lm.cpus import cpu_count
 from lm.data import cache_folder, fingerprint_of
 from lm.files import read_regular, write_text
+from lm.kept import say_once
 from lm.measured import Measured
 from lm.spec import (
     Adam,
@@ -127,7 +128,10 @@ class Measuring:
             measured = None if self.again else self._kept(key)
             if measured is None:
                 measured = self._measure(projected)
-                write_text(self.folder / f"{key}.json", measured.model_dump_json() + "\n")
+                try:
+                    write_text(self.folder / f"{key}.json", measured.model_dump_json() + "\n")
+                except OSError as error:
+                    say_once(f"measurements are not kept in {self.folder} ({type(error).__name__}: {error})")
             self._measured[key] = measured
         return self._measured[key]
 

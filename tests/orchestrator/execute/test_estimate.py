@@ -226,7 +226,10 @@ def toy(folder: Path) -> ScaledSweep:
 
 
 def test_measured_in_a_process_of_its_own_kept_and_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_corpus(tmp_path / "corpus")
     monkeypatch.setenv("LM_CACHE", str(tmp_path / "lm"))
@@ -254,6 +257,11 @@ def test_measured_in_a_process_of_its_own_kept_and_printed(
         path.write_text('{"threads": 1}')  # as another version of the project might
     assert not any(Measuring("cpu", 1, steps=2, folder=kept).has(trial.spec) for trial in trials)
     assert measuring.of(trials[0].spec).threads == 1
+
+    (tmp_path / "a file").touch()
+    unkept = Measuring("cpu", 1, steps=2, folder=tmp_path / "a file" / "measured")
+    assert unkept.of(trials[0].spec).threads == 1
+    assert "measurements are not kept in" in caplog.text
 
     print_estimate(found)
     assert json.loads(json.dumps(asdict(found)))["states"] == dict(found.states)  # as plan --json prints it
