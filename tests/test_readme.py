@@ -68,23 +68,31 @@ def test_both_commands_install_the_tested_set() -> None:
     assert any(line.startswith("pytest") for line in LINES)
 
 
-def test_the_readme_quotes_the_committed_report() -> None:
-    report = (ROOT / "reports/awd_ablation/laptop/report.md").read_text(encoding="utf-8")
-    answered = README.partition("## What it has answered")[2]
-    quoted = [line for line in answered.splitlines() if line.startswith(("| full ", "| no ", "| neural "))]
-    assert quoted
-    for line in quoted:
-        variant, *numbers = [cell.strip() for cell in line.strip("|").split("|")]
-        rows = [row for row in report.splitlines() if row.startswith(f"| {variant} |")]
-        assert all(number in rows[0] for number in numbers[:-1]), line
-        of_papers = r"\| ([+−][\d.]+%) \| [\d.–]+ \| [\d.]+ \| [+−][\d.]+ \|$"
-        papers = [match[1] for row in rows if (match := re.search(of_papers, row))]
-        assert numbers[-1] in (papers or ["–"]), f"{line}: the paper has {papers}"
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/results.md"], ids=lambda page: page.name)
+def test_the_removals_are_what_their_pages_say(page: Path) -> None:
+    scales = ("mini-wide", "laptop", "mini")
+    reports = [(ROOT / f"reports/awd_ablation/{scale}/report.md").read_text(encoding="utf-8") for scale in scales]
+    of_paper = r"\| ([+−][\d.]+%) \| [\d.–]+ \| [\d.]+ \| [+−][\d.]+ \|$"
+    table = TEXTS[page].partition("| Removed |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [cells for line in table if (cells := [cell.strip() for cell in line.strip("|").split("|")])[5]]
+    assert len(rows) == 8
+    for part, *changes, paper, sign in rows:
+        variant, equal = part.removesuffix(", at equal epochs"), " (as many epochs)" if "equal" in part else ""
+        for report, change in zip(reports, changes, strict=True):
+            lines = report.splitlines()
+            row = next(line for line in lines if line.startswith(f"| no {variant}{equal} |"))
+            decided = change.strip("*") != change
+            assert f"| {change.strip('*')} | " in row and decided == ("| **" in row), f"{part}: {change}"
+        published = [line for line in reports[0].splitlines() if line.startswith(f"| no {variant} |")]
+        assert paper in [match[1] for line in published if (match := re.search(of_paper, line))], part
+        raised, lowered = (sum(change.startswith(f"**{mark}") for change in changes) for mark in "+−")
+        held = [f"holds in {('one', 'two', 'all three')[raised - 1]}"] * bool(raised)
+        assert sign == ", ".join([*held, *["reversed in one"] * lowered] or ["not decided"]), part
 
 
-def test_the_readme_quotes_the_page_at_a_published_size() -> None:
+def test_the_results_quote_the_page_at_a_published_size() -> None:
     report = (ROOT / "reports/zaremba/paper/report.md").read_text(encoding="utf-8")
-    quoted = [line for line in README.splitlines() if line.startswith("| LSTM")]
+    quoted = [line for line in TEXTS[ROOT / "docs/results.md"].splitlines() if line.startswith("| LSTM")]
     assert len(quoted) == 4
     for line in quoted:
         variant, *numbers, published = [cell.strip() for cell in line.strip("|").split("|")]
@@ -92,6 +100,18 @@ def test_the_readme_quotes_the_page_at_a_published_size() -> None:
         assert all(number in row for number in numbers), line
         on_test = [row for row in report.splitlines() if row.startswith(f"| {variant} | test |")]
         assert (published == "–" and not on_test) or f"| {published}† |" in on_test[0]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/results.md"], ids=lambda page: page.name)
+def test_every_interval_is_on_a_page_that_its_section_links(page: Path) -> None:
+    seen = 0
+    for section in re.split(r"^## ", TEXTS[page], flags=re.M):
+        links = {page.parent / link for link in re.findall(r"\]\(([^)]*reports/[^)]*/report\.md)\)", section)}
+        reports = "\n".join(link.read_text(encoding="utf-8") for link in links)
+        for interval in re.findall(r"[+−]?[\d.]+%\s\[[^\]]*\]", section) if links else ():
+            assert " ".join(interval.split()) in reports, interval
+            seen += 1
+    assert seen > 5
 
 
 def test_the_list_of_pages_says_what_the_pages_say(tmp_path: Path) -> None:
