@@ -74,7 +74,7 @@ def test_the_removals_are_what_their_pages_say(page: Path) -> None:
     reports = [(ROOT / f"reports/awd_ablation/{scale}/report.md").read_text(encoding="utf-8") for scale in scales]
     of_paper = r"\| ([+−][\d.]+%) \| [\d.–]+ \| [\d.]+ \| [+−][\d.]+ \|$"
     table = TEXTS[page].partition("| Removed |")[2].partition("\n\n")[0].splitlines()[2:]
-    rows = [cells for line in table if (cells := [cell.strip() for cell in line.strip("|").split("|")])[5]]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert len(rows) == 8
     for part, *changes, paper, sign in rows:
         variant, equal = part.removesuffix(", at equal epochs"), " (as many epochs)" if "equal" in part else ""
