@@ -40,7 +40,7 @@ class Evaluation:
 
     `epoch`, `step`, `tokens` and `seconds` count from the trial's beginning, over all stages. The losses are
     natural logarithms per predicted token; `valid_nats_per_token` belongs to the averaged weights once
-    `averaging` is true. `train_nats_per_token` is what the head trains on: the exact loss, under dropout, of most
+    `averaging` is true. `train_nats_per_token` is what the head trains on: the exact loss, with dropout, of most
     heads, else its own estimate as it is scaled, which compares with no other head's. `gradient_norm` is the epoch's
     mean, before clipping; `terms` are by name the epoch's means of what the head adds to its loss, and what the spec's
     `epoch_measures` say of the weights that were scored.
