@@ -36,7 +36,7 @@ def kept(
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except (OSError, NotImplementedError) as error:  # NotImplementedError: a disk that knows no locks
-        _not_kept(path, what, error)
+        say_not_kept(path, what, error)
         return make()
     try:
         if (found := read(path)) is not None:
@@ -45,13 +45,14 @@ def kept(
         try:
             write(path, made)
         except OSError as error:
-            _not_kept(path, what, error)
+            say_not_kept(path, what, error)
         return made
     finally:
         lock.release()
 
 
-def _not_kept(path: Path, what: str, error: Exception) -> None:
+def say_not_kept(path: Path, what: str, error: Exception) -> None:
+    """Log, once, that what `path` would keep is not kept, and why."""
     say_once(f"{what} are not kept in {path.parent} ({type(error).__name__}: {error})")
 
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from lm.cpus import cpu_count
 from lm.data import cache_folder, fingerprint_of
 from lm.files import read_regular, write_text
-from lm.kept import say_once
+from lm.kept import say_not_kept
 from lm.measured import Measured
 from lm.spec import (
     Adam,
@@ -127,11 +127,11 @@ class Measuring:
         if key not in self._measured:
             measured = None if self.again else self._kept(key)
             if measured is None:
-                measured = self._measure(projected)
+                measured, path = self._measure(projected), self.folder / f"{key}.json"
                 try:
-                    write_text(self.folder / f"{key}.json", measured.model_dump_json() + "\n")
+                    write_text(path, measured.model_dump_json() + "\n")
                 except OSError as error:
-                    say_once(f"measurements are not kept in {self.folder} ({type(error).__name__}: {error})")
+                    say_not_kept(path, "measurements", error)
             self._measured[key] = measured
         return self._measured[key]
 
