@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import re
 import shutil
 from pathlib import Path
+from statistics import median
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -111,6 +115,29 @@ def test_every_interval_is_on_a_page_that_its_section_links(page: Path) -> None:
             assert " ".join(interval.split()) in reports, interval
             seen += 1
     assert seen > 5
+
+
+def test_the_pages_where_learning_had_not_stopped_are_named() -> None:
+    """Recomputed from the committed curves, of trials that train by themselves and whose best epoch is their last."""
+    expected = []
+    for page in sorted((ROOT / "reports").glob("*/*/trials.csv")):
+        with page.open(encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["best_epoch"]]
+        rows = [row for row in rows if not row["reads_from"] and not row["valid_perplexity_without_cache"]]
+        last = {row["key"] for row in rows if row["best_epoch"] == row["epochs"]}
+        if 10 * len(last) <= len(rows):
+            continue
+        losses: dict[str, list[float]] = {}
+        for point in pq.read_table(page.with_name("curves.parquet")).to_pylist():
+            losses.setdefault(point["key"], []).append(point["valid_nats_per_token"])
+        curves = [losses[key] for key in sorted(last)]
+        falls = [-100 * math.expm1(curve[-1] - min(curve[: round(0.9 * len(curve))])) for curve in curves]
+        if median(falls) >= 0.5:
+            name = "/".join(page.parts[-3:-1])
+            link = f"[{name}](../reports/{name}/report.md)"
+            expected.append(f"| {link} | {len(last)} of {len(rows)} | {median(falls):.1f}% | {max(falls):.1f}% |")
+    section = TEXTS[ROOT / "docs/results.md"].partition("## Where learning had not stopped")[2].partition("\n## ")[0]
+    assert [line for line in section.splitlines() if line.startswith("| [")] == expected
 
 
 def test_the_list_of_pages_says_what_the_pages_say(tmp_path: Path) -> None:

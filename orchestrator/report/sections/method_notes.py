@@ -11,7 +11,7 @@ from lm.record import opened
 from orchestrator.analysis.comparison import equal_variants, untrained
 from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cent
 from orchestrator.analysis.noise import LONG_TOPICS
-from orchestrator.analysis.outcomes import Outcomes, averaged_seeds, is_adaptive, last_trained
+from orchestrator.analysis.outcomes import Curve, Outcomes, averaged_seeds, curve_of, is_adaptive, last_trained
 from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.verdicts import NAMED
 from orchestrator.words import Markdown, counted, escape, listed, significant
@@ -93,21 +93,37 @@ def _cautions(
     averaged = [count for group in outcomes.values() if not is_adaptive(group) and (count := averaged_seeds(group))]
     if averaged and not any(began for began, _ in averaged):
         yield Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
-    trained = [  # each once: a cache trains nothing, and other trials may read a stage of one that did
-        each.record
+    yield from _still_learning(outcomes)
+    for variants in equal_variants(outcomes):
+        names = listed([escape(name) for name in variants])
+        yield Markdown(f"{names} have the same loss in every seed: the setting in which they differ had no effect.")
+
+
+def _still_learning(outcomes: Outcomes) -> Iterator[Markdown]:
+    """In how many trials the last epoch was the best, if in several, and what the last tenth of the epochs brought."""
+    best_at_the_end = [  # each once: a cache trains nothing, and other trials may read a stage of one that did
+        (last_trained(each.record).best_epoch == sum(stage.epochs for stage in each.record.stages), each.curve)
         for group in outcomes.values()
         for each in group
         if each.record and each.final and each.trial.reads_from is None and not is_adaptive(group)
     ]
-    best_at_the_end = [last_trained(each).best_epoch == sum(stage.epochs for stage in each.stages) for each in trained]
-    if (learning := sum(best_at_the_end)) > _SEVERAL * len(trained):
+    falls = [_last_fall(curve_of(curve)) for is_best, curve in best_at_the_end if is_best]
+    if len(falls) > _SEVERAL * len(best_at_the_end):
+        trials = counted(len(best_at_the_end), "trained trial")
+        fall = f"{significant(median(falls), 2)}%"
+        if len(falls) > 1:
+            fall += f" in the median, {significant(max(falls), 2)}% at most"
         yield Markdown(
-            f"**In {learning} of {counted(len(trained), 'trained trial')}, validation was lowest at the last epoch**: "
-            "with more epochs the results may change."
+            f"**In {len(falls)} of {trials}, validation was lowest at the last epoch**: the last tenth of the epochs "
+            f"lowered perplexity by {fall}. With more epochs the results may change."
         )
-    for variants in equal_variants(outcomes):
-        names = listed([escape(name) for name in variants])
-        yield Markdown(f"{names} have the same loss in every seed: the setting in which they differ had no effect.")
+
+
+def _last_fall(curve: Curve) -> float:
+    """By how many per cent the last tenth of the epochs, at least one, lowered the best validation perplexity."""
+    losses = curve.valid_nats_per_token
+    before = losses[: min(len(losses) - 1, round(0.9 * len(losses)))]
+    return -per_cent(float(losses.min() - before.min())) if len(before) else 0.0
 
 
 def smallest_found(comparison: Comparison) -> float | None:
