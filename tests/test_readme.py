@@ -124,14 +124,15 @@ def test_the_pages_where_learning_had_not_stopped_are_named() -> None:
         with page.open(encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["best_epoch"]]
         rows = [row for row in rows if not row["reads_from"] and not row["valid_perplexity_without_cache"]]
-        last = {row["key"] for row in rows if row["best_epoch"] == row["epochs"]}
+        last = {(row["variant"], row["key"]) for row in rows if row["best_epoch"] == row["epochs"]}
         if 10 * len(last) <= len(rows):
             continue
-        losses: dict[str, list[float]] = {}
+        losses: dict[tuple[str, str], list[float]] = {}
         for point in pq.read_table(page.with_name("curves.parquet")).to_pylist():
-            losses.setdefault(point["key"], []).append(point["valid_nats_per_token"])
-        curves = [losses[key] for key in sorted(last)]
-        falls = [-100 * math.expm1(curve[-1] - min(curve[: round(0.9 * len(curve))])) for curve in curves]
+            losses.setdefault((point["variant"], point["key"]), []).append(point["valid_nats_per_token"])
+        curves = [losses[each] for each in sorted(last)]
+        before = [min(curve[: min(len(curve) - 1, round(0.9 * len(curve)))]) for curve in curves]
+        falls = [-100 * math.expm1(curve[-1] - low) for curve, low in zip(curves, before, strict=True)]
         if median(falls) >= 0.5:
             name = "/".join(page.parts[-3:-1])
             link = f"[{name}](../reports/{name}/report.md)"

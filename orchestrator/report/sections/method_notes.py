@@ -101,29 +101,40 @@ def _cautions(
 
 def _still_learning(outcomes: Outcomes) -> Iterator[Markdown]:
     """In how many trials the last epoch was the best, if in several, and what the last tenth of the epochs brought."""
-    best_at_the_end = [  # each once: a cache trains nothing, and other trials may read a stage of one that did
-        (last_trained(each.record).best_epoch == sum(stage.epochs for stage in each.record.stages), each.curve)
+    trained = [  # each once: a cache trains nothing, and other trials may read a stage of one that did
+        (each.record, each.curve)
         for group in outcomes.values()
         for each in group
         if each.record and each.final and each.trial.reads_from is None and not is_adaptive(group)
     ]
-    falls = [_last_fall(curve_of(curve)) for is_best, curve in best_at_the_end if is_best]
-    if len(falls) > _SEVERAL * len(best_at_the_end):
-        trials = counted(len(best_at_the_end), "trained trial")
-        fall = f"{significant(median(falls), 2)}%"
-        if len(falls) > 1:
-            fall += f" in the median, {significant(max(falls), 2)}% at most"
+    best_at_the_end = [
+        curve_of(curve)
+        for record, curve in trained
+        if last_trained(record).best_epoch == sum(stage.epochs for stage in record.stages)
+    ]
+    if len(best_at_the_end) > _SEVERAL * len(trained):
+        how_much = ""
+        if falls := [_last_fall(curve) for curve in best_at_the_end if len(curve) > 1]:
+            at_most = f" in the median, {_in_percent(max(falls))} at most" if len(falls) > 1 else ""
+            how_much = f", and the last tenth of the epochs lowered perplexity by {_in_percent(median(falls))}{at_most}"
         yield Markdown(
-            f"**In {len(falls)} of {trials}, validation was lowest at the last epoch**: the last tenth of the epochs "
-            f"lowered perplexity by {fall}. With more epochs the results may change."
+            f"**In {len(best_at_the_end)} of {counted(len(trained), 'trained trial')}, validation was lowest at the "
+            f"last epoch**{how_much}: with more epochs the results may change."
         )
 
 
 def _last_fall(curve: Curve) -> float:
-    """By how many per cent the last tenth of the epochs, at least one, lowered the best validation perplexity."""
+    """By how many per cent the last tenth of the epochs, at least one, lowered the best validation perplexity.
+
+    If averaging or fine-tuning began within it, that is part of it.
+    """
     losses = curve.valid_nats_per_token
     before = losses[: min(len(losses) - 1, round(0.9 * len(losses)))]
-    return -per_cent(float(losses.min() - before.min())) if len(before) else 0.0
+    return -per_cent(float(losses.min() - before.min()))
+
+
+def _in_percent(fall: float) -> str:
+    return f"{significant(fall, 2)}%" if fall >= 0.01 else "less than 0.01%"
 
 
 def smallest_found(comparison: Comparison) -> float | None:
