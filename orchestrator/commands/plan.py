@@ -54,7 +54,7 @@ def plan(
         if not as_json:
             left = what_is_left(sweep, state, records)
             starts = () if left.nothing else _of_start(sweep, file)
-            for warning in (*sweep.warnings, *_of_texts(sweep), *starts):
+            for warning in (*sweep.warnings, *shared.text_warnings(sweep), *starts):
                 typer.echo(f"warning: {warning}", err=True)
             print_plan(sweep, state, records)
         cost = None
@@ -128,15 +128,6 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(left)
         if (advice := seeds_advice(sweep)) is not None:
             typer.echo(advice)
-
-
-def _of_texts(sweep: ScaledSweep) -> Iterator[str]:
-    """What keeps the test text of a corpus that is no published one from telling models apart."""
-    from lm.data import PUBLISHED, corpus_warnings, load
-
-    for corpus in dict.fromkeys(variant.spec.corpus for variant in sweep.variants):
-        if corpus.name not in PUBLISHED:
-            yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
 
 
 def _of_start(sweep: ScaledSweep, file: Path) -> Iterator[str]:

@@ -78,7 +78,9 @@ def sweep(
             gpus=None if gpus is None else resources.gpus,
             notify=notify,
         )
-    for warning in scaled.warnings:
+    with shared.refused(ValueError, OSError):
+        warnings = (*scaled.warnings, *shared.text_warnings(scaled))
+    for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
     if dry_run:
         _say_what_would_be_trained(scaled, options, fresh=fresh)
