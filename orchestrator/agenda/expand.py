@@ -197,9 +197,8 @@ def unsettled(trials: list[Trial], records: Records) -> list[Trial]:
 def disk_failure(state: SweepState, records: Records) -> Record | None:
     """The record of a trial still to be trained that failed because the disk was full; None without one."""
     keys = [trial.key for trial in unsettled(state.trials, records)]
-    keys += [
-        trial.key for search in state.searches for trial in search.trials if trial.key and trial.state == "running"
-    ]
+    searched = (trial for search in state.searches for trial in search.trials)
+    keys += [trial.key for trial in searched if trial.key and trial.state == "running"]
     left = map(records.read, keys)
     return next((record for record in left if record and (record.reason or "").startswith(DISK_FULL)), None)
 

@@ -46,6 +46,7 @@ def plan(
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.agenda.expand import what_is_left
     from orchestrator.execute.machine import granted
+    from orchestrator.sweep.scaled import text_warnings
 
     shared.goes_with("--estimate", estimate, steps=steps, again=again)
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
@@ -54,7 +55,7 @@ def plan(
         if not as_json:
             left = what_is_left(sweep, state, records)
             starts = () if left.nothing else _of_start(sweep, file)
-            for warning in (*sweep.warnings, *shared.text_warnings(sweep), *starts):
+            for warning in (*sweep.warnings, *text_warnings(sweep), *starts):
                 typer.echo(f"warning: {warning}", err=True)
             print_plan(sweep, state, records)
         cost = None

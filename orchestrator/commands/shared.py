@@ -124,15 +124,6 @@ def opened_state(
         return sweep, expand(sweep, records), records
 
 
-def text_warnings(sweep: ScaledSweep) -> Iterator[str]:
-    """What keeps the test text of a corpus that is no published one from telling models apart."""
-    from lm.data import PUBLISHED, corpus_warnings, load
-
-    for corpus in dict.fromkeys(variant.spec.corpus for variant in sweep.variants):
-        if corpus.name not in PUBLISHED:
-            yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
-
-
 @contextmanager
 def refused(*errors: type[Exception], exit_code: int = 2) -> Iterator[None]:
     """Within the block these errors end the command, but for what the group of commands answers itself."""

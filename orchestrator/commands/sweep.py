@@ -78,9 +78,7 @@ def sweep(
             gpus=None if gpus is None else resources.gpus,
             notify=notify,
         )
-    with shared.refused(ValueError, OSError):
-        warnings = (*scaled.warnings, *shared.text_warnings(scaled))
-    for warning in warnings:
+    for warning in scaled.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if dry_run:
         _say_what_would_be_trained(scaled, options, fresh=fresh)

@@ -203,8 +203,6 @@ class LastMade:
         searched = {key: None if (record := records.read(key)) is None else record.hashes for key in keys}
         trials = [(t.variant, t.change, t.seed, t.key, t.parameters, t.reads_from, t.starts_from) for t in state.trials]
         tables = (self._file.parent / "published").glob("[!.]*.yaml")  # not what an editor locks a file with
-        published = {path.name: sha256(path) for path in tables}
-        ledgers = [sha256(search.ledger) if search.ledger.exists() else None for search in searches]
         how, texts = self._sweep.generate, []
         if how is not None:
             if without_text(state.table, how, records):
@@ -216,6 +214,8 @@ class LastMade:
             if summary is None:
                 return None
             files = {name: sha256(self._folder / name) for name in summary.files}
+            published = {path.name: sha256(path) for path in tables}
+            ledgers = [sha256(search.ledger) if search.ledger.exists() else None for search in searches]
         except (OSError, ValueError):
             return None
         answers = [

@@ -16,7 +16,6 @@ from typing import Literal
 from lm.checkout import commit
 from lm.data import load
 from lm.files import WriteError, check_writable, make_folder
-from lm.record import perplexity
 from orchestrator.agenda.expand import SweepState, disk_failure, expand, trials_to_train, unsettled
 from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import CannotStartError, command_line
@@ -30,7 +29,7 @@ from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report import report_sweep, sweep_command
 from orchestrator.report.files.folder import Report
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.scaled import select
+from orchestrator.sweep.scaled import select, text_warnings
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange, fetch_unsettled
@@ -217,9 +216,9 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
 
     best = {
-        search.task.title: (perplexity(of.valid_nats), of.number)
+        search.task.title: (of.valid_perplexity, of.number)
         for search in state.searches
-        if (of := search.best) is not None and of.valid_nats is not None
+        if (of := search.best) is not None and of.valid_perplexity is not None
     }
     with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
         if report is not None and (link := last.link) is not None:
@@ -274,8 +273,9 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
 
 
 def _before_training(prepared: Prepared) -> Iterator[str]:
-    """What is said before trials train on CPUs instead of GPUs, or over an hour at a scale that nobody asked for."""
+    """What is said before trials train: of a short text, of CPUs in place of GPUs, of hours that nobody asked for."""
     sweep, line = prepared.sweep, prepared.line
+    yield from (f"warning: {warning}" for warning in text_warnings(sweep))
     without_gpu = bool(prepared.whole.resources.gpus) and not prepared.allotment.gpus
     if not without_gpu and sweep.alternatives is None:
         return

@@ -158,8 +158,7 @@ def _read(path: Path) -> tuple[str, list[Event], list[SearchTrial], str | None]:
     except FileNotFoundError:
         return whole, events, trials, None
     except OSError as error:
-        problem = f"{path}: cannot be read, so that its search begins again: {error.strerror}"
-        return whole, events, trials, problem
+        return whole, events, trials, f"{path}: cannot be read, so that its search begins again: {error.strerror}"
     for number, data in enumerate(lines, 1):
         try:
             line = data.decode()

@@ -88,9 +88,11 @@ class Generations:
 
 def history(trials: Sequence[SearchTrial], values: Mapping[str, Any], parent: int | None) -> list[Mapping[str, Any]]:
     """The values of a trial after those of the trials that it continues, the first of them first."""
-    if parent is None:
-        return [values]
-    return [*history(trials, trials[parent].values, trials[parent].parent), values]
+    each_drawn = [values]
+    while parent is not None:
+        each_drawn.append(trials[parent].values)
+        parent = trials[parent].parent
+    return each_drawn[::-1]
 
 
 def own_share(trials: Sequence[SearchTrial], trial: SearchTrial) -> tuple[int, float]:

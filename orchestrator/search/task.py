@@ -127,9 +127,7 @@ class SearchTask:
 
     def in_words(self, values: Mapping[str, Any]) -> str:
         """A trial's values: `head mixture; dropout.weight 0.31`."""
-        return "; ".join(
-            f"{key} {value if isinstance(value, str) else value_in_words(value)}" for key, value in values.items()
-        )
+        return "; ".join(f"{key} {value_in_words(value)}" for key, value in values.items())
 
     def random_point(self, number: int) -> dict[str, float]:
         """A uniform coordinate in [0, 1) for each dimension, a function of the sampler seed and the trial number."""

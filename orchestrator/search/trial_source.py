@@ -183,11 +183,10 @@ class _Search:
 
 
 def _objectives(record: Record) -> dict[Objective, float]:
+    decoder = decoder_parameters(record.spec.model, record.spec.head, record.corpus.vocabulary_size)
     return {
         "validation": record.stages[-1].valid.nats_per_token,
         "parameters": float(record.parameters),
-        "decoder_parameters": float(
-            decoder_parameters(record.spec.model, record.spec.head, record.corpus.vocabulary_size)
-        ),
+        "decoder_parameters": float(decoder),
         "seconds": sum(stage.train_seconds for stage in record.stages),
     }

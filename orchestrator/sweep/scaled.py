@@ -210,6 +210,15 @@ def sizes_left_out(name: str, changes: Mapping[str, Any], base: TrainSpec) -> It
         yield f"{name} replaces the whole part, so it has the defaults {sizes}; write {keys} to change nothing else"
 
 
+def text_warnings(sweep: ScaledSweep) -> Iterator[str]:
+    """What keeps the test text of a corpus that is no published one from telling models apart."""
+    from lm.data import PUBLISHED, corpus_warnings, load
+
+    for corpus in dict.fromkeys(variant.spec.corpus for variant in sweep.variants):
+        if corpus.name not in PUBLISHED:
+            yield from (f"{corpus.name}: {warning}" for warning in corpus_warnings(load(corpus)))
+
+
 def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
     """The variant whose first stage is as much longer as its budget is smaller than the base's; None if it is not."""
     missing = base.most_epochs - variant.spec.most_epochs

@@ -46,7 +46,7 @@ STATES = {
 
 def parameter(space: Places, key: str, dimension: Dimension) -> str:
     """A dimension's name in a study: of several ranges of one path each is a parameter of its own."""
-    if dimension is space[key] or len(dimensions_of(space[key])) == 1:
+    if len(dimensions_of(space[key])) == 1:
         return key
     return f"{key} where {', '.join(f'{path} is {value_in_words(value)}' for path, value in dimension.when.items())}"
 

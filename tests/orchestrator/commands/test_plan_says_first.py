@@ -81,9 +81,11 @@ def test_the_sum_of_seeds_counts_the_baselines_own(place: Path) -> None:
 
 
 def test_a_short_test_text_is_a_warning_of_plan_and_of_sweep(place: Path) -> None:
-    for line in (("plan",), ("sweep", "--dry-run")):
-        code, _, err = invoke(line[0], "tiny.yaml", "--scale", "paper", *line[1:])
-        assert code == 0 and err.startswith("warning: corpus: the test text has 1,440 tokens: a difference below about")
+    warning = "warning: corpus: the test text has 1,440 tokens: a difference below about"
+    code, _, err = invoke("plan", "tiny.yaml", "--scale", "paper")
+    assert code == 0 and err.startswith(warning)
+    code, _, err = invoke("sweep", "tiny.yaml", "--scale", "paper", "--executor", "inline", "--budget", "0.0000001s")
+    assert code == 3 and err.startswith(warning)
     assert "the test text" not in invoke("plan", str(SWEEPS / "adam.yaml"), "--scale", "paper")[2]
 
 

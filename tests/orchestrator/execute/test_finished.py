@@ -138,6 +138,13 @@ def test_the_link_with_which_an_editor_locks_a_file_is_no_table(made: list[str])
     assert made == []
 
 
+def test_a_file_of_published_numbers_that_cannot_be_read_ends_no_sweep(made: list[str]) -> None:
+    Path("published").mkdir()
+    Path("published/old.yaml").symlink_to("gone.yaml")
+    again()
+    assert made == ["page", "mirror"]
+
+
 def test_other_code_writes_the_page_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "code_digest", lambda: "of another version")
     again()

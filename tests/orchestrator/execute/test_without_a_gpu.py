@@ -164,7 +164,9 @@ def test_a_long_scale_that_nobody_asked_for_is_said_first_with_the_line_of_a_sma
     def said(scale: str | None = None, seconds: float | None = None) -> list[str]:
         if seconds is not None:
             monkeypatch.setattr(run, "at_most", lambda *_: AtMost(4, 2_400_000, seconds, seconds / 3600))
-        return list(run._before_training(run.prepare(load_sweep("toy.yaml", scale), run.Options(Path("toy.yaml")))))
+        of_text, *rest = run._before_training(run.prepare(load_sweep("toy.yaml", scale), run.Options(Path("toy.yaml"))))
+        assert of_text.startswith("warning: corpus: the test text has 280 tokens")
+        return rest
 
     smaller = "a smaller one:\n  python -m orchestrator sweep toy.yaml --scale laptop"
     measure = "; to see how long they take:\n  python -m orchestrator plan toy.yaml --scale paper --estimate"

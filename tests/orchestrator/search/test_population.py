@@ -15,7 +15,7 @@ from lm.spec import TrainSpec
 from orchestrator.report.sections.search import search_table, seconds_of
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best
-from orchestrator.search.population import Generations
+from orchestrator.search.population import Generations, history
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
@@ -133,6 +133,14 @@ def test_a_member_has_the_legs_of_those_it_goes_on_from(tmp_path: Path) -> None:
     assert spec.stages()["train-2"] == shorter
     assert spec.legs[1].optimizer.learning_rate == last.values["optimizer.learning_rate"]
     assert spec.legs[0].dropout.input == parent.values["dropout.input"]
+
+
+def test_a_history_of_many_generations_is_found() -> None:
+    trials = [
+        SearchTrial(n, {"n": n}, str(n), "complete", n, 1.0, 1.0, None, None, parent=n - 1 if n else None)
+        for n in range(5000)
+    ]
+    assert [values["n"] for values in history(trials, {"n": 5000}, 4999)] == list(range(5001))
 
 
 @pytest.mark.parametrize("at_once", [2, 5, 12])
