@@ -100,6 +100,14 @@ def command(*arguments: str, answer: str | None = None) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A stand-in for NVIDIA's program, first on the PATH."""
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
 def process(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
     """A Python of its own in that folder, so that MLflow and torch are its own too."""
     environment = os.environ | {"LM_CACHE": str(folder / "cache")}

@@ -112,18 +112,18 @@ def train(trial: Trial, shelf: Shelf, goes_on: Callable[[Evaluation], bool]) -> 
         curve.append(evaluation)
         if not goes_on(evaluation):
             return None
-    shelf.records[trial.key] = made(trial, "complete")
+    shelf.records[trial.key] = made(trial, "complete", curve)
     return shelf.records[trial.key]
 
 
-def made(trial: Trial, status: str) -> Record:
+def made(trial: Trial, status: str, curve: Sequence[Evaluation] = ()) -> Record:
     if status != "complete":
         return make_record(trial, 100.0, status=status, reason="as the formula says")
     record = make_record(trial, 100.0)
     last = record.stages[-1]
-    valid = last.valid.model_copy(update={"nats_per_token": loss(trial.spec, trial.spec.epochs)})
+    valid = last.valid.model_copy(update={"nats_per_token": curve[-1].valid_nats_per_token})
     stages = (*record.stages[:-1], last.model_copy(update={"valid": valid}))
-    return record.model_copy(update={"stages": stages, "seconds": 10.0 * trial.spec.epochs})
+    return record.model_copy(update={"stages": stages, "seconds": 10.0 * len(curve)})
 
 
 def search(tasks: list[SearchTask], shelf: Shelf) -> list[list[SearchTrial]]:

@@ -69,10 +69,11 @@ def start(
     )
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Its exit code, and all it said."""
+def finish(process: subprocess.Popen[str], exit_code: int = 0) -> str:
+    """All it said; it must end with this exit code."""
     output, _ = process.communicate(timeout=600)
-    return process.returncode, output
+    assert process.returncode == exit_code, output
+    return output
 
 
 def report(place: Path, name: str = "tiny") -> dict[str, bytes]:

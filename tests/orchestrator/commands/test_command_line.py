@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from orchestrator.execute import machine
 from orchestrator.execute.machine import default_scale, has_gpu
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.schema import schema_text
+from tests.support.places import fake_smi
 from tests.support.sweep_texts import GOOD, SWEEPS, edited
 
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "bokeh", "optuna", "pandas")
@@ -188,13 +188,6 @@ def test_a_value_out_of_range_is_told_with_what_was_got(arguments: tuple[str, ..
     assert (code, out) == (2, "")
     assert all(part in err for part in said), err
     assert err.count("Error: ") == 1
-
-
-def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 @pytest.mark.parametrize(

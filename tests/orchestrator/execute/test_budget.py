@@ -28,8 +28,7 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
 
 def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place: Path) -> None:
     command = "true https://ann:hunter2@host"
-    code, output = finish(start(place, "--executor", "inline", "--budget", "0.01s", "--notify", command))
-    assert code == 3, output
+    output = finish(start(place, "--executor", "inline", "--budget", "0.01s", "--notify", command), 3)
     assert "The budget of 0.01s is spent; nothing finished is lost. To go on:" in output
     assert "--executor inline --budget 0.01s" in output and "--notify 'true https://***@host'" in output
     kept = [file.read_text() for file in (place / "runs" / ".sweeps").glob("*.json")]
@@ -38,8 +37,6 @@ def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place:
 
 
 def test_a_span_that_is_none_is_refused_before_anything_starts(place: Path) -> None:
-    code, output = finish(start(place, "--budget", "8 hours"))
-    assert (
-        code == 2 and "--budget: expected a number above 0 and s, m, h or d, such as 90m or 8h, got '8 hours'" in output
-    )
+    output = finish(start(place, "--budget", "8 hours"), 2)
+    assert "--budget: expected a number above 0 and s, m, h or d, such as 90m or 8h, got '8 hours'" in output
     assert not (place / "runs").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from orchestrator.execute.machine import Gpu, list_gpus
 from orchestrator.sweep import Resources, Sweep
 from tests.orchestrator.execute.test_estimate import MEASURED
 from tests.support.factories import FULL
+from tests.support.places import fake_smi
 
 GIB = 2**30
 
@@ -19,12 +19,8 @@ GIB = 2**30
 @pytest.fixture
 def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What `nvidia-smi` prints about two GPUs."""
-    program = tmp_path / "nvidia-smi"
-    program.write_text('#!/bin/sh\ncat "$(dirname "$0")/rows"\n')
-    program.chmod(0o755)
+    fake_smi(tmp_path, monkeypatch, 'cat "$(dirname "$0")/rows"')
     (tmp_path / "rows").write_text("A, 24576\nB, 8192\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return tmp_path / "rows"
 
 

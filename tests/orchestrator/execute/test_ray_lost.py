@@ -54,8 +54,7 @@ def test_ray_is_started_again_and_the_page_is_the_same(place: Path, calm: Path, 
     wait_for(lambda: set(workers(process.pid, RAYLET)) - set(raylets), process, seconds=30.0)
     assert not alive(before), "trained on, beside those that replaced it"
     seen = set(descendants(process.pid))
-    code, output = finish(process)
-    assert code == 0, output
+    output = finish(process)
     assert output.count("Ray was lost") == 1 and "Traceback" not in output
     assert report(place) == report(calm)
     assert not alive(seen)
@@ -70,9 +69,8 @@ def test_ray_lost_twice_ends_the_command(place: Path, calm: Path, temporary: Pat
     seen |= set(descendants(process.pid))
     lost = time.monotonic()
     os.kill(workers(process.pid, RAYLET)[0], signal.SIGKILL)
-    code, output = finish(process)
+    output = finish(process, 4)
     assert time.monotonic() - lost < 120
-    assert code == 4, output
     assert "Traceback" not in output
     last = output.strip().splitlines()[-1]
     assert last.startswith("Ray was lost: its raylet, process ")
@@ -88,8 +86,7 @@ def test_an_interrupt_while_ray_is_lost_starts_nothing_again(place: Path, tempor
     seen = set(descendants(process.pid))
     os.kill(workers(process.pid, RAYLET)[0], signal.SIGKILL)
     process.send_signal(number)
-    code, output = finish(process)
-    assert code == 128 + number, output
+    output = finish(process, 128 + number)
     assert "Traceback" not in output
     assert not alive(seen)
     assert not sessions(temporary)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +16,7 @@ from orchestrator.execute import machine, run
 from orchestrator.execute.estimate import AtMost
 from orchestrator.execute.machine import gpus_of, granted
 from orchestrator.sweep import Resources
-from tests.support.places import SWEEP, command, make_place
+from tests.support.places import SWEEP, command, fake_smi, make_place
 from tests.support.sweep_texts import SWEEPS
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -37,10 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_auto_is_a_quarter_of_a_gpu_where_there_is_one_and_none_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "A, 24576"\n')
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    fake_smi(tmp_path, monkeypatch, 'echo "A, 24576"')
     assert gpus_of(Resources(gpus="auto")) == 0.25
     assert gpus_of(Resources(gpus=0.5)) == 0.5
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -156,10 +152,7 @@ def test_a_long_scale_that_nobody_asked_for_is_said_first_with_the_line_of_a_sma
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "toy.yaml").write_text(SWEEP + "  laptop: {base: {epochs: 1}}\n")
-    (place / "nvidia-smi").write_text('#!/bin/sh\necho "A, 24576"\n')
-    (place / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    fake_smi(place, monkeypatch, 'echo "A, 24576"')
 
     def said(scale: str | None = None, seconds: float | None = None) -> list[str]:
         if seconds is not None:

@@ -19,8 +19,7 @@ from orchestrator.search.population import Generations, history
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
-from tests.support.factories import make_record
-from tests.support.searching import SPACE, Facts, Shelf, events, found, state, task
+from tests.support.searching import SPACE, Facts, Shelf, events, found, made, state, task
 
 POPULATION, EPOCHS = 6, [4, 4, 1]
 SCHEDULER: dict[str, Any] = {"kind": "population", "population": POPULATION, "interval_epochs": 4, "share": 0.34}
@@ -72,18 +71,8 @@ class Trainer:
         for point in curve[len(before) : lost]:
             self.epochs += 1
             assert source.goes_on(trial, point)
-        self.shelf.records[trial.key] = self._record(trial, curve, lost)
+        self.shelf.records[trial.key] = made(trial, "complete" if lost is None else "diverged", curve)
         return self.shelf.records[trial.key]
-
-    @staticmethod
-    def _record(trial: Trial, curve: list[Evaluation], lost: int | None) -> Record:
-        if lost is not None:
-            return make_record(trial, 100.0, status="diverged", reason="as the formula says")
-        record = make_record(trial, 100.0)
-        last = record.stages[-1]
-        valid = last.valid.model_copy(update={"nats_per_token": curve[-1].valid_nats_per_token})
-        stages = (*record.stages[:-1], last.model_copy(update={"valid": valid}))
-        return record.model_copy(update={"stages": stages, "seconds": 10.0 * len(curve)})
 
     def search(self, *tasks: SearchTask, at_once: int = 1, seed: int = 0) -> list[list[SearchTrial]]:
         """To the end, so many trials at once, which end in any order."""
