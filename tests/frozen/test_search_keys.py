@@ -22,7 +22,7 @@ COMMITTED = {
     ("front_heads", "mini", "best found"): "0473e8e8b949a8be",
     ("heads", "paper", "MoS"): "8047b33ea2e44188",
     ("heads", "laptop", "ECOC unigram normalized"): "d424aa293c62eb74",
-    ("heads", "mini", "softmax"): "108bfa00b7e21a08",
+    ("heads", "mini", "softmax"): "fc0ca4d647ade841",
     ("search_awd", "paper", "best found"): "375de386a428d4ef",
     ("search_awd", "laptop", "best found"): "f30b34489c684503",
     ("search_awd", "mini", "best found"): "e93c990411524d2d",
