@@ -157,7 +157,10 @@ def check_precision(spec: TrainSpec, device: torch.device) -> None:
     if device.type == "cuda":
         raise ValueError("precision bfloat16 runs on CPUs only, got device cuda; use float32, or device cpu")
     if not can_round():
-        raise ValueError("precision bfloat16 needs a CPU with AVX-512 or ARM's bf16; on this one use float32")
+        raise ValueError(
+            "precision bfloat16 needs a CPU with AVX-512 or ARM's bf16 on which PyTorch rounds products, and on this "
+            "one it does not; use float32"
+        )
 
 
 def words_for(spec: TrainSpec, corpus: EncodedCorpus, *folders: Path | None) -> Words:

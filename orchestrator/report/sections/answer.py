@@ -222,8 +222,13 @@ def _larger(row: AblationRow, base: AblationRow) -> str:
 
 
 def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
-    """Which variants may have the lowest test perplexity; nothing if all or too many may, or the verdicts say it."""
-    compared = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
+    """Which variants may have the lowest test perplexity; nothing if all or too many may, or the verdicts say it.
+
+    Of variants that are equal in every seed the first is named.
+    """
+    fair = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
+    compared = [*{row.test: row for row in reversed(fair)}.values()]
+    best = [row.variant for row in compared if row.variant in best]
     not_told_apart = {
         row.variant for row in compared if row.effect is None or row.effect.verdict not in ("raises", "lowers")
     }

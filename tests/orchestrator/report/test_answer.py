@@ -146,6 +146,12 @@ def test_the_best_is_of_those_that_are_compared() -> None:
     assert "of the 3 that are compared" in answer(rows, comparison, "mini", best=("b",))
 
 
+def test_of_variants_that_are_equal_in_every_seed_the_first_may_be_the_best() -> None:
+    rows, comparison = table({"full": near(60.0), "b": near(50.0), "same as b": near(50.0), "c": near(70.0)})
+    lowest = "“b” has the lowest test perplexity of the 3 that are compared. "
+    assert lowest in answer(rows, comparison, "mini", best=("b", "same as b"))
+
+
 def test_the_truly_best_is_among_those_that_may_be_in_19_of_20_sweeps() -> None:
     rng = np.random.default_rng(5)
     held = narrowed = 0
