@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import logging
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,7 +139,7 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
     else:
         result = SweepResult(code, report.page, dict(counts), report.answer, report.verdicts, report.changes)
     if options.notify is not None:
-        of = dataclasses.asdict(result) | {"sweep": sweep.name, "scale": sweep.scale, "page": str(result.report)}
+        of = asdict(result) | {"sweep": sweep.name, "scale": sweep.scale, "page": str(result.report)}
         del of["report"]
         _notify(options.notify, code, of)
     return result
@@ -227,12 +226,10 @@ def to_train(
 ) -> tuple[list[tuple[Trial, PlanStatus]], list[SearchState]]:
     """The trials that a run would train, with their states, and the searches that it would run first."""
     state = expand(sweep, records)
-    searches = [search for search in state.searches if fresh or not search.ended]
-    waiting = {name for search in searches for name in search.task.variants}
-    trials = [trial for trial in state.trials if trial.variant not in waiting]
-    trained = [trial for trial in trials if trial.reads_from is None] if fresh else unsettled(trials, records)
-    states = [(trial, state_of(trial, records)) for trial in trained]
-    return states, [dataclasses.replace(search, trials=()) if fresh else search for search in searches]
+    if fresh:
+        state = replace(state, searches=tuple(replace(search, trials=()) for search in state.searches))
+    trained = state.trained if fresh else unsettled(state.table, records)
+    return [(trial, state_of(trial, records)) for trial in trained], [s for s in state.searches if not s.ended]
 
 
 def set_trials_aside(state: SweepState, runs: Path) -> None:
@@ -241,15 +238,14 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
     CannotStartError, and nothing is moved, if a process trains in one of the folders.
     """
     facts = Facts()
-    trained = [trial for trial in state.table if trial.reads_from is None]
-    keys = [trial.key for trial in trained]
+    keys = [trial.key for trial in state.trained]
     keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
     folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
     if (held := next((folder for folder in folders if is_held(folder / ".lock")), None)) is not None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)
-    stages = [stage for trial in trained for stage in trial.spec.stages().values()]
+    stages = [stage for trial in state.trained for stage in trial.spec.stages().values()]
     for key in (*keys, *(trial_key(stage, facts.fingerprint(stage.corpus)) for stage in stages)):
         (runs / ".stages" / f"{key}.json").unlink(missing_ok=True)
     if folders:

@@ -50,6 +50,11 @@ class SweepState:
         waiting = self.waiting
         return [trial for trial in self.trials if trial.variant not in waiting]
 
+    @property
+    def trained(self) -> list[Trial]:
+        """The trials of the table but those that read another's stages."""
+        return [trial for trial in self.table if trial.reads_from is None]
+
 
 @dataclass(frozen=True)
 class Remaining:

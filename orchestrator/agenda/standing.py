@@ -119,7 +119,7 @@ def search_standing(search: SearchState) -> SearchStanding:
 
 def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> SweepStanding:
     """Where a sweep stands; ValueError if a record cannot be read."""
-    names = {trial.key: trial.variant for trial in state.table if trial.reads_from is None}
+    names = {trial.key: trial.variant for trial in state.trained}
     trials = tuple(_standing(trial, names, records) for trial in state.table)
     scored = (trial for trial in trials if trial.best_valid_perplexity is not None)
     lock = lock_path(records.root, sweep.name, sweep.scale)

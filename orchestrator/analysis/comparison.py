@@ -173,9 +173,12 @@ def nats_on_test(group: Sequence[Outcome]) -> Array:
 
 def lower_pairs(baseline: Group, group: Group) -> tuple[int, int]:
     """In how many pairs of equal seeds the group's test loss is lower, and of how many."""
-    base, own = (losses_on_test(each) for each in (baseline, group))
-    _, of_base, of_own = np.intersect1d(base.seeds, own.seeds, return_indices=True)
-    return int((own.nats[of_own] < base.nats[of_base]).sum()), len(of_own)
+    base, own = (
+        {outcome.trial.seed: opened(outcome.final.test).nats_per_token for outcome in each if outcome.final}
+        for each in (baseline, group)
+    )
+    shared = base.keys() & own.keys()
+    return sum(own[seed] < base[seed] for seed in shared), len(shared)
 
 
 def equal_variants(outcomes: Outcomes) -> list[tuple[str, ...]]:

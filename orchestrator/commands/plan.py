@@ -97,7 +97,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(left)
         typer.echo(_defaults_in_words(sweep.searching, sweep.baseline.spec))
     states = [state_of(trial, records) for trial in trials]
-    names = {trial.key: trial.variant for trial in trials if trial.reads_from is None}
+    names = {trial.key: trial.variant for trial in state.trained}
     if trials:
         rows = [
             (t.variant, t.change, str(t.seed), t.key, millions(t.parameters), state_in_words(t, stands, names))

@@ -90,7 +90,7 @@ class Prepared:
 
     def line(self, command: str = "sweep", options: Collection[str] | None = None) -> str:
         """The command line for this sweep, with the `options` that differ from their defaults (None: all of them)."""
-        words = [sweep_command(self.sweep, self.options.file).replace(" sweep ", f" {command} ", 1)]
+        words = [sweep_command(self.sweep, self.options.file, command)]
         for field in fields(Options)[1:]:
             value, option = getattr(self.options, field.name), f"--{field.name.replace('_', '-')}"
             if value != field.default and (options is None or field.name in options):
@@ -112,7 +112,7 @@ def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Pre
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
         exchange(Storage(options.storage), lambda: expand(sweep, Records(records.root)).trials, records)
     state = expand(sweep, records)
-    missing = [trial for trial in state.table if trial.reads_from is None] if fresh else unsettled(state.table, records)
+    missing = state.trained if fresh else unsettled(state.table, records)
     stall = None if options.executor == "inline" else sweep.resources.stall_minutes  # it would end this process too
     if stall is not None and stall <= options.checkpoint_minutes:
         raise CannotStartError(
@@ -204,7 +204,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
-    done = {trial.key for trial in state.table if trial.reads_from is None} - missing
+    done = {trial.key for trial in state.trained} - missing
     train = bool(missing or state.waiting)
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
     if not train and not options.only and not questions(whole, state.table, records):

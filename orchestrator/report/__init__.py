@@ -47,9 +47,9 @@ def report_sweep(
     return written
 
 
-def sweep_command(sweep: ScaledSweep, file: Path) -> str:
-    """The line that makes this sweep again."""
-    return shlex.join(["python", "-m", "orchestrator", "sweep", str(file), *sweep.options])
+def sweep_command(sweep: ScaledSweep, file: Path, command: str = "sweep") -> str:
+    """The line that makes this sweep again, or that of another command for it."""
+    return shlex.join(["python", "-m", "orchestrator", command, str(file), *sweep.options])
 
 
 def _published(sweep: ScaledSweep, folder: Path) -> tuple[dict[str, Published], list[Measure], str]:

@@ -50,12 +50,15 @@ def best(trials: Iterable[SearchTrial]) -> SearchTrial | None:
 
 
 def front(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
-    """The Pareto front of the complete trials: no other is as good in every objective. Of equal trials the first."""
+    """The Pareto front of the complete trials by the first objective: no other is as good in every one.
+
+    Of equal trials it has the first.
+    """
     complete = {trial.objectives: trial for trial in reversed(trials) if trial.state == "complete" and trial.objectives}
     is_beaten = {
         mine: any(other != mine and all(map(operator.le, other, mine)) for other in complete) for mine in complete
     }
-    return sorted((trial for mine, trial in complete.items() if not is_beaten[mine]), key=lambda trial: trial.number)
+    return [complete[mine] for mine in sorted(complete) if not is_beaten[mine]]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lm.record import Evaluation, Record
-from lm.spec import decoder_parameters, stage_keys, vocabulary_misfits
+from lm.spec import decoder_parameters, trial_key, vocabulary_misfits
 from orchestrator.search.events import Asked, Ended, Evaluated, SearchEnd
 from orchestrator.search.ledger import Ledger, SearchState, ledger_path
 from orchestrator.search.task import SearchTask
@@ -137,7 +137,7 @@ class _Search:
             change=self.task.in_words(values),
             seed=spec.seed,
             spec=spec,
-            key=[*stage_keys(spec, self._fingerprint).values()][-1],
+            key=trial_key(spec, self._fingerprint),
             parameters=self._facts.parameters(spec),
             starts_from=None if parent is None else self.ledger.trials[parent].key,
             number=number,

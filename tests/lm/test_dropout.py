@@ -8,11 +8,7 @@ import torch
 from lm.dropout import embed, keep_mask, locked_dropout
 from lm.model import LanguageModel
 from lm.spec import Dropout, Model, SoftmaxHead
-from tests.support.tiny import even
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
+from tests.support.tiny import even, seeded
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.4, 0.65])

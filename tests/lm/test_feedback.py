@@ -30,7 +30,7 @@ from lm.spec import Dropout, Feedback, Head, Model, TrainSpec
 from tests.lm.heads.handmade import full_code, rank_code
 from tests.support.lm_trials import EVERY_STEP, assert_same, killed, run, settled
 from tests.support.stages import begin, window
-from tests.support.tiny import tiny_spec
+from tests.support.tiny import seeded, tiny_spec
 
 T, B, V = 7, 3, 23
 RANKED = rank_code(V, 12)
@@ -76,10 +76,6 @@ def model_of(head: dict[str, Any], book: Codebook = RANKED, dropout: Dropout | N
         for parameter in model.parameters():
             parameter.mul_(4.0)
     return model
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def text(words: int = V, steps: int = T) -> Tensor:

@@ -14,15 +14,11 @@ from lm.highway import HighwayLayer
 from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer
 from lm.spec import Dropout, Model, RecurrentHighway, SoftmaxHead, parameter_count
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 T, B, H, INPUT, V, DEPTH = 6, 3, 4, 5, 13, 3
 HEAD = SoftmaxHead(kind="softmax")
 tight = {"rtol": 0.0, "atol": 1e-12}
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
 
 
 def make(depth: int = DEPTH, bias: float = -1.0, drop: float = 0.0, device: str | torch.device = "cpu") -> HighwayLayer:

@@ -12,14 +12,10 @@ from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer
 from lm.spec import AddedAugmentedLoss, Dropout, Model, SoftmaxHead
 from tests.support import references
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 HEAD = SoftmaxHead(kind="softmax")
 V, T, B = 13, 8, 3
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
 
 
 def build(model: Model, dropout: Dropout | None = None, seed: int = 0, head: SoftmaxHead = HEAD) -> LanguageModel:

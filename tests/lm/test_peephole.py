@@ -8,13 +8,10 @@ from torch import Tensor
 
 from lm.dropout import drop_weights, keep_mask
 from lm.recurrent import RecurrentLayer, State
+from tests.support.tiny import seeded
 
 T, B, H, INPUT = 6, 3, 4, 5
 tight = {"rtol": 0.0, "atol": 1e-12}
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
 
 
 def make(device: torch.device, drop: float = 0.0) -> tuple[RecurrentLayer, Tensor, State]:

@@ -21,14 +21,10 @@ from lm.recurrent import RecurrentLayer
 from lm.spec import TrainSpec, trial_key
 from lm.stage import Position, Stage, begin_stage
 from lm.train import build_model, load_model, train, words_for
-from tests.support.tiny import tiny_spec, write_corpus
+from tests.support.tiny import seeded, tiny_spec, write_corpus
 
 CPU = torch.device("cpu")
 T, B, H = 7, 3, 8
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture
@@ -163,7 +159,7 @@ def test_whether_a_cpu_can_round_is_what_its_products_say() -> None:
 def test_a_cpu_that_rounds_nothing_is_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record of bfloat16 whose numbers are those of float32 would be false."""
     monkeypatch.setattr("lm.train.can_round", lambda: False)
-    with pytest.raises(ValueError, match="precision bfloat16 needs a CPU with .*, and on this one it does not; use"):
+    with pytest.raises(ValueError, match=r"precision bfloat16 needs a CPU with .*, and on this one it does not; use"):
         list(train(tiny_spec(corpus, precision="bfloat16"), out=tmp_path / "out"))
     with pytest.raises(ValueError, match="precision bfloat16 needs a CPU with AVX-512"):
         measure(tiny_spec(corpus, precision="bfloat16"))

@@ -15,7 +15,7 @@ from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer
 from lm.spec import Dropout, Model, SoftmaxHead
 from tests.support import references
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 Cell = Literal["lstm", "gru"]
 T, B, H, INPUT = 6, 3, 4, 5
@@ -24,10 +24,6 @@ ALL_DROPPED = 1.0 - 1e-9
 
 both_cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
 
 
 def make(cell: Cell, drop: float, device: torch.device, dtype: torch.dtype = torch.float64) -> RecurrentLayer:

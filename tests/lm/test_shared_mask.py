@@ -13,16 +13,12 @@ from lm.model import LanguageModel
 from lm.recurrent import RecurrentLayer, State
 from lm.spec import Dropout, Model, SoftmaxHead
 from tests.support import references
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 Cell = Literal["lstm", "gru"]
 T, B, H, INPUT, V = 7, 4, 6, 5, 13
 both_cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
 tight = {"rtol": 0.0, "atol": 1e-12}
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
 
 
 def make(cell: Cell, device: torch.device, drop: float = 0.0) -> tuple[RecurrentLayer, Tensor, State, Tensor]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from lm.heads import Words
 from lm.spec import TrainSpec
@@ -26,6 +27,11 @@ def write_corpus(folder: Path, tokens: tuple[int, int, int] = (1200, 300, 250)) 
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{split}.txt").write_text("\n".join([*lines, " ".join(line)]) + "\n", encoding="utf-8")
     return folder
+
+
+def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A source of random numbers."""
+    return torch.Generator(device).manual_seed(seed)
 
 
 def even(count: int) -> Words:

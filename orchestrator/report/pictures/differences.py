@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.analysis.effects import per_cent
 from orchestrator.report.pictures import style
 from orchestrator.report.pictures.style import COLOURS, GREY, HELPS, HURTS, PALE, Limits
-from orchestrator.words import NOTHING, rounded_by_interval
+from orchestrator.words import NOTHING, rounded_by_interval, signed
 
 _MEAN: style.Style = {"color": "#555555", "linestyle": "dashed", "linewidth": 1.2}
 _DARK = "#555555"
@@ -135,7 +135,7 @@ def difference_in_words(row: ForestRow) -> str:
     if math.isnan(row.nats):
         return f"{NOTHING}\n{verdict}"
     if row.low is None or row.high is None:
-        return f"{style.change_in_words(row.nats)}\n{verdict}"
+        return f"{signed(per_cent(row.nats), 1)}%\n{verdict}"
     value, low, high = rounded_by_interval(*map(per_cent, (row.nats, row.low, row.high)))
     ends = f"[{low}, {high}]".replace("above ", ">").replace("below ", "<")
     return f"{value}% {ends}\n{verdict}"

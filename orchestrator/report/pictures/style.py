@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from orchestrator.analysis.effects import per_cent
-from orchestrator.words import MINUS, counted, signed, significant
+from orchestrator.words import MINUS, counted
 
 Style = dict[str, Any]
 """Arguments of matplotlib that say what a line or a marker looks like."""
@@ -149,13 +149,6 @@ def log_ticks(axis: Axis, limits: Limits) -> None:
     )
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter("{x:,.10g}")
-
-
-def change_in_words(nats: float) -> str:
-    """`+12.3%`: three significant digits, or all before the point."""
-    value = per_cent(nats)
-    text = significant(value, 3) if abs(value) >= 1 else signed(value)
-    return f"{'+' * (value >= 1)}{text}%"
 
 
 def change_range(values: Iterable[float], at_least: float = 0.01) -> Limits:

@@ -15,12 +15,11 @@ from orchestrator.report.sections.search_pictures import (
     OBJECTIVES,
     SearchShown,
     draw_front,
-    front_in_order,
     show_searches,
     validation,
 )
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
-from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best
+from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, front
 from orchestrator.search.population import history, own_share
 from orchestrator.sweep.searches import Searching, Tune
 from orchestrator.sweep.space import Dimension, OneOf, dimensions_of, is_log, range_in_words
@@ -127,7 +126,7 @@ def _trials(search: SearchState) -> Iterator[Row]:
     """The best trials, or those on the front of a search with several objectives."""
     complete = [trial for trial in search.distinct if trial.state == "complete"]
     best_first = sorted(complete, key=lambda trial: (trial.valid_nats or math.inf, trial.number))[:_BEST_SHOWN]
-    for trial in front_in_order(search) if len(search.task.objectives) > 1 else best_first:
+    for trial in front(search.distinct) if len(search.task.objectives) > 1 else best_first:
         columns: dict[str, object] = {"Validation": validation(trial)}
         if len(search.task.objectives) > 1:
             pairs = zip(search.task.objectives, trial.objectives or (), strict=True)

@@ -141,11 +141,6 @@ def validation(trial: SearchTrial | None) -> str | None:
     return None if trial is None or trial.valid_perplexity is None else number(trial.valid_perplexity)
 
 
-def front_in_order(search: SearchState) -> list[SearchTrial]:
-    """The trials on the front, by the first objective."""
-    return sorted(front(search.distinct), key=lambda trial: trial.objectives or ())
-
-
 def names_of(task: SearchTask, trials: Sequence[SearchTrial]) -> list[str]:
     """What each trial is, by what it chose; by all of its values if another chose the same."""
     names = [_name_of(task, trial.values) for trial in trials]
@@ -170,7 +165,7 @@ def front_clause(searches: Sequence[SearchState], guess: Guess | None = None) ->
 
     A trial whose validation loss is above that of the `guess` is on the front for its size alone, and it is said.
     """
-    if len(searches) != 1 or len(searches[0].task.objectives) < 2 or not (shown := front_in_order(searches[0])):
+    if len(searches) != 1 or len(searches[0].task.objectives) < 2 or not (shown := front(searches[0].distinct)):
         return ""
     task = searches[0].task
     complete = sum(trial.state == "complete" for trial in searches[0].distinct)
@@ -193,7 +188,7 @@ def draw_front(search: SearchState, pictures: Pictures) -> bool:
     complete = [(trial, trial.objectives) for trial in trials if trial.objectives]
     if len(search.task.objectives) != 2 or not complete:
         return False
-    unbeaten = front_in_order(search)
+    unbeaten = front(search.distinct)
     on_front = dict(zip((trial.number for trial in unbeaten), names_of(search.task, unbeaten), strict=True))
     (y, x), points = search.task.objectives, []
     for trial, values in complete:

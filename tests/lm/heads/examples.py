@@ -13,6 +13,7 @@ from lm.codebooks import Codebook
 from lm.heads import OutputHead, Outputs, Words, build_head
 from lm.spec import Head, Model, TrainSpec
 from tests.lm.heads.handmade import random_code, rank_code
+from tests.support.tiny import seeded
 
 T, B, V = 4, 3, 53
 EMBEDDING, HIDDEN, LAST = 16, 10, 16
@@ -124,10 +125,6 @@ EXAMPLES = [
     Example("softmax-blended-tied", _augmented("blended", share=0.3), tied=True, exact=False, cut=("weight_VH",)),
     Example("softmax-blended-flow", _augmented("blended", share=0.3, target_gradient="flow"), exact=False),
 ]
-
-
-def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed)
 
 
 def words(count: int = V, codebook: Codebook | None = None) -> Words:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from lm.heads import Outputs, Words
 from lm.heads.adaptive import Adaptive
 from lm.spec import AdaptiveHead
-from tests.lm.heads.examples import seeded
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 SIZE, V = 12, 40
 SPEC = AdaptiveHead(kind="adaptive", cutoffs=(6, 0.4), divisor=2.5)  # 6 words, then 10, then 24

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from lm.heads import Outputs, Words, build_head
-from tests.lm.heads.examples import Example, seeded
+from tests.lm.heads.examples import Example
 from tests.lm.heads.handmade import random_code
+from tests.support.tiny import seeded
 
 V = SIZE = 23  # as many units as words: no head is held back by its rank
 BITS = 40  # nearly twice as many as words: the code holds no head back either

@@ -14,7 +14,8 @@ from torch import Tensor
 from lm.heads import OutputHead, Outputs
 from lm.spec import Head, decoder_parameters
 from lm.spec.codebooks import CodebookSpec
-from tests.lm.heads.examples import EXAMPLES, MODEL, B, Example, T, V, build, embedding, outputs, seeded, targets
+from tests.lm.heads.examples import EXAMPLES, MODEL, B, Example, T, V, build, embedding, outputs, targets
+from tests.support.tiny import seeded
 
 each = partial(pytest.mark.parametrize, "example", ids=lambda example: example.name)
 every_head = each(EXAMPLES)

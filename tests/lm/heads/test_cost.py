@@ -10,9 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lm.heads import OutputHead, Outputs, Words, build_head
 from lm.spec import decoder_parameters
-from tests.lm.heads.examples import EXAMPLES, MODEL, Example, seeded
+from tests.lm.heads.examples import EXAMPLES, MODEL, Example
 from tests.lm.heads.handmade import random_code, rank_code
 from tests.lm.heads.live import LiveBytes
+from tests.support.tiny import seeded
 
 V, E, H, T, B = 2003, 16, 16, 20, 20
 every_head = pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from lm.heads import blocks
 from lm.heads.cross_entropy import linear_nats, whole_rows_nats
 from lm.precision import products_in
-from tests.lm.heads.examples import seeded
 from tests.lm.heads.live import LiveBytes
+from tests.support.tiny import seeded
 
 N, H, V = 23, 5, 31
 ROW = V * 8

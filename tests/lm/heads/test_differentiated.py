@@ -11,7 +11,7 @@ import torch
 from lm.heads import Outputs, Words
 from lm.heads.differentiated import Differentiated
 from lm.spec import DifferentiatedHead
-from tests.lm.heads.examples import seeded
+from tests.support.tiny import seeded
 
 WORDS = Words(np.array([3, 9, 0, 3, 1, 7, 3, 2, 5]))
 BY_FREQUENCY = [1, 5, 8, 0, 3, 6, 7, 4, 2]  # ties 0, 3, 6 by id

@@ -20,6 +20,7 @@ from lm.heads.ecoc import Ecoc, ball_nats, default_radius
 from lm.model import LanguageModel
 from lm.spec import Dropout, EcocHead, Model
 from tests.lm.heads.handmade import full_code, gray_rows, identity_code, random_code, rank_code
+from tests.support.tiny import seeded
 
 T, B, H = 6, 5, 8
 CODES = {
@@ -29,10 +30,6 @@ CODES = {
     "full": full_code(4),
 }
 every_code = pytest.mark.parametrize("book", CODES.values(), ids=list(CODES))
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 AS_TRAINED = {"kind": "codewords", "temperature": 1.0}

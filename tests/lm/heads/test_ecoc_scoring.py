@@ -20,9 +20,9 @@ from lm.record import read_curve, read_record
 from lm.spec import EcocHead
 from tests.lm.heads import examples
 from tests.lm.heads.handmade import gray_rows, identity_code, random_code, rank_code
-from tests.lm.heads.test_ecoc import B, H, T, bit_logits, code_probability, given, head_of, seeded, spec, targets, words
+from tests.lm.heads.test_ecoc import B, H, T, bit_logits, code_probability, given, head_of, spec, targets, words
 from tests.support.lm_trials import run, settled
-from tests.support.tiny import tiny_spec
+from tests.support.tiny import seeded, tiny_spec
 
 BOOK = random_code(23, 11)
 RANKED = rank_code(23, 12)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lm.heads import Outputs, Words
 from lm.heads.huffman import Huffman, huffman_edges, level_ends, paths
-from tests.lm.heads.examples import seeded
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 SIZE = 5
 FIBONACCI = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144]

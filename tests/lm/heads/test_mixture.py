@@ -18,9 +18,9 @@ from lm.heads.mixture import Mixture
 from lm.heads.softmax import Softmax
 from lm.model import LanguageModel
 from lm.spec import Dropout, MixtureHead, Model, SoftmaxHead, parameter_count
-from tests.lm.heads.examples import EMBEDDING, HIDDEN, LAST, B, Example, T, V, build, outputs, seeded, targets
+from tests.lm.heads.examples import EMBEDDING, HIDDEN, LAST, B, Example, T, V, build, outputs, targets
 from tests.lm.heads.live import LiveBytes
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 tight = {"rtol": 0.0, "atol": 1e-12}
 

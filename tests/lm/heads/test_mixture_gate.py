@@ -11,7 +11,8 @@ from torch import Tensor
 
 from lm.heads import Outputs
 from lm.heads.mixture import Mixture, gate_variation
-from tests.lm.heads.examples import B, Example, T, build, outputs, seeded, targets
+from tests.lm.heads.examples import B, Example, T, build, outputs, targets
+from tests.support.tiny import seeded
 
 tight = {"rtol": 0.0, "atol": 1e-12}
 

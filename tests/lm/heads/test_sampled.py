@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from lm.heads import Outputs, Words, build_head
 from lm.heads.sampled import Sampled
 from lm.spec import SampledHead
-from tests.lm.heads.examples import HIDDEN, LAST, B, T, V, outputs, seeded, targets, words
+from tests.lm.heads.examples import HIDDEN, LAST, B, T, V, outputs, targets, words
+from tests.support.tiny import seeded
 
 PROPOSALS = {
     "uniform": {"proposal": "uniform"},

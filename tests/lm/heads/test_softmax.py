@@ -15,7 +15,8 @@ from lm.heads import Outputs, TrainingLoss
 from lm.heads.softmax import Softmax
 from lm.losses import soft_target
 from lm.spec import AddedAugmentedLoss, SoftmaxHead
-from tests.lm.heads.examples import Example, V, build, outputs, seeded, targets
+from tests.lm.heads.examples import Example, V, build, outputs, targets
+from tests.support.tiny import seeded
 
 tight = {"rtol": 0.0, "atol": 1e-12}
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from lm.heads import Outputs, Words
 from lm.heads.two_level import TwoLevel, assign, equal_mass
 from lm.spec import TwoLevelTree
-from tests.lm.heads.examples import seeded
-from tests.support.tiny import even
+from tests.support.tiny import even, seeded
 
 SIZE = 6
 ASSIGNMENTS = ("random", "unigram", "mass")

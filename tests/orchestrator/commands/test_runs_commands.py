@@ -11,16 +11,9 @@ from orchestrator.trials.disk import set_aside
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
 from tests.support.lm_trials import settled
-from tests.support.places import command, folder_of, make_place, settle, settle_spec, start, trials
+from tests.support.places import command, folder_of, settle, settle_spec, start, trials
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(make_place(tmp_path))
-    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
-    return tmp_path
 
 
 def files(folder: Path) -> set[str]:

@@ -12,14 +12,7 @@ from orchestrator.agenda.standing import sweep_standing, trial_lines
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
 from tests.support.found import SEARCH, at_paper, find, within
-from tests.support.places import command, make_place, settle, start, trials
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(make_place(tmp_path))
-    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+from tests.support.places import command, settle, start, trials
 
 
 def test_status_tells_what_runs_what_is_done_and_the_best(place: Path) -> None:

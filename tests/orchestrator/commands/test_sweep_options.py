@@ -21,16 +21,9 @@ from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.sweep.scaled import select
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
-from tests.support.places import SWEEP, command, make_place, settle, start, trials
+from tests.support.places import SWEEP, command, settle, start, trials
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(make_place(tmp_path))
-    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
-    return tmp_path
 
 
 def test_the_python_interface_runs_a_part_and_then_anew(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

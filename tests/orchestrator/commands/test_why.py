@@ -8,14 +8,7 @@ import pytest
 from lm.record import Evaluation, read_curve, read_record, write_curve, write_record
 from orchestrator.execute import reproduce as reproducing
 from tests.support.factories import FULL, make_curve
-from tests.support.places import command, folder_of, make_place, settle, settle_spec, start, trials
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(make_place(tmp_path))
-    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+from tests.support.places import command, folder_of, settle, settle_spec, start, trials
 
 
 def change_record(folder: Path, **changes: object) -> None:

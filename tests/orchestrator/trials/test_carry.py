@@ -18,19 +18,12 @@ from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.trials.records import check_trial
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.search import test_search_end_to_end as searching
-from tests.support.places import command, make_place, process, settle, trials
+from tests.support.places import command, process, settle, trials
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
 RUNS, THERE = Path("runs"), Path("there")
 OPTIONS = ("toy.yaml", "--scale", "paper")
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(make_place(tmp_path))
-    monkeypatch.setenv("LM_CACHE", str(tmp_path / "cache"))
-    return tmp_path
 
 
 def files(folder: Path) -> dict[str, bytes]:

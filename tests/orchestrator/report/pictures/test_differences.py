@@ -213,7 +213,7 @@ def test_figures_are_rounded_by_their_interval() -> None:
         difference_in_words(ForestRow("a", 0.113, 0.095, 0.131, "raises", None, False))
         == "+12.0% [+10.0, +14.0]\nraises"
     )
-    assert difference_in_words(row("a", 0.02, None, "one seed")) == "+2.02%\none seed"
+    assert difference_in_words(row("a", 0.02, None, "one seed")) == "+2.0%\none seed"
     assert difference_in_words(row("a", NAN, None, "all failed")) == "–\nall failed"
     # An end above zero does not read as zero, and a huge difference has no false digits.
     close = ForestRow("a", math.log(1.02), math.log(1.0004), math.log(1.04), "raises", None, False)
