@@ -70,14 +70,14 @@ class Further:
 class Effect:
     """A difference of mean losses in nats per token with its verdict: a variant's less the baseline's, or a contrast.
 
-    `nats` is None if a variant of the contrast is missing. With an `obstacle` there is no verdict. `interval` is about
+    `nats` is nan if a variant of the contrast is missing. With an `obstacle` there is no verdict. `interval` is about
     any text of this kind; `decided_on_this_text` is whether one without the text's noise would exclude zero, at a level
     shared in the same way. The standard errors are those of seeds, from averaged deviations also where a lone
     comparison decides the interval, and of the text, None without losses by token. `further` is what would decide an
     effect that is not decided.
     """
 
-    nats: float | None
+    nats: float
     interval: Interval | None = None
     verdict: Verdict = "no verdict"
     obstacle: Obstacle | None = None

@@ -220,7 +220,7 @@ def _estimates(
         seen = texts.get(name)
         single = sum(weight**2 * of_single[group] for group, weight in weights.items() if seen)
         estimates[name] = _Estimate(
-            nats=effects[name].nats or 0.0,
+            nats=effects[name].nats,
             seeds=(variance, min(degrees, every_degree)),
             lone=(lone, max(lone_degrees / 2, min(sizes.values()) - 1.0)),
             text=seen and (missed * seen[0], seen[1]),

@@ -27,7 +27,7 @@ COMMITTED = {
     ("search_awd", "laptop", "best found"): "f30b34489c684503",
     ("search_awd", "mini", "best found"): "e93c990411524d2d",
     ("schedule_awd", "paper", "best found"): "bb3db8aea38750a7",
-    ("schedule_awd", "laptop", "best found"): "2fbe6c7fdb0b94bb",
+    ("schedule_awd", "laptop", "best found"): "ac934f334710e1e5",
     ("schedule_awd", "mini", "best found"): "b45203e9e1340c87",
     ("tuned_ablation", "paper", "full"): "c853c0039acb329b",
     ("tuned_ablation", "paper", "no weight-dropping"): "e276f7a9497cb59c",

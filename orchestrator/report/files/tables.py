@@ -118,7 +118,7 @@ def _variant_line(row: AblationRow) -> dict[str, object]:
         **_ends("difference_nats_per_token", effect.interval if effect else None),
         "standard_error_seeds": effect and effect.seed_error,
         "standard_error_text": effect and effect.text_error,
-        "perplexity_ratio": effect and perplexity_ratio(effect.nats or 0.0),
+        "perplexity_ratio": effect and perplexity_ratio(effect.nats),
         "difference_perplexity": row.change_in_perplexity,
         **_ends("difference_perplexity", row.interval_in_perplexity),
         "verdict": effect and effect.verdict,
@@ -147,7 +147,7 @@ def _reference_line(row: ReferenceRow) -> dict[str, object]:
 
 
 def _interaction_line(row: InteractionRow) -> dict[str, object]:
-    nats, ends = row.effect.nats, row.effect.interval
+    nats, ends = row.nats, row.effect.interval
     return {
         "contrast": row.estimand.name,
         "kind": row.estimand.kind,

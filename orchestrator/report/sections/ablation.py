@@ -122,7 +122,7 @@ class AblationRow:
     def percent(self) -> Markdown | None:
         """The change of test perplexity with its interval, in per cent; None without one."""
         effect = self.effect
-        return None if effect is None else Markdown(in_percent(effect.nats or 0.0, effect.interval))
+        return None if effect is None else Markdown(in_percent(effect.nats, effect.interval))
 
     @property
     def would_decide(self) -> str | None:
@@ -143,7 +143,7 @@ class AblationRow:
         if self.effect.verdict == "no verdict":
             return Markdown(f"no verdict ({escape(self.reason)}){confounded}")
         if self.effect.decided_on_this_text:
-            direction = "raises" if (self.effect.nats or 0.0) > 0 else "lowers"
+            direction = "raises" if self.effect.nats > 0 else "lowers"
             return Markdown(f"{direction} it on this test text; not decided for others{confounded}")
         return Markdown(f"not decided: {at_most([self.effect])}{confounded}")
 
@@ -194,7 +194,7 @@ def ablation_table(
                 removed=tuple(factor for factor in ablation.factors if factor in removed.get(variant, ())),
                 pairs=f"{lower} of {pairs}" if is_compared and pairs and not _same_or_elsewhere(effect) else None,
                 trigger=_trigger(outcomes.of_baseline, group),
-                change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats or 0.0),
+                change_in_perplexity=None if effect is None else perplexity_change(base, effect.nats),
                 interval_in_perplexity=Interval(*(perplexity_change(base, end) for end in ends)) if ends else None,
                 published_valid=paper.valid,
                 published_test=paper.test,

@@ -102,7 +102,7 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
 def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
     """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
     effects = {row.variant: row.effect for row in rows if row.effect is not None}
-    return {name: in_percent(e.nats or 0.0, e.interval) for name, e in effects.items() if e.interval is not None}
+    return {name: in_percent(e.nats, e.interval) for name, e in effects.items() if e.interval is not None}
 
 
 def _answer(
@@ -188,7 +188,7 @@ def _decided(judged: Sequence[Judged], base: AblationRow) -> list[str]:
     sentences = []
     for verdict in ("raises", "lowers"):
         matching = [(row, effect) for row, effect in judged if effect.verdict == verdict]
-        matching.sort(key=lambda each: abs(each[1].nats or 0.0), reverse=True)
+        matching.sort(key=lambda each: abs(each[1].nats), reverse=True)
         named = matching if len(matching) <= LISTED else [each for each in matching if _takes_away_few(each[0])]
         if len(named) > LISTED:
             named = []

@@ -130,7 +130,6 @@ def _row(variant: str, seeds: Sequence[Array], base: Sequence[Array]) -> figures
 
 
 def _forest_row(row: AblationRow, effect: Effect, margin: float) -> figures.ForestRow:
-    assert effect.nats is not None, "a variant of the table has losses"
     low, high = effect.interval or (None, None)
     short = row.reason if effect.obstacle is not None and effect.obstacle.reason in _SHORT else None
     paper = row.published_difference

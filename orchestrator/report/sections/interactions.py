@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -74,9 +75,14 @@ class InteractionRow:
         return None if self.effect.obstacle is None else why_no_verdict(self.effect.obstacle, of_contrast=True)
 
     @property
+    def nats(self) -> float | None:
+        """The effect in nats per token; None if a variant is missing."""
+        return None if math.isnan(self.effect.nats) else self.effect.nats
+
+    @property
     def percent(self) -> Markdown | None:
         """The effect with its interval, as a change of perplexity in per cent; None without one."""
-        return None if self.effect.nats is None else Markdown(in_percent(self.effect.nats, self.effect.interval))
+        return None if self.nats is None else Markdown(in_percent(self.nats, self.effect.interval))
 
     @property
     def verdict_cell(self) -> Markdown:
@@ -148,7 +154,7 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
         rows=tuple(
             InteractionRow(
                 estimand,
-                comparison.effects.get(name, Effect(None, obstacle=barred.get(name))),
+                comparison.effects.get(name, Effect(math.nan, obstacle=barred.get(name))),
                 _trigger(outcomes, weights[name]),
             )
             for name, estimand in asked.items()
@@ -205,7 +211,7 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
     for kind, context in _CONTEXTS.items():
         judged = [row for row in rows if row.estimand.kind == kind]
         changed = [row for row in judged if row.effect.verdict in DECIDED]
-        changed.sort(key=lambda row: -abs(row.effect.nats or 0.0))
+        changed.sort(key=lambda row: -abs(row.effect.nats))
         said = [
             f"removing {escape(row.estimand.factor)} {row.effect.verdict} test perplexity by {by_percent(row.effect)}"
             + (f"; {row.trigger}" if row.trigger else "")

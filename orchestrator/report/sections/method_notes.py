@@ -143,7 +143,7 @@ def smallest_found(comparison: Comparison) -> float | None:
         max(effect.interval.high - effect.nats, effect.nats - effect.interval.low)
         + WANTED_DEVIATIONS * math.hypot(effect.seed_error or 0.0, effect.text_error or 0.0)
         for effect in comparison.effects.values()
-        if effect.interval is not None and effect.nats is not None and effect.obstacle is None
+        if effect.interval is not None and effect.obstacle is None
     ]
     return median(sizes) if sizes else None
 

@@ -62,7 +62,7 @@ def in_percent(nats: float, interval: Interval | None) -> str:
 
 def by_percent(effect: Effect) -> str:
     """The size of a decided effect, without a sign, and its interval: `3.2% (−6.0% to −0.5%)`."""
-    assert effect.interval is not None and effect.nats is not None
+    assert effect.interval is not None
     change, low, high = rounded_by_interval(*map(per_cent, (effect.nats, *effect.interval)))
     return f"{change.lstrip('+−')}% ({low}% to {high}%)"
 
