@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from lm.data import CorpusError
 from lm.files import WriteError, cannot_write, in_a_line
 from lm.record import Record
 from lm.spec import trial_key
@@ -92,7 +93,8 @@ def run_sweep(
     Progress goes to stderr; the answer, the verdicts and, last, the page's path to stdout.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
-    `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray did not start, or died twice.
+    `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray did not start, or died twice;
+    CorpusError if a text went away meanwhile.
     """
     if not isinstance(sweep, ScaledSweep):
         sweep = load_sweep(sweep, scale)
@@ -127,10 +129,11 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
             prepared = _prepared(sweep, options, fresh=True)
         try:
             code, report = run_prepared(prepared)
-        except (RayLostError, OSError) as error:
-            if options.notify is not None and (cannot_write(error) or isinstance(error, RayLostError)):
+        except (RayLostError, OSError, CorpusError) as error:
+            code = 4 if isinstance(error, RayLostError) else 1 if isinstance(error, CorpusError) else 5
+            if options.notify is not None and (code != 5 or cannot_write(error)):
                 of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
-                _notify(options.notify, 4 if isinstance(error, RayLostError) else 5, of)
+                _notify(options.notify, code, of)
             raise
     records = Records(prepared.records.root) if fresh else prepared.records
     counts = Counter(state_of(trial, records) for trial in expand(prepared.sweep, records).table)

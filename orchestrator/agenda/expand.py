@@ -260,7 +260,8 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
 
 def _task(sweep: ScaledSweep, variant: Variant, searching: Search | Tune) -> SearchTask:
     """A variant's search, without what the variant changes of the base, unless the file gives it a range of its own."""
-    ranges = searching.variants.get(variant.name, {}) if isinstance(searching, Tune) else {}
+    named = variant.control_of or variant.name
+    ranges = searching.variants.get(named, {}) if isinstance(searching, Tune) else {}
 
     def changes(key: str) -> bool:
         """Whether the variant changes what the key stands for; of a named change, what one of its options sets."""

@@ -20,6 +20,9 @@ _log = logging.getLogger(__name__)
 class TrialSource(Protocol):
     """Called from one thread. A trial that `next` returned comes back in `settled`, unless everything is stopped."""
 
+    def may_start(self) -> bool:
+        """Whether a trial may still be started, one that `next` returned before and whose worker died among them."""
+
     def next(self) -> Trial | None:
         """A trial to start now; None while nothing can start, and for good if none is under way."""
 
@@ -36,6 +39,10 @@ class FixedOrder:
     def __init__(self, trials: Sequence[Trial]) -> None:
         self._waiting = list(trials)
         self._unsettled = {trial.key for trial in trials}
+
+    def may_start(self) -> bool:
+        """It may at any time."""
+        return True
 
     def next(self) -> Trial | None:
         """The first trial that waits for no other."""
@@ -70,10 +77,14 @@ class Rounds:
         self._source: TrialSource | None = None
         self._under_way = 0
 
+    def may_start(self) -> bool:
+        """Until the time is over, or an error ended it."""
+        return self._clock() < self._until
+
     def next(self) -> Trial | None:
         """The next trial of this source, or the first of the one that follows."""
         with self._ending_on_errors():
-            while self._clock() < self._until:
+            while self.may_start():
                 self._source = self._source or next(self._sources, None)
                 trial = None if self._source is None else self._source.next()
                 self._under_way += trial is not None
@@ -104,7 +115,7 @@ class Rounds:
         try:
             yield
         except (OSError, ValueError) as error:
-            self._source, self._sources = None, iter(())
+            self._source, self._until = None, -math.inf
             problem = f"{type(error).__name__}: {redacted(error)}"
             _log.error("no further trial is started (%s); run the same command again to continue", problem)
 

@@ -12,7 +12,7 @@ import typer
 
 from lm.spec import TrainSpec
 from orchestrator.commands import shared
-from orchestrator.errors import CannotStartError
+from orchestrator.errors import CannotStartError, command_line
 from orchestrator.words import byte_size, counted, in_words, print_table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def plan(
 ) -> None:
     """Show the trials of a sweep file: what each changes, its key and size, and where it stands."""
     from orchestrator.agenda.expand import what_is_left
-    from orchestrator.execute.machine import granted
+    from orchestrator.execute.machine import gpus_of, granted
     from orchestrator.sweep.scaled import text_warnings
 
     shared.goes_with("--estimate", estimate, steps=steps, again=again)
@@ -73,7 +73,9 @@ def plan(
             from orchestrator.trials.plan import write_specs as write
 
             specs = counted(len(write(state.table, write_specs)), "spec")
-            line = f"python -m lm train {write_specs}/KEY.yaml --threads {sweep.resources.threads}"
+            device = "cuda" if gpus_of(sweep.resources) else "cpu"
+            line = command_line(["python", "-m", "lm", "train", f"{write_specs}/KEY.yaml", "--device", device])
+            line += f" --threads {sweep.resources.threads}"
             typer.echo(f"{specs} written to {write_specs}; as this sweep would train one: {line}", err=as_json)
 
 

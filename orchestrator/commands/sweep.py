@@ -55,6 +55,7 @@ def sweep(
     started, 3 the budget ran out first, 4 Ray did not start, or died twice, 5 the disk is full or a folder cannot be
     written, 130 or 143 interrupted.
     """
+    from lm.data import CorpusError
     from orchestrator.api import run
     from orchestrator.execute.machine import granted
     from orchestrator.execute.run import Options
@@ -83,7 +84,8 @@ def sweep(
     if dry_run:
         _say_what_would_be_trained(scaled, options, fresh=fresh)
         return
-    with shared.refused(CannotStartError), shared.refused(RayLostError, exit_code=4):
+    text_gone = shared.refused(CorpusError, exit_code=1)  # while its trials trained
+    with shared.refused(CannotStartError), text_gone, shared.refused(RayLostError, exit_code=4):
         raise typer.Exit(run(scaled, options, fresh=fresh).exit_code)
 
 

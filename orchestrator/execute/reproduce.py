@@ -69,7 +69,7 @@ def reproduce(
     device, tolerance = ("cuda", GPU_TOLERANCE) if on_gpu(record) else ("cpu", 0.0)
     repetition = train(record.spec, out=folder, device=device, threads=record.threads, test=record.tested)
     complete, compared = epochs is None or epochs >= len(curve), 0
-    pairs = itertools.zip_longest(curve, repetition) if complete else zip(curve[:epochs], repetition, strict=False)
+    pairs = itertools.zip_longest(curve[:epochs], itertools.islice(repetition, None if complete else epochs))
     with closing(repetition):
         for old, new in pairs:
             if old is None or new is None:

@@ -18,6 +18,7 @@ import lm
 from lm.checkout import commit
 from lm.data import fingerprint_of, load
 from lm.files import DamagedError, disk_is_full, make_folder, write_text
+from lm.hashes import RECORD
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION, trial_key
 from lm.trial_log import captured
@@ -25,7 +26,7 @@ from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import redacted
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.watchdog import recorded_stall, stall_limit
-from orchestrator.trials.disk import set_aside_damaged
+from orchestrator.trials.disk import STALLED, set_aside_damaged
 from orchestrator.trials.records import DISK_FULL, TEXT_CHANGED, Records, is_settled
 from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed
 from orchestrator.trials.trial import Listener, Trial
@@ -127,6 +128,18 @@ def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
     except (OSError, ValueError) as error:  # Tune would end the whole sweep if its searcher raised
         _log.warning("%s: %s", trial.title, error)
         return None
+
+
+def forget_failure(trial: Trial, allotment: Allotment) -> None:
+    """Remove the record of a trial's earlier failure: if its worker died at once, it would be taken for the result."""
+    try:
+        record = Records(allotment.runs).read(trial.key)
+        if record is not None and record.status == "failed":
+            (allotment.runs / trial.key / RECORD).unlink(missing_ok=True)
+            if allotment.storage is not None:
+                Storage(allotment.storage).remove(f"{trial.key}/{RECORD}")
+    except (OSError, ValueError) as error:
+        _log.warning("%s: the record of its earlier failure stays: %s", trial.title, redacted(error))
 
 
 def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
@@ -240,7 +253,7 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
                     _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
                     return
             write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")
-            (folder / "stalled.txt").unlink(missing_ok=True)
+            (folder / STALLED).unlink(missing_ok=True)
             write_record(folder, record)
     except (OSError, ValueError) as error:
         _log.warning("%s failed (%s), which cannot be recorded: %s", trial.title, reason, error)

@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lm.trial_log import LOG
-from orchestrator.trials.disk import set_aside
+from orchestrator.trials.disk import STALLED, set_aside
 
 _LOOKS = 20  # a trial may overrun its limit by a twentieth
-_NOT_PROGRESS = {".lock", "stalled.txt", "failure.txt", LOG}
+_NOT_PROGRESS = {".lock", STALLED, "failure.txt", LOG}
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def stall_limit(folder: Path, seconds: float | None) -> Iterator[None]:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    path, ended = folder / "stalled.txt", threading.Event()
+    path, ended = folder / STALLED, threading.Event()
     with path.open("ab") as file:  # appends: another command may wait for the same trial, and stall with it
 
         def arm() -> None:
@@ -58,7 +58,7 @@ def stall_limit(folder: Path, seconds: float | None) -> Iterator[None]:
 
 def forget_stalls(runs: Path) -> None:
     """Remove the tracebacks of stalled trials that no worker recorded, so that these trials are tried again."""
-    for path in runs.glob("*/stalled.txt"):
+    for path in runs.glob(f"*/{STALLED}"):
         with suppress(FileNotFoundError):  # its trial has just ended
             if not path.is_file():  # a folder or a pipe, which no stall leaves
                 set_aside(path, runs)
@@ -69,7 +69,7 @@ def forget_stalls(runs: Path) -> None:
 def recorded_stall(folder: Path, seconds: float | None) -> tuple[str, str] | None:
     """How an earlier attempt stalled, in a line and as its threads' tracebacks; None if none did."""
     try:
-        traces = (folder / "stalled.txt").read_text(encoding="utf-8", errors="replace")
+        traces = (folder / STALLED).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
     if not traces or seconds is None:

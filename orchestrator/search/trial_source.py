@@ -43,6 +43,10 @@ class SearchTrialSource:
         ]
         self._under_way: dict[str, tuple[_Search, int]] = {}
 
+    def may_start(self) -> bool:
+        """It may at any time."""
+        return True
+
     def next(self) -> Trial | None:
         """A trial that ran when the last command ended, or a new one; None while each has to wait for another."""
         while True:

@@ -97,7 +97,8 @@ def changes_of(key: str, dimension: Dimension, value: Any) -> dict[str, Any]:
 def as_drawn(dimension: Dimension, value: Any) -> Any:
     """A value of a sweep file in the form in which values are drawn: the name of an option, an int or a float."""
     if isinstance(dimension, OneOf):
-        return "null" if value is None else str(value)
+        name = "null" if value is None else str(value)
+        return name.lower() if isinstance(value, bool) and name not in dimension.options else name
     return int(value) if isinstance(dimension, Integer) else float(value)
 
 

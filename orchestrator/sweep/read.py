@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from lm.data import EOS, FEWEST_ROWS, PUBLISHED, UNKNOWN, CorpusError, find, load, token_counts_of, vocabulary_size_of
 from lm.data.lookup import check_words
+from lm.files import check_regular
 from lm.names import closest, nearest
 from lm.spec import Part, TrainSpec, unanswerable, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
@@ -18,7 +19,7 @@ from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
 from orchestrator.sweep.published import published_table
-from orchestrator.sweep.scaled import SUBSPACE_MEASURES, TRAIN_START, ScaledSweep, Variant
+from orchestrator.sweep.scaled import SUBSPACE_MEASURES, TRAIN_START, ScaledSweep, Variant, with_as_many_epochs
 from orchestrator.sweep.search_problems import search_problems, searched_paths
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
 
@@ -30,6 +31,7 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
     """
     path = Path(path)
     try:
+        check_regular(path)  # it is read again later
         document = changes.applied(read_document(path), scale) if changes.words else read_document(path)
         sweep = Sweep.model_validate(document.data)
     except OSError as error:
@@ -249,10 +251,14 @@ def _variant_problems(sweep: Sweep, scale_name: str, base: Variant, others: Sequ
     """Changes that do not fit the base, contradict each other, or make the spec of another variant."""
     another = "another component that is taken away together with it"
     sound, seen, searched = True, {effective(base.spec): base.name}, searched_paths(sweep, scale_name)
+    controls = [with_as_many_epochs(variant, base.spec) for variant in others if sweep.equal_budget]
+    added = {control.name for control in controls if control}
     for variant in others:
         if len(variant.removed) > 1 and not sound:  # one of its components is wrong
             continue
         problems, overrides = list(variant.problems), variant.overrides
+        if variant.name in added:
+            problems.append(Problem(variant.place, f"the name {variant.name!r} is taken by what equal_budget adds"))
         problems += [
             Problem((*place, key), f"writes {shown(value)}, but {another} writes {shown(overrides[key])}")
             for place, off in (sweep.off(scale_name, name) for name in variant.removed)

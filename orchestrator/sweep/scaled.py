@@ -83,7 +83,8 @@ class Variant:
 
     `overrides` is what it changes of the base, by dotted path, and `removed` the components that it takes away; its
     place is that of the last one. `problems` are why it cannot: then its spec is the base's. `by_seed` has the specs of
-    seeds that have values of their own, such as those of a search for each seed.
+    seeds that have values of their own, such as those of a search for each seed. `control_of` is the variant that this
+    one trains for as many epochs as the baseline, and with which it is tuned alike.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Variant:
     removed: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     by_seed: Mapping[int, TrainSpec] = field(default_factory=dict)
+    control_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -226,4 +228,5 @@ def with_as_many_epochs(variant: Variant, base: TrainSpec) -> Variant | None:
         return None
     epochs = variant.spec.epochs + missing
     spec = variant.spec.model_copy(update={"epochs": epochs})
-    return Variant(f"{variant.name} (as many epochs)", spec, variant.place, {**variant.overrides, "epochs": epochs})
+    name, overrides = f"{variant.name} (as many epochs)", {**variant.overrides, "epochs": epochs}
+    return Variant(name, spec, variant.place, overrides, control_of=variant.name)

@@ -95,11 +95,11 @@ class Hyperband(Part):
 
 
 class MedianStopping(Part):
-    """Stops a trial whose best loss is above the median of the other trials' at the same epoch (Golovin 2017)."""
+    """Stops a trial whose best loss is above the median of the complete trials' at the same epoch (Golovin 2017)."""
 
     kind: Literal["median"]
     grace_epochs: PositiveInt = Field(default=1, description="Epochs before which no trial is stopped.")
-    startup_trials: PositiveInt = Field(default=5, description="Trials that must have ended before one is stopped.")
+    startup_trials: PositiveInt = Field(default=5, description="Trials that must be complete before one is stopped.")
 
 
 class PopulationBased(Part):

@@ -25,10 +25,10 @@ from filelock import FileLock
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
-from lm.files import atomic
+from lm.files import atomic, make_folder
 from lm.hashes import RECORD, WEIGHTS
 from orchestrator.errors import CannotStartError
-from orchestrator.trials.disk import set_aside_damaged
+from orchestrator.trials.disk import STALLED, set_aside_damaged
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 
@@ -103,6 +103,12 @@ class Storage:
         with self._named_errors():
             return bool(self._fs.get_file_info(name).is_file)
 
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if self.has(name):
+            with self._named_errors():
+                self._fs.delete_file(name)
+
     def _files(self, key: str) -> set[PurePosixPath]:
         """The files that it holds of a trial."""
         names = {PurePosixPath(info.path).relative_to(key) for info in self._infos(key) if info.is_file}
@@ -159,7 +165,7 @@ def borrowed(
     """A private `runs/` with what the storage has of a trial and its source, and a function that sends it back.
 
     It is sent back every `seconds` too, for the checkpoints within an epoch, and when the block ends without an error.
-    One attempt at a time on one machine; what a killed one left is removed.
+    One attempt at a time on one machine; what a killed one left is removed, but for what it says of a stall.
     """
     runs = _private_folder() / f"{key}-{hashlib.sha256(storage.uri.encode()).hexdigest()[:8]}"
     one_at_a_time, ended = threading.Lock(), threading.Event()
@@ -175,9 +181,14 @@ def borrowed(
 
     thread = threading.Thread(target=repeat, name="storage", daemon=True)
     with FileLock(f"{runs}.lock"):
+        stalled = runs / key / STALLED
+        traces = stalled.read_bytes() if stalled.is_file() else b""
         shutil.rmtree(runs, ignore_errors=True)
         try:
             storage.pull(key, runs)
+            if traces:
+                make_folder(stalled.parent)
+                stalled.write_bytes(traces)
             if source is not None:
                 storage.pull(source, runs, without=[CHECKPOINTS])
             thread.start()

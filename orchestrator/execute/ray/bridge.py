@@ -18,7 +18,14 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from orchestrator.agenda.trial_source import TrialSource
-from orchestrator.execute.run_trial import OUT_OF_MEMORY, Allotment, run_trial, settled_record, write_failure
+from orchestrator.execute.run_trial import (
+    OUT_OF_MEMORY,
+    Allotment,
+    forget_failure,
+    run_trial,
+    settled_record,
+    write_failure,
+)
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Listener, Trial
 
@@ -92,6 +99,8 @@ class Queue(Searcher):
         """The next trial that can start; None while none can."""
         if self._alone is not None:
             return None
+        if not self.source.may_start():  # what waits here is left to the next command
+            self._again, self._held = [], []
         trial, allotment = self._due() or self.source.next(), self.allotment
         if trial is None and self._held and not (self.running or self._again):
             trial, self._alone = self._held.pop(0), trial_id
@@ -99,6 +108,7 @@ class Queue(Searcher):
         if trial is None:
             finished: Any = Searcher.FINISHED  # a word among dictionaries, by Ray's own convention
             return None if self.running or self._again else finished
+        forget_failure(trial, self.allotment)
         self.running[trial_id] = trial
         if len(self.running) > 1:
             self._had_company |= {each.key for each in self.running.values()}

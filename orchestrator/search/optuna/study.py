@@ -192,10 +192,12 @@ class Study:
 
     def _ask(self, values: Mapping[str, Any]) -> None:
         sampler, space = self._task.searching.sampler, self._task.space
-        if isinstance(sampler, searches.CmaEsSampler):  # keeps its state in the study's trials as they are asked
+        if isinstance(sampler, searches.CmaEsSampler):  # keeps its state in the study's trials, as it draws for them
             self._study.sampler = sampler_for(sampler, self._task.searching.sampler_seed, len(self._trials))
         self._study.enqueue_trial(parameters(space, values))
         trial = self._study.ask()
+        if isinstance(sampler, searches.CmaEsSampler):
+            _ = trial.relative_params  # draws, which the values that were enqueued would leave undone
         self._task.draw_all(suggesting(trial, space))
         self._trials.append(trial)
         self._values.append(values)

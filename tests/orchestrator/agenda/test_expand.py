@@ -45,6 +45,12 @@ def test_what_a_search_found_is_trained_on_the_seeds_beside_the_base(tmp_path: P
     assert all(trial.opens_test for trial in now.trials)
 
 
+def test_a_start_takes_the_options_true_and_false_without_quotes(tmp_path: Path) -> None:
+    space = "    model.tied: {kind: choice, among: {true: true, false: false}}\n  start: [{model.tied: true}]\n"
+    (task,) = search_tasks(at_paper(tmp_path, SEARCH.replace("seeds:", f"{space}seeds:")))
+    assert [start["model.tied"] for start in task.starts()] == ["true"]
+
+
 def test_only_as_many_trials_count_as_the_sweep_wants(tmp_path: Path, records: Records) -> None:
     """Another sweep of the same task may have searched on, which would be a larger budget than the others have."""
     sweep = at_paper(tmp_path, SEARCH)
@@ -76,6 +82,14 @@ def test_what_a_variant_is_about_is_not_tuned_for_it(tmp_path: Path) -> None:
     assert tasks["Adam"].space["optimizer.learning_rate"].model_dump()["low"] == 0.0001
     assert tasks["full"].space["optimizer.learning_rate"].model_dump()["low"] == 0.1
     assert len({task.searching.trials for task in tasks.values()}) == 1
+
+
+def test_a_variant_trained_for_as_many_epochs_is_tuned_as_the_variant_itself(tmp_path: Path) -> None:
+    text = TUNE.replace("learning_rate: 0.001}}", "learning_rate: 0.001}, epochs: 1}") + "equal_budget: true\n"
+    tasks = {task.variant: task for task in search_tasks(at_paper(tmp_path, text))}
+    adam, control = tasks["Adam"], tasks["Adam (as many epochs)"]
+    assert (control.space, control.fixed) == (adam.space, adam.fixed)
+    assert control.base.epochs == tasks["full"].base.epochs > adam.base.epochs == 1
 
 
 def test_a_named_change_is_not_tuned_for_a_variant_that_takes_away_what_it_sets(tmp_path: Path) -> None:

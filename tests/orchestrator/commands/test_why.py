@@ -106,6 +106,15 @@ def test_more_epochs_than_the_record_has_are_refused(place: Path) -> None:
     )
 
 
+def test_a_repetition_that_ends_early_is_a_failure(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = trials()["full"]
+    first = read_curve(settle(full))[0]
+    monkeypatch.setattr("lm.train.train", lambda *_, **__: (point for point in [first]))
+    code, out, _ = command("reproduce", full.key, "--epochs", "2")
+    assert code == 1
+    assert out.splitlines()[-1] == "FAIL (bit for bit): the repetition ends after epoch 1, the record goes on"
+
+
 def altered(point: Evaluation, **changes: object) -> Evaluation:
     return dataclasses.replace(point, **changes)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lm.data import CorpusError
 from lm.files import WriteError
 from orchestrator import api
 from orchestrator.agenda.expand import expand
@@ -279,6 +280,7 @@ def test_a_command_that_fails_is_a_warning(
     [
         (WriteError(28, "No space left on device", "runs"), "cannot be written"),
         (RayLostError("gone, password=hunter2"), "Ray lost"),
+        (CorpusError("corpus folder corpus lacks valid.txt"), "failed"),
     ],
 )
 def test_a_command_hears_of_an_error_too(

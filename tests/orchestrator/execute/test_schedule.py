@@ -11,7 +11,7 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
-from orchestrator.agenda.trial_source import FixedOrder
+from orchestrator.agenda.trial_source import FixedOrder, Rounds
 from orchestrator.execute.ray import ray_environment
 from orchestrator.execute.ray.bridge import PAUSES, Queue
 from orchestrator.execute.run_trial import Allotment, write_failure
@@ -77,6 +77,28 @@ def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_fai
     assert record is not None and record.status == "failed" and "died" in (record.reason or "")
     assert heard.words == ["a failed"]
     assert names(queue, "last") == [Searcher.FINISHED]
+
+
+def test_the_record_of_an_earlier_failure_is_not_the_result_of_a_worker_that_died(allotment: Allotment) -> None:
+    heard = Heard()
+    queue = Queue(FixedOrder([trial("a")]), allotment, heard)
+    write_failure(trial("a"), allotment, "the disk is full: something earlier")
+    assert names(queue, "1") == ["a"]
+    queue.on_trial_complete("1", error=True)
+    assert heard.words == [] and names(queue, "2") == ["a"]
+
+
+def test_once_the_budget_is_spent_a_trial_whose_worker_died_is_left_to_the_next_command(allotment: Allotment) -> None:
+    heard, now = Heard(), 0.0
+    source = Rounds(iter([FixedOrder([trial("a"), trial("b")])]), 10.0, lambda: now)
+    queue = Queue(source, allotment, heard, clock=lambda: now)
+    assert names(queue, "1", "2") == ["a", "b"]
+    queue.on_trial_complete("1", error=True)
+    write_failure(queue.running["2"], allotment, "out of memory: RuntimeError")
+    now = 5000.0
+    queue.on_trial_complete("2")
+    assert names(queue, "3") == [Searcher.FINISHED]
+    assert heard.words == []
 
 
 # In a process of its own, since Ray reads its environment once, when it loads.

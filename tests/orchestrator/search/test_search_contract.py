@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.search.events import Asked, Ended
+from orchestrator.search.optuna import Study
 from tests.support.searching import CONDITIONAL, Shelf, events, found, path_of, search, task
 
 SAMPLERS: list[dict[str, Any]] = [
@@ -120,6 +122,21 @@ def test_samplers_that_learn_grow_better_than_chance(kind: str, trials: int, tmp
         (done,) = search([one], Shelf(tmp_path / str(sampler["kind"])))
         late[sampler["kind"]] = statistics.median(trial.valid_nats or 20.0 for trial in done[trials // 2 :])
     assert late[kind] < late["random"]
+
+
+def test_cma_es_moves_from_the_middle_of_its_ranges_to_the_best() -> None:
+    space = {key: {"kind": "uniform", "low": 0.0, "high": 3.0} for key in ("optimizer.weight_decay", "optimizer.clip")}
+    space["optimizer.clip"]["low"] = 0.1
+    study, clips = Study(task(sampler={"kind": "cma_es"}, space=space, scheduler=None, trials=60)), []
+    for number in range(60):
+        values = study.next_values()
+        clips.append(values["optimizer.clip"])
+        loss = (clips[-1] - 0.3) ** 2
+        study.apply(Asked(asked=number, values=values, key=str(number), parent=None))
+        ended = Ended(ended=number, state="complete", nats=loss, objectives=(loss,), epochs=1, seconds=1.0, reason=None)
+        study.apply(ended)
+    early, late = statistics.fmean(clips[:20]), statistics.fmean(clips[40:])
+    assert late < 0.75 * early
 
 
 def test_a_gaussian_process_does_not_insist_on_what_fails(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -317,6 +318,19 @@ def test_a_variant_with_the_bases_name_is_told_once(tmp_path: Path) -> None:
         tmp_path, edited("  neural cache: {cache: {window: 10", "  full: {cache: {window: 10").split("scales:")[0]
     )
     assert said == ["14: variants.full: the name 'full' is taken by the base"]
+
+
+def test_a_variant_called_like_one_that_equal_budget_adds_is_told(tmp_path: Path) -> None:
+    text = edited("  neural cache: {cache: {window: 10", "  no fine-tuning (as many epochs): {cache: {window: 10")
+    place = "14: variants.no fine-tuning (as many epochs)"
+    said = f"{place}: the name 'no fine-tuning (as many epochs)' is taken by what equal_budget adds"
+    assert errors_of(tmp_path, text.split("scales:")[0] + "equal_budget: true\n") == [said]
+
+
+def test_a_pipe_is_refused_because_a_sweep_file_is_read_more_than_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(SweepError, match=r"pipe\.yaml: cannot be read: is not a regular file"):
+        read_sweep(tmp_path / "pipe.yaml")
 
 
 def test_a_whole_model_without_its_sizes_is_a_warning(tmp_path: Path) -> None:

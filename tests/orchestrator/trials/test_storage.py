@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from pyarrow import fs
 from lm.files import atomic
 from lm.record import Evaluation, read_record
 from orchestrator.errors import CannotStartError
-from orchestrator.execute.run_trial import Allotment, run_trial, settled_record
+from orchestrator.execute.run_trial import Allotment, forget_failure, run_trial, settled_record, write_failure
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -155,6 +156,27 @@ def test_a_block_that_raises_sends_nothing_back(tmp_path: Path) -> None:
         raise KeyError
     assert storage.keys() == set()
     assert not runs.exists()
+
+
+def test_the_record_of_a_failure_goes_from_the_storage_too_before_the_next_attempt(tmp_path: Path) -> None:
+    allotment = Allotment(tmp_path / "here", 1.0, 0.0, 600.0, storage=str(tmp_path / "there"))
+    write_failure(trial("one"), allotment, "it broke")
+    Storage(str(tmp_path / "there")).push(trial("one").key, allotment.runs)
+    assert settled_record(trial("one"), allotment) is not None
+    forget_failure(trial("one"), allotment)
+    assert settled_record(trial("one"), allotment) is None
+
+
+def test_what_a_stalled_attempt_left_is_there_for_the_next_one(tmp_path: Path) -> None:
+    """It ended with its process, which could send nothing back."""
+    storage, left = Storage(str(tmp_path / "there")), tmp_path / "left"
+    with borrowed(storage, "key", None, 60.0) as (runs, _):
+        written(runs, "stalled.txt", "curve.parquet")
+        shutil.copytree(runs, left)
+    shutil.copytree(left, runs)
+    with borrowed(storage, "key", None, 60.0) as (again, _):
+        assert again == runs
+        assert (runs / "key/stalled.txt").read_bytes() == (left / "key/stalled.txt").read_bytes() != b""
 
 
 def test_checkpoints_within_an_epoch_are_sent_meanwhile(tmp_path: Path) -> None:
