@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lm.files import check_writable
 from lm.record import Record
-from orchestrator.agenda.trial_source import FixedOrder, Rounds, TrialSource, in_order
+from orchestrator.agenda.trial_source import FixedOrder, InTurn, TrialSource, in_order
 from orchestrator.analysis.looks import Looks, read_looks
 from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
@@ -190,7 +190,7 @@ def trials_to_train(
             yield FixedOrder(missing)
             state = expand(sweep, records)
 
-    return Rounds(sources(), seconds, check=lambda: check_writable(records.root))
+    return InTurn(sources(), seconds, check=lambda: check_writable(records.root))
 
 
 def unsettled(trials: list[Trial], records: Records) -> list[Trial]:

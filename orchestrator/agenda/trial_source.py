@@ -58,7 +58,7 @@ class FixedOrder:
         self._unsettled.discard(trial.key)
 
 
-class Rounds:
+class InTurn:
     """One source after another; the next is taken when all trials of the one before have settled.
 
     Nothing more starts once `seconds` are over, after an error with a file here, such as a full disk, or after a trial

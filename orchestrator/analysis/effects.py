@@ -114,6 +114,11 @@ class Comparison:
     level: float
     margin: float
 
+    @property
+    def family_size(self) -> int:
+        """Over how many comparisons the intervals are simultaneous."""
+        return self.intervals + self.waiting
+
 
 def perplexity_change(baseline_nats: float, nats: float) -> float:
     """The difference in perplexity that a difference in loss makes at the baseline's loss; inf where it overflows."""

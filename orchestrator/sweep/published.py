@@ -85,7 +85,7 @@ def published_numbers(
     table gives to several rows is left out.
     ValueError for a reference that leads nowhere.
     """
-    tables = [published_table(reference, folder) for reference in references]
+    tables = [rows_of_table(reference, folder) for reference in references]
 
     def printed(variant: str, split: str) -> list[Number]:
         by_table = []
@@ -108,11 +108,11 @@ def published_numbers(
 
 def published_measures(references: Iterable[str], dataset: str, folder: Path) -> list[Measure]:
     """What the tables print on a data set beside perplexities, of whichever variants; errors as above."""
-    rows = [row for reference in references for row in published_table(reference, folder)]
+    rows = [row for reference in references for row in rows_of_table(reference, folder)]
     return [row for row in rows if isinstance(row, Measure) and row.dataset == dataset]
 
 
-def published_table(reference: str, folder: Path) -> list[PublishedRow]:
+def rows_of_table(reference: str, folder: Path) -> list[PublishedRow]:
     """The rows of a table; ValueError, with the nearest valid name, for a reference that leads nowhere."""
     file, dot, table = reference.partition(".")
     if not dot:

@@ -18,7 +18,7 @@ from lm.validation import Problem, messages, problems_of, shown, unknown_key
 from lm.yaml_text import Document, Place, read_document
 from orchestrator.sweep.changes import UNCHANGED, Changes
 from orchestrator.sweep.override import ABSENT, effective, override, value_at
-from orchestrator.sweep.published import published_table
+from orchestrator.sweep.published import rows_of_table
 from orchestrator.sweep.scaled import SUBSPACE_MEASURES, TRAIN_START, ScaledSweep, Variant, with_as_many_epochs
 from orchestrator.sweep.search_problems import search_problems, searched_paths
 from orchestrator.sweep.types import PUBLISHED_SCALE, Sweep, SweepError
@@ -152,7 +152,7 @@ def _published_problems(sweep: Sweep, folder: Path) -> Iterator[Problem]:
     for place, references in tables.items():
         for i, reference in enumerate(references if isinstance(references, tuple) else ()):
             try:
-                published_table(reference, folder)
+                rows_of_table(reference, folder)
             except ValueError as error:
                 yield Problem(place if references == (reference,) else (*place, i), str(error))
                 if not folder.is_dir():  # each would say the same

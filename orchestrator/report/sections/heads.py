@@ -43,7 +43,7 @@ def head_section(outcomes: Outcomes, pictures: Pictures) -> HeadSection:
         has_times=times_compare(outcomes),
         drawn=[point.name for point in points],
         left_out=Markdown(listed(left_out)),
-        measures=list(measure_table(outcomes)),
+        measures=list(head_measure_table(outcomes)),
     )
 
 
@@ -87,7 +87,7 @@ def head_table(outcomes: Outcomes) -> tuple[Rows, list[HeadPoint]]:
     return (rows, points) if len(decoders) > 1 else ([], [])
 
 
-def measure_table(outcomes: Outcomes) -> Iterator[Row]:
+def head_measure_table(outcomes: Outcomes) -> Iterator[Row]:
     """Means over the seeds of what validation fitted and of each head's measures on test; a cache changes none."""
     seeds = {
         variant: [stage.fitted | stage.measures.get("test", {}) for outcome in group if (stage := outcome.final)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.trial_source import FixedOrder, Rounds
+from orchestrator.agenda.trial_source import FixedOrder, InTurn
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.records import DISK_FULL, TEXT_CHANGED
 from tests.orchestrator.execute.test_schedule import trial
@@ -30,14 +30,14 @@ def test_one_whose_source_is_not_among_them_starts_at_once() -> None:
 
 def test_nothing_starts_when_the_time_is_over() -> None:
     clock = [0.0]
-    source = Rounds(iter([FixedOrder([trial("a"), trial("b")])]), 60.0, clock=lambda: clock[0])
+    source = InTurn(iter([FixedOrder([trial("a"), trial("b")])]), 60.0, clock=lambda: clock[0])
     assert source.next() == trial("a")
     clock[0] = 60.0
     assert source.next() is None
 
 
 def test_a_round_begins_when_all_of_the_one_before_have_settled() -> None:
-    source = Rounds(iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")])]))
+    source = InTurn(iter([FixedOrder([trial("a"), trial("b")]), FixedOrder([]), FixedOrder([trial("c")])]))
     a, b = source.next(), source.next()
     assert a == trial("a") and b == trial("b")
     assert source.next() is None
@@ -55,7 +55,7 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
 ) -> None:
     task, shelf = searching.task(trials=4), searching.Shelf(tmp_path / "runs")
     undisturbed = searching.search([task], searching.Shelf(tmp_path / "undisturbed"))
-    source = Rounds(iter([SearchTrialSource([task], shelf, searching.Facts())]))  # type: ignore[arg-type]
+    source = InTurn(iter([SearchTrialSource([task], shelf, searching.Facts())]))  # type: ignore[arg-type]
     first = source.next()
     assert first is not None
 
@@ -78,7 +78,7 @@ def test_a_trial_of_a_search_that_fails_as_others_would_is_trained_by_the_next_c
 ) -> None:
     task, shelf = searching.task(trials=4), searching.Shelf(tmp_path / "runs")
     undisturbed = searching.search([task], searching.Shelf(tmp_path / "undisturbed"))
-    source = Rounds(iter([SearchTrialSource([task], shelf, searching.Facts())]))  # type: ignore[arg-type]
+    source = InTurn(iter([SearchTrialSource([task], shelf, searching.Facts())]))  # type: ignore[arg-type]
     first = source.next()
     assert first is not None
     source.settled(first, make_record(first, 50.0, status="failed", reason=reason))

@@ -11,7 +11,7 @@ from ray.tune.search import Searcher
 
 from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
-from orchestrator.agenda.trial_source import FixedOrder, Rounds
+from orchestrator.agenda.trial_source import FixedOrder, InTurn
 from orchestrator.execute.ray import ray_environment
 from orchestrator.execute.ray.bridge import PAUSES, Queue
 from orchestrator.execute.run_trial import Allotment, write_failure
@@ -90,7 +90,7 @@ def test_the_record_of_an_earlier_failure_is_not_the_result_of_a_worker_that_die
 
 def test_once_the_budget_is_spent_a_trial_whose_worker_died_is_left_to_the_next_command(allotment: Allotment) -> None:
     heard, now = Heard(), 0.0
-    source = Rounds(iter([FixedOrder([trial("a"), trial("b")])]), 10.0, lambda: now)
+    source = InTurn(iter([FixedOrder([trial("a"), trial("b")])]), 10.0, lambda: now)
     queue = Queue(source, allotment, heard, clock=lambda: now)
     assert names(queue, "1", "2") == ["a", "b"]
     queue.on_trial_complete("1", error=True)

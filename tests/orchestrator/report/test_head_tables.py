@@ -10,7 +10,7 @@ from lm.record import write_record
 from lm.spec import AdaptiveHead, EcocHead, HierarchicalHead, MixtureHead, Model, SampledHead, SoftmaxHead
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.report.pictures.heads import HeadPoint, SeedRange
-from orchestrator.report.sections.heads import head_table, measure_table
+from orchestrator.report.sections.heads import head_measure_table, head_table
 from orchestrator.report.sections.tables import cost_table
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -139,7 +139,7 @@ def test_measures_are_means_over_seeds(tmp_path: Path) -> None:
     for trial, nats in zip(trials[1:], (4.0, 5.0), strict=True):
         settle(tmp_path, trial, 80.0, measures={"marginal_nats_per_token": nats, "hamming": nats / 100})
     outcomes = read_outcomes(trials, Records(tmp_path), trials[0].variant)
-    (row,) = measure_table(outcomes)
+    (row,) = head_measure_table(outcomes)
     assert row == {"Variant": "ecoc", "marginal_nats_per_token": "4.500", "hamming": "0.04500"}
     lines = csv_lines(tmp_path / "both", "measures.csv", outcomes)
     assert lines is not None and len(lines) == 2 * 2 * 2 * 2  # seeds, stages, splits, measures
