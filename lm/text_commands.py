@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lm.generate import Passage
     from lm.kept_model import KeptModel
 
+_WIDTH = 100
+"""Of a beam, if none is said."""
 _ALSO = "another trial, whose probabilities are averaged with RUN's word by word; may be given again"
 
 
@@ -49,6 +51,11 @@ def generate(
     given = {name: value for name, value in drawing.items() if value is not None}
     if beam and given:
         refuse(f"--{min(given).replace('_', '-')}: a beam draws nothing; leave it out, or leave out --beam")
+    if beam and samples > (width or _WIDTH):
+        refuse(f"--samples: a beam has as many texts as its width, {width or _WIDTH}, got {samples}")
+    if temperature == 0 and (samples > 1 or len(given) > 1):
+        without = min(given.keys() - {"temperature"}, default="samples").replace("_", "-")
+        refuse(f"--{without}: at temperature 0 nothing is drawn, and all samples are the same; leave it out")
     if width is not None and not beam:
         refuse("--width: is of a beam; add --beam")
     how = checked(Generate, {"words": words, "samples": samples, "ban": tuple(ban or ()), **given})
@@ -65,7 +72,7 @@ def generate(
                     kept.model,
                     vocabulary,
                     words=how.words,
-                    width=width or 100,
+                    width=width or _WIDTH,
                     prompt=text,
                     ban=how.ban,
                     sentence=sentence,

@@ -57,6 +57,8 @@ def words(
 
     if len(runs) > 2:
         refuse(f"RUN: should be one run with a neural cache, or two, got {' '.join(map(str, runs))}")
+    if len(runs) == 1 and stage not in (None, "cache"):
+        refuse(f"--stage: goes with two runs; of one its neural cache is read, got {stage}")
     try:
         if len(runs) == 1:
             run, plain_N = read_cache_run(runs[0], split)

@@ -48,7 +48,7 @@ def plan(
     from orchestrator.execute.machine import gpus_of, granted
     from orchestrator.sweep.scaled import text_warnings
 
-    shared.goes_with("--estimate", estimate, steps=steps, again=again)
+    shared.goes_with("--estimate", estimate, steps=steps, again=again, jobs=jobs)
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))

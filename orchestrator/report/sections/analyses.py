@@ -111,11 +111,15 @@ def _spectra(answers: Answers) -> list[LinePanel]:
 
 def _frequent(answers: Answers) -> list[LinePanel]:
     """What each frequent word gets where it does not follow; nothing if the vocabulary has none of them."""
-    lines, words = [], list[str]()
-    for variant, found in answers.items():
-        seeds = [one.probability for one in found if isinstance(one, NextWordsFound)]
-        words = list(seeds[0])
-        lines.append(Line.over_seeds(variant, range(len(words)), [[seed[word] for seed in seeds] for word in words]))
+    asked = {
+        variant: [one.probability for one in found if isinstance(one, NextWordsFound)]
+        for variant, found in answers.items()
+    }
+    words = [*dict.fromkeys(word for seeds in asked.values() for word in seeds[0])]  # a text may lack some of them
+    lines = []
+    for variant, seeds in asked.items():
+        places = [place for place, word in enumerate(words) if word in seeds[0]]
+        lines.append(Line.over_seeds(variant, places, [[seed[words[place]] for seed in seeds] for place in places]))
     panel = LinePanel("", "word", "mean probability where it does not follow", lines, low=0.0, ticks=words)
     return [panel] if words else []
 

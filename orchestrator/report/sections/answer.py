@@ -63,11 +63,12 @@ def answer(
     variants that may have the lowest test perplexity; `published`: the baseline's at this scale;
     `measured`: what is said of other measures than test perplexity, before all verdicts.
     """
-    designed = [row for row in interactions if row.estimand.kind != "interaction" and row.effect.verdict in DECIDED]
+    designed = [row for row in interactions if row.estimand.kind == "main effect" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
     of_contrasts, open_contrasts = contrast_sentences(interactions)
     decided, left_open = _answer(rows, shown, comparison, published)
+    open_contrasts = [] if comparison is None else open_contrasts
     sentences = [*measured, *_best(rows, best), *of_contrasts, *decided, *open_contrasts, *left_open]
     tuned = ""
     if tuning and comparison is not None:
@@ -117,6 +118,8 @@ def _answer(
         return [f"nothing is compared, because {name} adapts to the text it is scored on"], []
     if comparison is None and base.reason == WORSE_THAN_GUESSING:
         return [f"nothing is compared, because {name} is {_WHY[WORSE_THAN_GUESSING]}"], []
+    if comparison is None and "diverged" in base.incomplete:
+        return [f"nothing can be compared: of {name}, {base.incomplete}"], []
     if comparison is None:
         return [f"nothing can be compared yet: {base.complete} of {counted(base.seeds, 'seed')} of {name} complete"], []
     others = [row for row in shown if not row.is_baseline and not row.adaptive]
@@ -127,7 +130,7 @@ def _answer(
     if equal := [row for row, effect in judged if effect.verdict == "equivalent"]:
         has = f"ha{'s' if len(equal) == 1 else 've'} {no_effect(comparison.margin)} of perplexity"
         sentences.append(f"{_named(equal, 'other ')} {has}")
-    incomplete = [row for row in others if row.incomplete]
+    incomplete = [row for row in rows if row.incomplete and not row.is_baseline and not row.adaptive]
     return [*sentences, *_on_this_text(judged)], _left_open(judged, incomplete, base.variant)
 
 

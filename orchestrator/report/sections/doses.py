@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from lm.record import opened
+from lm.record import Record, opened
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import Errors, mean_interval
-from orchestrator.analysis.outcomes import Group, Outcomes
+from orchestrator.analysis.outcomes import Group, Outcomes, last_trained
 from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
@@ -134,8 +134,13 @@ def _by_seed(group: Group, measure: str) -> dict[int, float]:
     if measure == "test_perplexity":
         return {o.trial.seed: opened(o.final.test).perplexity for o in group if o.final}
     if measure == "gate_variation":
-        return {o.trial.seed: o.final.measures["test"]["gate_variation_paper"] for o in group if o.final}
+        return {o.trial.seed: _gates(o.record) for o in group if o.final and o.record}
     return {o.trial.seed: float(dict(o.curve["terms"][-1].as_py())[measure]) for o in group if o.final}
+
+
+def _gates(record: Record) -> float:
+    """The variation of a mixture's gates on test, which a neural cache does not change and its stage does not have."""
+    return last_trained(record).measures["test"]["gate_variation_paper"]
 
 
 def _random_level(outcomes: Outcomes) -> list[tuple[float, str]]:

@@ -214,6 +214,7 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
         changed.sort(key=lambda row: -abs(row.effect.nats))
         said = [
             f"removing {escape(row.estimand.factor)} {row.effect.verdict} test perplexity by {by_percent(row.effect)}"
+            + _or_aliases(row, " (or {} does)")
             + (f"; {row.trigger}" if row.trigger else "")
             for row in changed
         ]
@@ -223,17 +224,25 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
             what = listed(factors, "or") if len(factors) <= NAMED else f"any of {len(factors)} components"
             each, ends = (", each", all_within(effects)) if len(factors) > 1 else ("", signed_ends(effects))
             left_open.append(f"{NOT_DECIDED}: removing {what}{each} {context} ({ends})")
-    judged = [row for row in rows if row.estimand.kind == "interaction" and row.effect.verdict != "no verdict"]
-    known = [row for row in judged if row.effect.verdict in DECIDED]
+    every = [row for row in rows if row.estimand.kind == "interaction"]
+    known = [row for row in every if row.effect.verdict in DECIDED]
     named = [
-        f"{escape(row.estimand.name)} ({_MEANS[row.effect.verdict]}{f'; {row.trigger}' if row.trigger else ''})"
+        f"{escape(row.estimand.name)} ({_MEANS[row.effect.verdict]}{_or_aliases(row, '; or it is {}')}"
+        f"{f'; {row.trigger}' if row.trigger else ''})"
         for row in known
     ]
-    of_all = counted(len(judged), "interaction")
+    of_all = counted(len(every), "interaction")
     if known:
         decided.append(
             f"{len(known)} of {of_all} {'are' if len(known) > 1 else 'is'} decided: {listed(named[:LISTED])}"
         )
-    elif judged:
+    elif any(row.effect.verdict != "no verdict" for row in every):
         left_open.append(f"none of {of_all} is decided")
+    if without := sum(row.effect.verdict == "no verdict" for row in rows):
+        left_open.append(f"no verdict on {counted(without, 'contrast')}")
     return decided, left_open
+
+
+def _or_aliases(row: InteractionRow, words: str) -> str:
+    """The effects that a fraction cannot tell from this one, in these words; nothing without any."""
+    return words.format(listed([*map(escape, row.estimand.aliases)], "or")) if row.estimand.aliases else ""

@@ -106,6 +106,7 @@ def test_of_one_run_it_lists_what_the_cache_saves(runs: Path) -> None:
 def test_what_has_no_words_is_one_line_and_exit_code_2(runs: Path, tmp_path: Path) -> None:
     for arguments, message in (
         ((runs / "2",), f"{runs / '2'}: no stage 'cache' was scored on test (valid here: train)"),
+        ((runs / "1", "--stage", "train"), "--stage: goes with two runs; of one its neural cache is read, got train"),
         ((runs / "1", runs / "2", "--split", "valid"), "tokens in other columns, not"),
         ((runs / "1", runs / "2", runs / "1"), "RUN: should be one run with a neural cache, or two, got"),
         ((runs / "2", runs / "2", "--most", "0"), "0"),

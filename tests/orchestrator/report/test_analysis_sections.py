@@ -136,6 +136,17 @@ def test_contexts_stand_side_by_side_and_hostile_words_stay_words(tmp_path: Path
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["<unk>", "a"]
 
 
+def test_each_variant_is_drawn_above_the_words_that_its_text_has(tmp_path: Path) -> None:
+    trials = planned(tmp_path / "runs", batch_size=7)
+    for trial in trials:
+        without = {"a": 0.02, "the": 0.03}
+        probability = without if trial.variant == "wide" else {"<unk>": 0.5, **without}
+        keep(tmp_path / "runs", trial, WORDS, words_of(0.1).model_copy(update={"probability": probability}))
+    ((panel,),) = (page(tmp_path, trials, WORDS)[1],)
+    assert list(panel.ticks) == ["<unk>", "a", "the"]
+    assert [list(line.x) for line in panel.lines] == [[0, 1, 2], [1, 2]]
+
+
 def test_bits_and_their_histogram_are_asked_of_codes_alone(tmp_path: Path) -> None:
     trials = planned(tmp_path / "runs", head=ECOC, model=UNTIED)
     for trial, counts in zip(trials[2:], ((4, 4, 2), (2, 4, 2, 2)), strict=True):

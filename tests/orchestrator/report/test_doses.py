@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from lm.record import write_curve, write_record
-from lm.spec import BlendedAugmentedLoss, MixtureHead, SoftmaxHead
+from lm.spec import BlendedAugmentedLoss, Cache, MixtureHead, SoftmaxHead
 from orchestrator.api import load_sweep
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep import SweepError
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.trial import Trial
-from tests.support.factories import make_curve, make_record, make_trial
+from tests.support.factories import CACHE, make_curve, make_record, make_trial
 from tests.support.pages import NoArtist, write
 from tests.support.places import SWEEP
 
@@ -174,8 +174,12 @@ def test_the_intervals_of_all_numbers_hold_at_once(tmp_path: Path) -> None:
     assert "Subspace distance falls from 0.28 (“beta 1 tau 2”) to 0.095 (“beta 1 tau 20”): " in both
 
 
-def test_what_a_gate_does_is_measured_on_test_in_each_line(tmp_path: Path) -> None:
-    """Two forms of a penalty, each with two strengths: of one it moves the gate, of the other it does not."""
+@pytest.mark.parametrize("cache", [None, CACHE])
+def test_what_a_gate_does_is_measured_on_test_in_each_line(cache: Cache | None, tmp_path: Path) -> None:
+    """Two forms of a penalty, each with two strengths: of one it moves the gate, of the other it does not.
+
+    A neural cache changes no gate, and its stage measures none.
+    """
     planned = []
     for form, after in (("code", 0.2), ("paper", 0.601)):
         for strength, variation in ((0.001, 0.6), (0.01, after)):
@@ -186,11 +190,15 @@ def test_what_a_gate_does_is_measured_on_test_in_each_line(tmp_path: Path) -> No
                     prior_penalty=strength,
                     prior_penalty_form=form,  # type: ignore[arg-type]
                 )
-                planned.append(make_trial(f"{form} {strength:g}", seed, head=head, finetune=None))
+                planned.append(make_trial(f"{form} {strength:g}", seed, head=head, finetune=None, cache=cache))
                 wobble = 0.004 * (seed - 2) * (1 if strength == 0.01 else -1)
                 measures = {"gate_variation_paper": variation + wobble, "gate_variation_code": 9.0}
                 write_curve(tmp_path / "runs" / planned[-1].key, make_curve(planned[-1].spec, 100.0, noise=seed))
-                write_record(tmp_path / "runs" / planned[-1].key, make_record(planned[-1], 90.0, measures=measures))
+                record = make_record(planned[-1], 90.0, measures=measures)
+                if cache is not None:
+                    of_cache = record.stages[-1].model_copy(update={"measures": {}})
+                    record = record.model_copy(update={"stages": (*record.stages[:-1], of_cache)})
+                write_record(tmp_path / "runs" / planned[-1].key, record)
     dose = Dose(of="head.prior_penalty", measure="gate_variation")
     text = write(tmp_path, planned, baseline="code 0.001", doses=[dose])
     assert "gate variation falls from 0.60 (“code 0.001”) to 0.20 (“code 0.01”): −0.4" in text

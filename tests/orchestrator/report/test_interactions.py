@@ -110,7 +110,23 @@ def test_a_fraction_names_its_defining_relation_and_aliases(tmp_path: Path) -> N
     assert re.search(r"\| A × B \| interaction \| \+[45]\d\.\d+% \[", text)
     assert "| C × D | **costs more together** (or an alias does) |" in text
     assert "| none of one or two |" in text
+    assert "A × B (each partly replaces the other; or it is C × D)" in answer(text)
+    of_three = answer(page(tmp_path / "three", "half", "A", "B", "C")[0])
+    assert re.search(r"removing A raises test perplexity by [^)]*\) \(or B × C does\)", of_three)
     assert "defining relation of the fraction is I = A × B × C × D: an effect cannot be separated" in text
+
+
+def test_what_removals_do_to_the_whole_stands_beside_what_each_brings_alone(tmp_path: Path) -> None:
+    ablation, trials = Ablation("both", ("A", "B", "C")), []
+    for k, away in enumerate((Factors(), *ablation.removals)):  # A harms the whole, and helps alone
+        test = 54.0 if away == {"A"} else 60.0 * (1.0, 1.2, 1.1, 1.3)[len(away)]
+        for seed in (1, 2, 3):
+            trials.append(make_trial(ablation.variant(away) or "full", seed, batch_size=20 + k))
+            noise = 1 + np.random.default_rng([k, seed]).normal(0, 3e-4)
+            settle(tmp_path / "runs", trials[-1], test * noise)
+    said = answer(write(tmp_path, trials, ablation=ablation))
+    assert re.search("with the other components absent, .*removing A raises", said)
+    assert re.search(r"Removing A lowers test perplexity by 10\.\d", said)
 
 
 def test_add_one_in_tells_what_each_brings_alone(tmp_path: Path) -> None:
@@ -130,6 +146,8 @@ def test_an_incomplete_variant_keeps_its_contrasts_out(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "both", "A", "B", "C", without="only B")
     assert [name for name, row in rows.items() if row["reason"]] == ["alone no B", "interaction B × the rest"]
     assert "| B × the rest | interaction | – | no verdict (only B not complete) |" in text
+    assert "of 3 interactions" in answer(text) and "o verdict on 2 contrasts" in answer(text)
+    assert "o verdict on removing A and C (1 of 2 seeds missing)" in answer(text)
     assert "simultaneous over the 6 contrasts of this table (trials of 2 are still to come)" in text
 
 

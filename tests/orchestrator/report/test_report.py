@@ -273,6 +273,13 @@ def test_an_incomplete_variant_and_an_incomplete_baseline(tmp_path: Path, sweep:
     )
 
 
+def test_a_baseline_that_diverged_will_not_be_complete(tmp_path: Path, sweep: Sweep) -> None:
+    trials = sweep(full=[60.0, 60.3, None], b=[70.0, 70.1, 70.2])
+    settle(tmp_path / "runs", trials[2], 60.0, status="diverged", reason="why")
+    said = answer(write(tmp_path, trials))
+    assert said == "At laptop scale, nothing can be compared: of “full”, 1 of 3 seeds diverged."
+
+
 def test_the_forest_gives_no_verdict_on_a_variant_that_lost_a_seed(tmp_path: Path, sweep: Sweep) -> None:
     trials = sweep(full=[60.0, 60.3, 60.1], b=[70.0, 70.2, 70.1], c=[90.0, 90.2])
     lost = make_trial("c", 3, batch_size=22)
