@@ -48,7 +48,7 @@ def plan(
     from orchestrator.execute.machine import gpus_of, granted
     from orchestrator.sweep.scaled import text_warnings
 
-    shared.goes_with("--estimate", estimate, steps=steps, again=again, jobs=jobs)
+    shared.goes_with("--estimate", estimate, steps=steps, again=again)
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds, only=only, silent=as_json)
     with shared.refused(ValueError, OSError):
         sweep = replace(sweep, resources=granted(sweep.resources, cpus, gpus))
@@ -74,8 +74,8 @@ def plan(
 
             specs = counted(len(write(state.table, write_specs)), "spec")
             device = "cuda" if gpus_of(sweep.resources) else "cpu"
-            line = command_line(["python", "-m", "lm", "train", f"{write_specs}/KEY.yaml", "--device", device])
-            line += f" --threads {sweep.resources.threads}"
+            line = command_line(["python", "-m", "lm", "train", f"{write_specs}/KEY.yaml"])
+            line += f" --threads {sweep.resources.threads} --device {device}"
             typer.echo(f"{specs} written to {write_specs}; as this sweep would train one: {line}", err=as_json)
 
 

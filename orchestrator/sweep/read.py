@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from lm.data import EOS, FEWEST_ROWS, PUBLISHED, UNKNOWN, CorpusError, find, load, token_counts_of, vocabulary_size_of
 from lm.data.lookup import check_words
-from lm.files import check_regular
 from lm.names import closest, nearest
 from lm.spec import Part, TrainSpec, unanswerable, vocabulary_misfits
 from lm.validation import Problem, messages, problems_of, shown, unknown_key
@@ -31,7 +30,8 @@ def read_sweep(path: Path | str, changes: Changes = UNCHANGED, scale: str = "") 
     """
     path = Path(path)
     try:
-        check_regular(path)  # it is read again later
+        if path.is_fifo():
+            raise SweepError([f"{path}: a pipe can be read only once; write the sweep into a file"])
         document = changes.applied(read_document(path), scale) if changes.words else read_document(path)
         sweep = Sweep.model_validate(document.data)
     except OSError as error:

@@ -177,7 +177,7 @@ def test_who_may_not_be_compared_has_no_interval_in_any_table(tmp_path: Path, ma
     comparison = compare_variants(outcomes)
     assert comparison is not None and list(comparison.effects) == ["no B", "no A + no B"]
     (row,) = interaction_section(outcomes, ABLATION).rows
-    assert (row.verdict, row.effect.nats, row.effect.interval) == ("no verdict", None, None)
+    assert (row.verdict, row.nats, row.effect.interval) == ("no verdict", None, None)
     where = where_table(outcomes)
     assert where is not None and [row.name for row in where.by_class] == ["no B", "no A + no B"]
 

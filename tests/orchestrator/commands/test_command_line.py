@@ -50,7 +50,6 @@ def test_help_imports_no_arrow() -> None:
     [
         (["status", "--scale", "laptop"], "--scale: goes with FILE, a sweep file\n"),
         (["plan", ABLATION, "--steps", "3"], "--steps: goes with --estimate\n"),
-        (["plan", ABLATION, "--jobs", "3"], "--jobs: goes with --estimate\n"),
         (["runs", "list", "--scale", "laptop"], "--scale: goes with --sweep FILE\n"),
         (["report", ABLATION, "--every", "5"], "--every: goes with --watch\n"),
     ],

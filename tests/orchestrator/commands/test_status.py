@@ -94,7 +94,7 @@ def test_status_of_nothing(place: Path) -> None:
 def test_plan_as_json_has_its_keys(place: Path) -> None:
     settle(trials()["full"])
     code, out, err = command("plan", "toy.yaml", "--json", "--scale", "paper", "--write-specs", "specs")
-    how = "as this sweep would train one: python -m lm train specs/KEY.yaml --threads 1"
+    how = "as this sweep would train one: python -m lm train specs/KEY.yaml --threads 1 --device cpu"
     assert (code, err) == (0, f"3 specs written to specs; {how}\n")
     data = json.loads(out)
     assert set(data) == {"sweep", "scale", "question", "counts", "trials", "searches", "left"}

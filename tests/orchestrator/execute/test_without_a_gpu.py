@@ -100,7 +100,7 @@ def test_what_is_granted_changes_no_key_but_the_threads_of_a_trial(place: Path) 
 
     assert keys("--cpus", "2", "--gpus", "0", "--jobs", "1") == keys("--gpus", "1") == keys()
     said = command("plan", "toy.yaml", "--scale", "paper", "--cpus", "3", "--write-specs", "a folder")[1]
-    assert said.endswith("python -m lm train 'a folder/KEY.yaml' --device cpu --threads 3\n")
+    assert said.endswith("python -m lm train 'a folder/KEY.yaml' --threads 3 --device cpu\n")
 
 
 def test_a_model_that_asks_for_a_gpu_is_measured_on_cpus_if_that_is_asked_for(place: Path) -> None:

@@ -329,7 +329,7 @@ def test_a_variant_called_like_one_that_equal_budget_adds_is_told(tmp_path: Path
 
 def test_a_pipe_is_refused_because_a_sweep_file_is_read_more_than_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(SweepError, match=r"pipe\.yaml: cannot be read: is not a regular file"):
+    with pytest.raises(SweepError, match="a pipe can be read only once; write the sweep into a file"):
         read_sweep(tmp_path / "pipe.yaml")
 
 
