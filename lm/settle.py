@@ -22,7 +22,7 @@ def settle(trial: TrialState, diverged: DivergedError | None) -> None:
         key=trial.key,
         spec=trial.spec,
         parameters=parameter_count(trial.spec.model, trial.spec.head, len(trial.corpus.vocabulary)),
-        head_cost=trial.model.head.cost(trial.spec.bptt.length * trial.spec.batch_size),
+        head_cost=trial.model.head.cost(trial.spec.bptt.length * (trial.spec.small_batch or trial.spec.batch_size)),
         codebook=trial.codebook,
         corpus=trial.corpus.facts,
         tokens_per_second=last.tokens / last.seconds if last else 0.0,

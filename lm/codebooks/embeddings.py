@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import assert_never
 
@@ -14,7 +13,7 @@ from lm.codebooks.ppmi import ppmi_svd
 from lm.codebooks.store import stored_vectors
 from lm.data import EncodedCorpus
 from lm.data.text import lines_of
-from lm.files import expanded
+from lm.files import expanded, sha256
 from lm.spec import CheckpointEmbeddings, Embeddings, FileEmbeddings, PpmiSvdEmbeddings
 
 _TENSOR = "embedding_VE"
@@ -49,8 +48,7 @@ def likeness(embedding_VE: NDArray[np.float32], word: int) -> NDArray[np.float64
 def _checked(spec: CheckpointEmbeddings | FileEmbeddings) -> Path:
     path = expanded(spec.path)
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = sha256(path)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     if found != spec.sha256:

@@ -100,6 +100,6 @@ def _read(path: Path, from_arrays: Callable[[Arrays], T]) -> T | None:
             return from_arrays(dict(archive))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         _log.warning("%s is damaged (%s: %s); passing it over", path, type(error).__name__, error)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,10 +181,14 @@ def check_bytes(name: str, folder: Path, hashes: Mapping[str, str]) -> None:
         for split in SPLITS
         if hashes[split] != expected[split]
     ]
-    texts = {split: list(tokens_of(lines_of(file_in(folder, split)))) for split in SPLITS}
-    counts = {split: len(tokens) for split, tokens in texts.items()}
-    differences += _count_differences(name, counts, len(set(texts["train"])))
-    raise _refused(name, folder, differences)
+    raise _refused(name, folder, [*differences, *_count_differences(name, *counts_of(folder))])
+
+
+def counts_of(folder: Path) -> tuple[dict[str, int], int]:
+    """The tokens of each split of a corpus folder, and the words of its training text."""
+    words = Counter(tokens_of(lines_of(file_in(folder, "train"))))
+    others = {split: sum(1 for _ in tokens_of(lines_of(file_in(folder, split)))) for split in SPLITS[1:]}
+    return {"train": words.total()} | others, len(words)
 
 
 def check_counts(name: str, folder: Path, counts: Mapping[str, int], vocabulary_size: int) -> None:

@@ -6,18 +6,30 @@ import shutil
 import sys
 import textwrap
 import zipfile
+import zlib
 from pathlib import Path
 
 from filelock import FileLock
 
-from lm.data.corpora import PUBLISHED, Archive, Files, Package, check_bytes, check_counts, download_folder, find, places
-from lm.data.text import SPLITS, CorpusError, file_hashes, file_in, lines_of, tokens_of
+from lm.data.corpora import (
+    PUBLISHED,
+    Archive,
+    Files,
+    Package,
+    check_bytes,
+    check_counts,
+    counts_of,
+    download_folder,
+    find,
+    places,
+)
+from lm.data.text import SPLITS, CorpusError, file_hashes, file_in
 from lm.files import WriteError, cannot_write, make_folder, sync
 
 _TIMEOUT_SECONDS = 30.0
 """Without an answer for so long, an address counts as gone."""
 
-_FAILURES = (ImportError, OSError, RuntimeError, zipfile.BadZipFile)
+_FAILURES = (ImportError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """No downloader, no network (requests' errors are OSErrors), no disk; an archive that cannot be opened."""
 
 _LARGEST_MEMBER_BYTES = 2 * 1024**3
@@ -101,7 +113,7 @@ def _download(name: str, folder: Path) -> None:
                 for split in SPLITS:
                     _extract(opened, members[split], file_in(folder, split))
             archive.unlink()
-            _check_text(name, folder)
+            check_counts(name, folder, *counts_of(folder))  # before a wrong text could be found as the corpus
         case Package():
             from lm.data import seinfeld
 
@@ -129,16 +141,3 @@ def _extract(archive: zipfile.ZipFile, member: str, path: Path) -> None:
         raise CorpusError(f"the archive's {member} claims {info.file_size:,} bytes")
     with archive.open(info) as source, path.open("wb") as sink:
         shutil.copyfileobj(source, sink, 1 << 20)
-
-
-def _check_text(name: str, folder: Path) -> None:
-    """Count before the rename, so that a wrong text is never found later as if it were the corpus."""
-    counts: dict[str, int] = {}
-    words: set[str] = set()
-    for split in SPLITS:
-        counts[split] = 0
-        for token in tokens_of(lines_of(file_in(folder, split))):
-            counts[split] += 1
-            if split == "train":
-                words.add(token)
-    check_counts(name, folder, counts, len(words))

@@ -33,7 +33,10 @@ def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     fingerprint = fingerprint_from(hashes)
 
     def encode_files() -> Encoding:
-        return encode({split: lines_of(file_in(folder, split)) for split in SPLITS})
+        encoding = encode({split: lines_of(file_in(folder, split)) for split in SPLITS})
+        if file_hashes(folder) != hashes:
+            raise CorpusError(f"corpus {corpus.name!r} in {folder} was changed while it was read")
+        return encoding
 
     encoding = stored(fingerprint, encode_files)
     if published:

@@ -7,22 +7,23 @@ state from line to line, and the neighbours of a test line, which share its topi
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
 from lm.data.corpora import PUBLISHED, PYDOC
 from lm.data.suitable import FEWEST_TEST_TOKENS, too_short
 from lm.data.text import EOS, SPLITS, UNKNOWN, CorpusError, file_in
-from lm.files import atomic
+from lm.files import atomic, check_regular
 
 NUMBER = "N"
 """Stands for every number, as in the Penn Treebank of Mikolov et al. (2010)."""
 
-# A number with its points and commas, a word with its apostrophes and hyphens, or a run of one mark.
-_TOKEN = re.compile(r"<unk>|\d+(?:[.,]\d+)*(?!\w)|\w+(?:['’-]\w+)*|([^\w\s])\1*")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*%?")
 
 
@@ -37,8 +38,19 @@ class Tokenizer:
     def of(self, line: str) -> list[str]:
         """The words of a line, without `<eos>`."""
         text = line.lower() if self.lower else line
-        words = [match.group() for match in _TOKEN.finditer(text)] if self.tokenize else text.split()
+        words = [match.group() for match in _token().finditer(text)] if self.tokenize else text.split()
         return [NUMBER if _NUMBER.fullmatch(word) else word for word in words] if self.numbers else words
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """A number with its points and commas, a word with its apostrophes and hyphens, or a run of one mark.
+
+    Letters keep their combining marks, such as the vowels of Devanagari, which `\\w` lacks.
+    """
+    marks = "".join(chr(n) for n in range(sys.maxunicode) if unicodedata.category(chr(n)).startswith("M"))
+    letter = rf"[\w{marks}]"
+    return re.compile(rf"<unk>|\d+(?:[.,]\d+)*(?!{letter})|{letter}+(?:['’-]{letter}+)*|([^\w\s{marks}])\1*")
 
 
 @dataclass(frozen=True)
@@ -105,11 +117,15 @@ def _check_free(out: Path) -> None:
 
 
 def _files_of(source: Path) -> list[Path]:
-    if not source.is_dir():
-        return [source]
-    if files := sorted(source.glob("*.txt")):
-        return files
-    raise CorpusError(f"{source}: the folder has no .txt file")
+    files = sorted(source.glob("*.txt")) if source.is_dir() else [source]
+    if not files:
+        raise CorpusError(f"{source}: the folder has no .txt file")
+    for file in files:
+        try:
+            check_regular(file)  # it is read three times: a pipe could be read but once
+        except OSError as error:
+            raise CorpusError(f"{file}: cannot be read: {error.strerror}") from error
+    return files
 
 
 def _lines_of(path: Path, tokenizer: Tokenizer) -> Iterator[list[str]]:
@@ -148,10 +164,11 @@ def _known(counts: Counter[str], min_count: int | None, vocabulary_cap: int | No
     """The words that are written as they are; None: all, in whatever split."""
     if vocabulary_cap is not None:
         frequent = (word for word, _ in counts.most_common() if word != UNKNOWN)
-        return set(islice(frequent, vocabulary_cap - 2))
-    if min_count is not None:
-        return {word for word, count in counts.items() if count >= min_count}
-    return None
+        known = set(islice(frequent, vocabulary_cap - 2))
+    else:
+        known = {word for word, count in counts.items() if count >= (min_count or 1)}
+    # A model that has never seen <unk> in training could not predict it.
+    return known if len(known) < len(counts) else None
 
 
 def _written(word: str, known: set[str] | None) -> str:

@@ -45,7 +45,10 @@ def _read(path: Path) -> Encoding | None:
     """The encoding in a file, None where there is none or it is damaged. Mapped, so that trials share the memory."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        columns = [reader.get_batch(split).column(0) for split in range(3)]
+        batches = [reader.get_batch(split) for split in range(3)]
+        for batch in batches:
+            batch.validate(full=True)  # Arrow follows offsets wherever they point, out of the process's memory too
+        columns = [batch.column(0) for batch in batches]
         # Not by Arrow's own `to_numpy`, which imports pandas first.
         train, valid, test = (np.asarray(np.from_dlpack(column.indices), dtype=np.int32) for column in columns)
         for ids in (train, valid, test):

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from lm.files import sha256
+
 SPLITS = ("train", "valid", "test")
 """The three texts of a corpus, in the order in which words get their ids."""
 
@@ -82,8 +84,7 @@ def file_hashes(folder: Path) -> dict[str, str]:
     for split in SPLITS:
         path = file_in(folder, split)
         try:
-            with path.open("rb") as file:
-                hashes[split] = hashlib.file_digest(file, "sha256").hexdigest()
+            hashes[split] = sha256(path)
         except OSError as error:
             raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
     return hashes

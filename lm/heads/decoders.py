@@ -14,11 +14,6 @@ from lm.heads.codes import Codes
 from lm.heads.spans import SpanTable
 
 
-def decode_soft(codes: Codes, logits_XC: Tensor) -> Tensor:
-    """The most probable word (X) of the normalised distribution softmax(C z); ties go to the lower id."""
-    return codes.products(logits_XC).argmax(dim=-1)
-
-
 def decode_hamming(codes: Codes, bits_XC: Tensor, logits_XC: Tensor) -> Tensor:
     """The word (X) whose codeword is nearest to the bits, given as true and false (minimum-distance decoding)."""
     return nearest_codeword(codes.distances(bits_XC), codes.products(logits_XC))

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from lm.codebooks import Codebook
 from lm.codebooks.distance import minimum_distance
 from lm.costs import HeadCost
+from lm.data.unigram import log_unigram
 from lm.heads.codes import Codes
 from lm.heads.contract import OutputHead, Outputs, Scorer, TrainingLoss
 from lm.heads.cross_entropy import CACHED_BYTES, SAME_BITS_ROWS, linear_nats_cost
@@ -57,7 +58,7 @@ class Ecoc(OutputHead):
         if spec.word_bias == "learned":
             self.word_bias_V = nn.Parameter(torch.zeros(len(words)))
         else:
-            fixed_V = torch.tensor(words.log_unigram_V).float() if spec.word_bias == "unigram" else None
+            fixed_V = torch.tensor(log_unigram(words.counts_V)).float() if spec.word_bias == "unigram" else None
             self.register_buffer("word_bias_V", fixed_V, persistent=False)
         if not isinstance(spec.loss, NormalizedLoss):
             self.scale = loss_scale(spec.loss.scale, book.bits, len(words))
@@ -136,7 +137,7 @@ class Ecoc(OutputHead):
         match self.loss:
             case NormalizedLoss():
                 trained, held = linear_nats_cost(tokens, size, words, on_gpu=self.weight_CH.is_cuda)
-                trained += 6 * words * bits * (size + 1)
+                trained += 4 * words * bits * (size + 1)  # forward and backward: the backward pass needs no product
                 held += 4 * 2 * words * (size + 1)
             case BallDropLoss():
                 held *= 2

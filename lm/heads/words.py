@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm.codebooks import Codebook
-from lm.data.unigram import log_unigram
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +20,6 @@ class Words:
 
     def __len__(self) -> int:
         return len(self.counts_V)
-
-    @property
-    def log_unigram_V(self) -> NDArray[np.float64]:
-        """The logarithm of each word's share of the training text, every word counted once more."""
-        return log_unigram(self.counts_V)
 
     @cached_property
     def by_frequency_V(self) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from lm.spec.codebooks import EmbeddingCode, UnigramCode, class_bits, code_bits, highest_frequency
@@ -19,6 +20,9 @@ from lm.spec.heads import (
 )
 from lm.spec.losses import BallDropLoss, NceLoss
 from lm.spec.training import Model
+
+_LARGEST_LOG = 700.0
+"""Of a power of a divisor; the largest that a float holds is a little above."""
 
 
 def misfits(head: Head, model: Model) -> Iterator[str]:
@@ -49,10 +53,11 @@ def misfits(head: Head, model: Model) -> Iterator[str]:
                 yield f"a head of kind {head.kind} has no matrix to tie: model.tied must be false"
     match head:
         case AdaptiveHead():
-            if int(last / head.divisor ** len(head.cutoffs)) < 1:
+            clusters = len(head.cutoffs)
+            if clusters * math.log(head.divisor) > _LARGEST_LOG or int(last / head.divisor**clusters) < 1:
                 yield (
                     f"head.divisor {head.divisor:g} leaves nothing of the last layer's {last} units "
-                    f"for cluster {len(head.cutoffs)}"
+                    f"for cluster {clusters}"
                 )
         case DifferentiatedHead():
             if sum(head.sizes) != last:

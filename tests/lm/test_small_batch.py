@@ -80,6 +80,9 @@ def test_a_trial_in_parts_comes_near_the_trial_in_one(corpus_folder: Path, tmp_p
     assert parts.key != whole.key and parts.spec.small_batch == 3
     assert parts.stages[0].steps == whole.stages[0].steps
     assert parts.stages[0].valid.nats_per_token == pytest.approx(whole.stages[0].valid.nats_per_token, rel=1e-4)
+    head, length = begin(spec).model.head, spec.bptt.length
+    assert [whole.head_cost, parts.head_cost] == [head.cost(length * 4), head.cost(length * 3)]
+    assert parts.head_cost.peak_bytes < whole.head_cost.peak_bytes
 
 
 def test_one_part_is_the_same_to_the_last_bit(corpus_folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,7 @@ def test_vectors_of_a_trained_model(tmp_path: Path) -> None:
     named = checkpoint(tmp_path / "n.safetensors", weight=table)
     broken = checkpoint(tmp_path / "b.safetensors", embedding_VE=table * np.nan)
     (tmp_path / "t.safetensors").write_text("no weights")
+    os.mkfifo(tmp_path / "pipe")
     text = spec.model_copy(
         update={"path": str(tmp_path / "t.safetensors"), "sha256": sha256(tmp_path / "t.safetensors")}
     )
@@ -101,6 +103,7 @@ def test_vectors_of_a_trained_model(tmp_path: Path) -> None:
         (broken, r"b\.safetensors: holds numbers that are not finite"),
         (text, r"t\.safetensors: not weights with a tensor embedding_VE"),
         (spec.model_copy(update={"path": str(tmp_path / "gone")}), "gone cannot be read: No such file"),
+        (spec.model_copy(update={"path": str(tmp_path / "pipe")}), "pipe cannot be read: is not a regular file"),
         (spec.model_copy(update={"sha256": "0" * 64}), f"has SHA-256 {spec.sha256}, the spec says 0000"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -83,7 +83,7 @@ def test_word_vectors_count_by_their_hash_and_not_by_their_place(cache: Path, tm
         build_codebook(code("embedding", **values), corpus)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text", "another archive"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text", "method", "another archive"])
 def test_a_damaged_file_is_made_again(
     cache: Path, built: list[str], damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -92,12 +92,14 @@ def test_a_damaged_file_is_made_again(
     (path,) = cache.glob("*.npz")
     good = path.read_bytes()
     at = good.index(first.packed.tobytes()) + 500
+    entry = good.index(b"PK\1\2")
     path.write_bytes(
         {
             "cut": good[: len(good) // 2],
             "flipped": good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :],
             "empty": b"",
             "text": b"no archive",
+            "method": good[: entry + 10] + b"\x63" + good[entry + 11 :],  # of compression: there is none of this number
         }.get(damage, good)
     )
     if damage == "another archive":

@@ -170,3 +170,18 @@ def test_an_archive_without_a_member_or_no_archive_is_refused(
     with pytest.raises(CorpusError, match="BadZipFile"):
         fetch("toy")
     assert left(places) == []
+
+
+def test_an_archive_that_came_damaged_is_refused(site: Site, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = {f"toy/wiki.{split}.tokens": text for split, text in TOY.items()}
+    publish_archive(site, places / "made.zip", members, monkeypatch)
+    path = places / "packed.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+        begins = 30 + len(archive.namelist()[0])  # after the first member's header and name
+    packed = path.read_bytes()
+    site.pages["/toy.zip"] = packed[:begins] + b"\xff" + packed[begins + 1 :]  # a kind of block that there is not
+    with pytest.raises(CorpusError, match="Error -3 while decompressing data"):
+        fetch("toy")
+    assert left(places) == []

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from lm.data import load
 from lm.data.encode import Encoding, capped, encode
-from lm.data.text import lines_of
+from lm.data.text import CorpusError, lines_of
 from lm.kept import say_once
 from lm.spec import Corpus
 from tests.lm.data.toy_corpus import TOY, write_texts
@@ -69,18 +70,39 @@ def test_the_second_load_reads_the_stored_encoding(places: Path, monkeypatch: py
     assert not first.train.flags.writeable and not second.train.flags.writeable
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "offset", "empty"])
 def test_a_damaged_stored_encoding_is_made_again(places: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     corpus = Corpus(name=str(write_texts(places / "mine", TOY)))
     first = load(corpus)
     (path,) = (places / "cache" / "encoded").glob("*.arrow")
     good = path.read_bytes()
     at = good.index(first.train.tobytes())
-    damaged = {"cut": good[: len(good) // 2], "empty": b""}.get(damage, good[:at] + b"\1" + good[at + 1 :])
-    path.write_bytes(damaged)
+    ends = np.cumsum([len(word.encode()) for word in first.vocabulary], dtype=np.int32)
+    last = good.index(ends.tobytes()) + ends.nbytes - 1
+    path.write_bytes(
+        {
+            "cut": good[: len(good) // 2],
+            "flipped": good[:at] + b"\1" + good[at + 1 :],
+            "offset": good[:last] + b"\x7f" + good[last + 1 :],  # where the last word ends: far outside of the file
+            "empty": b"",
+        }[damage]
+    )
     again = load(corpus)
     assert np.array_equal(again.train, first.train) and "is damaged" in caplog.text
     assert path.read_bytes() == good
+
+
+def test_a_text_that_changes_while_it_is_read_is_not_kept(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_texts(places / "mine", TOY)
+
+    def read_another(lines: Mapping[str, Iterable[str]]) -> Encoding:
+        write_texts(folder, TOY | {"valid": "another text\n"})
+        return encode(lines)
+
+    monkeypatch.setattr("lm.data.loading.encode", read_another)
+    with pytest.raises(CorpusError, match="mine was changed while it was read"):
+        load(Corpus(name=str(folder)))
+    assert not list((places / "cache").rglob("*.arrow"))
 
 
 def test_a_cache_that_cannot_be_written_is_said_once(

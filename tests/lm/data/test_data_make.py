@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -66,6 +67,18 @@ def test_words_of_a_line(words: Tokenizer, expected: str) -> None:
     assert words.of(" \t\n") == []
 
 
+def test_a_word_keeps_its_combining_marks() -> None:
+    assert Tokenizer(tokenize=True).of("हिन्दी भाषा, de\u0301ja\u0300") == ["हिन्दी", "भाषा", ",", "de\u0301ja\u0300"]
+
+
+@pytest.mark.parametrize("limit", [{"min_count": 1}, {"vocabulary_cap": 5000}])
+def test_no_word_is_unknown_if_none_of_training_is(raw: Path, limit: dict[str, int]) -> None:
+    made = make_corpus(raw, Path("mine"), Tokenizer(), **limit)
+    assert [split.unknown for split in made] == [0, 0, 0] and made[2].unseen > 0
+    facts = load(Corpus(name="mine")).facts
+    assert facts.vocabulary_rule.endswith("words that only validation and test have follow (there is no <unk>)")
+
+
 def test_rare_words_are_unknown_by_the_training_part_alone(raw: Path) -> None:
     whole = make_corpus(raw, Path("whole"), Tokenizer())
     counts = Counter(word for line in lines(Path("whole"), "train") for word in line.split())
@@ -112,6 +125,7 @@ def test_what_make_refuses(raw: Path) -> None:
     (Path("empty")).mkdir()
     (Path("taken")).mkdir()
     (Path("taken") / "notes").write_text("mine", encoding="utf-8")
+    os.mkfifo("pipe")
     for arguments, said in (
         (("nowhere.txt", "--out", "mine"), "nowhere.txt: cannot be read: No such file"),
         (("latin.txt", "--out", "mine"), "latin.txt:401: not UTF-8 text"),
@@ -119,6 +133,7 @@ def test_what_make_refuses(raw: Path) -> None:
         (("short.txt", "--out", "mine"), "the test text has 40 tokens: too few to tell any two models apart"),
         (("marked.txt", "--out", "mine"), "marked.txt:2: the text has the word <eos>"),
         (("empty", "--out", "mine"), "the folder has no .txt file"),
+        (("pipe", "--out", "mine"), "pipe: cannot be read: is not a regular file"),
         ((raw, "--out", "taken"), "--out taken: is there already"),
         ((raw, "--out", "raw.txt"), "--out raw.txt: is there already"),
         ((raw, "--out", "data/ptb"), "'ptb' is the name of a published corpus"),

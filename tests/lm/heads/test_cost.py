@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,16 @@ def test_flops(example: Example) -> None:
     with torch.no_grad(), FlopCounterMode(display=False) as counted:
         scorer.target_nats(given, targets_TB)
     assert cost.evaluation_flops_per_token * targets_TB.numel() == pytest.approx(counted.get_total_flops(), rel=0.02)
+
+
+def test_flops_of_folding_a_long_code() -> None:
+    """The examples' codes are short, so that folding is a small part of their step; here it is most of it."""
+    short = next(example for example in EXAMPLES if example.name == "ecoc-normalized-random")
+    head, (given, targets_TB) = build(replace(short, codebook=random_code(V, 400))), window()
+    first = Outputs(*(tuple(state[:1] for state in states) for states in (given.raw, given.dropped)))
+    with FlopCounterMode(display=False) as counted:
+        train(head, first, targets_TB[:1])
+    assert head.cost(B).training_flops_per_token * B == pytest.approx(counted.get_total_flops(), rel=0.02)
 
 
 @every_head

@@ -9,7 +9,7 @@ import torch
 from lm.codebooks import Codebook
 from lm.codebooks.distance import minimum_distance
 from lm.heads.codes import Codes
-from lm.heads.decoders import decode_hamming, decode_owner, decode_soft, middle_rank, nearest_codeword
+from lm.heads.decoders import decode_hamming, decode_owner, middle_rank, nearest_codeword
 from lm.heads.spans import SpanTable
 from tests.lm.heads.handmade import full_code, gray_rows, random_code, rank_code
 
@@ -29,12 +29,6 @@ def test_as_many_errors_as_the_minimum_distance_allows_are_corrected(book: Codeb
         assert decode_hamming(codes, torch.tensor(bits_VC), logits_VC).tolist() == list(range(len(book)))
 
 
-def test_soft_takes_the_word_of_the_greatest_inner_product() -> None:
-    book, logits_NC = random_code(13, 9), torch.randn(20, 9, generator=torch.Generator().manual_seed(0))
-    expected = [max(range(13), key=lambda w, z=z: float(np.dot(book.unpacked()[w], z))) for z in logits_NC.numpy()]
-    assert decode_soft(Codes(book), logits_NC).tolist() == expected
-
-
 def test_hamming_breaks_ties_by_score_then_by_id() -> None:
     """With few bits most minima are shared; the order is that of (distance, -score, id)."""
     book = random_code(20, 6)
@@ -49,11 +43,11 @@ def test_hamming_breaks_ties_by_score_then_by_id() -> None:
     assert shared > 0
 
 
-def test_soft_and_hamming_agree_where_logits_are_signs() -> None:
+def test_hamming_takes_the_word_of_the_greatest_product_where_logits_are_signs() -> None:
     book = random_code(20, 15)
     signs_NC = torch.randn(50, 15, generator=torch.Generator().manual_seed(0)).sign()
     codes = Codes(book)
-    assert torch.equal(decode_soft(codes, signs_NC), decode_hamming(codes, signs_NC > 0, signs_NC))
+    assert torch.equal(codes.products(signs_NC).argmax(dim=-1), decode_hamming(codes, signs_NC > 0, signs_NC))
 
 
 @pytest.mark.parametrize(("count", "class_bits"), [(1, 1), (5, 6), (37, 6), (90, 7)])

@@ -57,6 +57,7 @@ WRONG = {
     "sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9]", "5: base.model: a tied model's last layer must have the embedding's size: 9 is not embedding_size = 8"),
     "hidden sizes that do not fit": ("hidden_size: 16", "hidden_size: [16, 9, 8]", "5: base.model.hidden_size: hidden_size lists 3 sizes for layers = 2"),
     "experts, not one count a layer": (CHANGE, "{head: {kind: mixture, experts: [0, 2]}}", "14: variants.neural cache.head: head.experts lists 2 counts; the embedding and 2 layers need 3"),
+    "clusters without units": (CHANGE, "{model.tied: false, head: {kind: adaptive, divisor: 1.0e+6, cutoffs: [" + ", ".join(map(str, range(1, 53))) + "]}}", "14: variants.neural cache.head: head.divisor 1e+06 leaves nothing of the last layer's 16 units for cluster 52"),
     "no experts": (CHANGE, "{head: {kind: mixture, experts: [0, 0, 0]}}", "14: variants.neural cache.head.experts: experts [0, 0, 0] are none: at least one layer needs one"),
     "a tie that cannot be, told at the head": (CHANGE, "{head: {kind: adaptive}, epochs: 3}", "14: variants.neural cache.head: a head of kind adaptive has no matrix to tie: model.tied must be false"),
     "slices that do not fill the layer": (CHANGE, "{model.tied: false, head: {kind: differentiated, sizes: [8, 4, 3]}}", "14: variants.neural cache.head: head.sizes sum to 15, the last layer has 16 units"),
