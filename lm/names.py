@@ -20,6 +20,8 @@ def nearest(got: object, valid: Iterable[str]) -> str:
 
 
 def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant, in whatever case; None if none is close."""
-    by_lower = {name.lower(): name for name in valid}
-    return next((by_lower[name] for name in difflib.get_close_matches(str(got).lower(), by_lower, n=1)), None)
+    """The valid name that was probably meant, in whatever case, or the only one that begins so; None if none is."""
+    by_lower, asked = {name.lower(): name for name in valid}, str(got).lower()
+    near = difflib.get_close_matches(asked, by_lower, n=1)
+    longer = [name for name in by_lower if len(asked) > 1 and name.startswith(asked)]
+    return next((by_lower[name] for name in near or longer[: len(longer) == 1]), None)

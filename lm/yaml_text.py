@@ -113,6 +113,8 @@ def read_yaml(text: str, name: str = "text") -> Document:
         rule = f"not YAML: character U+{error.character:04X} is not allowed"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if "end of stream" in (error.problem or ""):  # what began and never ended is the mistake
+            mark = error.context_mark or mark
         line, place = 1 if mark is None else mark.line + 1, ()
         problem = "" if error.problem is None else error.problem.replace("character '\\t'", "a tab")
         rule = f"not YAML: {' '.join(part for part in (error.context, problem) if part)}"

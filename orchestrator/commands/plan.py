@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.sweep.searches import Searching
     from orchestrator.trials.records import Records
 
-_SPECS = "write a spec for `python -m lm train` for each trial to train"
+_SPECS = "write a spec for `python -m lm train` for each trial"
 
 
 def plan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -47,11 +47,12 @@ def list_runs(
     shared.goes_with("--sweep FILE", file is not None, scale=scale)
     with shared.refused(ValueError, OSError):
         if file is None:
-            names = _reported(reports, runs)
+            names, sweeps = _reported(reports, runs)
         else:
             sweep, state, _ = shared.opened_state(file, scale, runs, silent=as_json or as_csv)
             names = {key: (f"{sweep.name}/{sweep.scale}", title) for key, title in _named(state)}
-        rows = [row for row in _rows(runs, names) if file is None or row["key"] in names]
+            sweeps = {f"{sweep.name}/{sweep.scale}": {*names}}
+        rows = [row for row in _rows(runs, names, sweeps) if file is None or row["key"] in names]
     rows = [row for row in rows if status is None or row["status"] == status]
     rows.sort(key=lambda row: (row[sort] is None, row[sort] or 0))
     if as_json:
@@ -71,14 +72,20 @@ def _named(state: SweepState) -> Iterator[tuple[str, str]]:
     yield from ((trial.key, trial.title) for trial in state.table)
 
 
-def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
-    """A row for every trial; of one whose record cannot be read, the reason stands for what it is."""
+def _rows(
+    runs: Path, names: Mapping[str, tuple[str, str]], sweeps: Mapping[str, Collection[str]]
+) -> list[dict[str, Any]]:
+    """A row for every trial; of one whose record cannot be read, the reason stands for what it is.
+
+    `names`: of a trial, by key, the sweep that it is listed under, and its name there; `sweeps`: the keys of each, of
+    which several may share a trial.
+    """
     from orchestrator.trials.disk import size_of
     from orchestrator.trials.plan import flattened, in_short
-    from orchestrator.trials.records import read_own
+    from orchestrator.trials.records import damage_in_a_line, read_own
 
-    rows, specs = [], defaultdict[str | None, dict[str, dict[str, Any]]](dict)
-    for folder in sorted(path.parent for path in runs.glob("*/record.json")):
+    rows, specs = [], dict[str, dict[str, Any]]()
+    for folder in sorted(path.parent for path in runs.glob("[!.]*/record.json")):
         sweep, variant = names.get(folder.name, (None, None))
         row: dict[str, Any] = dict.fromkeys(_FIELDS) | {"key": folder.name, "sweep": sweep, "variant": variant}
         with suppress(OSError):
@@ -86,7 +93,7 @@ def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, An
         try:
             record = read_own(folder)
         except (ValueError, OSError) as error:
-            rows.append(row | {"status": "damaged", "what": str(error)})
+            rows.append(row | {"status": "damaged", "what": damage_in_a_line(error)})
             continue
         if record is None:  # it was removed meanwhile
             continue
@@ -100,9 +107,11 @@ def _rows(runs: Path, names: Mapping[str, tuple[str, str]]) -> list[dict[str, An
             "finished_at": record.finished_at,
         }
         rows.append(row)
-        specs[sweep][folder.name] = dict(flattened(record.spec.model_dump(exclude={"seed"})))
-    differing = {key: text for group in specs.values() for key, text in _differences(group).items()}
-    return [row | {"differs": differing.get(row["key"])} for row in rows]
+        specs[folder.name] = dict(flattened(record.spec.model_dump(exclude={"seed"})))
+    groups: dict[str | None, Collection[str]] = {None: specs.keys() - names.keys()}
+    groups.update(sweeps)
+    texts = {of: _differences({key: specs[key] for key in keys if key in specs}) for of, keys in groups.items()}
+    return [row | {"differs": texts[row["sweep"]].get(row["key"])} for row in rows]
 
 
 def _differences(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -124,23 +133,25 @@ def _differences(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return texts
 
 
-def _reported(reports: Path, runs: Path) -> dict[str, tuple[str, str]]:
-    """The sweep and name of each trial that a report lists; of several reports, the last by name."""
+def _reported(reports: Path, runs: Path) -> tuple[dict[str, tuple[str, str]], dict[str, set[str]]]:
+    """The sweep and name of each trial that a report lists, of several reports the last; the trials of each."""
     from orchestrator.report.files.folder import read_summary
     from orchestrator.search.ledger import ledger_path, read_search_trials
 
-    names: dict[str, tuple[str, str]] = {}
+    names, sweeps = dict[str, tuple[str, str]](), dict[str, set[str]]()
     for path in sorted(reports.glob("*/*/trials.csv")):
         of = f"{path.parent.parent.name}/{path.parent.name}"
+        listed = dict[str, str]()
         with suppress(OSError, ValueError, KeyError):  # names alone are lost, and the page's own command says why
             if (summary := read_summary(path.parent)) is not None:
                 for variant, key in summary.searches.items():
                     trials = read_search_trials(ledger_path(runs, key))
-                    names |= {trial.key: (of, f"{variant}, trial {trial.number}") for trial in trials if trial.key}
+                    listed |= {trial.key: f"{variant}, trial {trial.number}" for trial in trials if trial.key}
             with path.open(encoding="utf-8", newline="") as table:
-                rows = list(csv.DictReader(table))
-            names |= {row["key"]: (of, f"{row['variant']}, seed {row['seed']}") for row in rows}
-    return names
+                listed |= {row["key"]: f"{row['variant']}, seed {row['seed']}" for row in csv.DictReader(table)}
+        names |= {key: (of, name) for key, name in listed.items()}
+        sweeps[of] = {*listed}
+    return names, sweeps
 
 
 def _print_list(rows: list[dict[str, Any]]) -> None:

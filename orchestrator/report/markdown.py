@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from textwrap import shorten
 from typing import Any
@@ -14,6 +14,8 @@ from lm.yaml_text import write_yaml
 from orchestrator import words
 from orchestrator.words import NOTHING, Markdown, escape, listed
 
+MOST_PANELS = 24
+"""Of a picture; what is said of it names as many variants."""
 _LONGEST_REASON = 300
 Row = dict[str, Any]
 Rows = list[Row]
@@ -29,6 +31,12 @@ def plain(markdown: str) -> str:
 def names(texts: Iterable[str]) -> Markdown:
     """Names as a list in a sentence, each escaped."""
     return Markdown(listed([escape(text) for text in texts]))
+
+
+def drawn(texts: Sequence[str]) -> Markdown:
+    """Names of what a picture shows; those beyond its panels are counted."""
+    more = [f"{len(texts) - MOST_PANELS} more"] if len(texts) > MOST_PANELS else []
+    return Markdown(listed([*map(escape, texts[:MOST_PANELS]), *more]))
 
 
 def table(rows: Rows, alignment: str) -> Markdown:
@@ -51,6 +59,7 @@ def template(name: str) -> Template:
     on_page = environment("orchestrator.report", finalize=lambda value: escape(NOTHING if value is None else value))
     on_page.filters |= {
         "names": names,
+        "drawn": drawn,
         "table": table,
         "whole": lambda value: f"{value:,.0f}",
         "number": lambda value: NOTHING if value is None else words.number(value),

@@ -95,7 +95,10 @@ def write_report(
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     title = f"{sweep.name}, scale {sweep.named_scale}" if sweep.named_scale else sweep.name
-    caption = f"{title}, changes of test perplexity with {level_in_words(comparison)} intervals (all at once)"
+    caption = f"{title}, changes of test perplexity"
+    if comparison is not None and comparison.intervals:
+        at_once = " (all at once)" if comparison.family_size > 1 else ""
+        caption += f" with {level_in_words(comparison)} intervals{at_once}"
     with staged(place) as staging:
         pictures = Pictures(staging, draw)
         text = _text(report, sentence, comparison, rows, references, interactions, pictures)

@@ -41,6 +41,8 @@ from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read
 STALLED = "stalled.txt"
 """In a trial's folder: empty while it trains, the tracebacks of its threads after it was ended because it stalled."""
 _LONGEST_WAIT_SECONDS = 0.2
+_COPY = ".new.tmp"
+"""Ends the name of a copy that is not whole yet."""
 _CARRIED = re.compile(
     r"record\.json|curve\.parquet|tokens/([\w-]+\.test|cache\.valid)\.parquet|(samples|analyses)/[^/]+\.json"
 )
@@ -90,7 +92,7 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
     weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, as does one
     whose record cannot be read, of which a warning tells.
     """
-    for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
+    for folder in sorted(path.parent for path in runs.glob(f"[!.]*/{RECORD}")):
         try:
             record = read_own(folder)
             if record is None or record.status == "failed" or is_held(folder / ".lock"):
@@ -103,6 +105,9 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
             continue  # taken since it was looked at
         except (ValueError, OSError) as error:
             say_once(damage_in_a_line(error))
+    if copies := sorted(runs.glob(f".*{_COPY}")):
+        with suppress(ValueError), _alone(runs):  # else somebody copies there now
+            yield from _remove(copies, dry)
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
 
 
@@ -141,11 +146,14 @@ def copy_trials(
         for key in dict.fromkeys(keys):
             if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or is_held(source / key / ".lock"):
                 continue  # no trial, or one that has not settled yet
-            if (to / key).exists() and not (replace and _differ(source / key, to / key)):
+            settled = (to / key / RECORD).exists()
+            trained = [name for name in (LOG, "checkpoints", WEIGHTS) if (to / key / name).exists()]
+            stays = settled and not _differ(source / key, to / key) if replace else settled or trained
+            if stays:
                 there += 1
                 continue
-            if more := [name for name in (LOG, "checkpoints", WEIGHTS) if (to / key / name).exists()]:
-                left_out.append(f"{to / key}: has {more[0]}, so a trial was trained there; it stays as it is")
+            if trained:
+                left_out.append(f"{to / key}: has {trained[0]}, so a trial was trained there; it stays as it is")
                 continue
             try:
                 _copy_trial(source / key, to)
@@ -170,7 +178,7 @@ def _copy_trial(trial: Path, to: Path) -> None:
     record = check_trial(trial)
     if record is None or not record.hashes:
         raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")
-    copy, place = to / f".{trial.name}.new.tmp", to / trial.name
+    copy, place = to / f".{trial.name}{_COPY}", to / trial.name
     shutil.rmtree(copy, ignore_errors=True)  # a command that was killed may have left it
     try:
         for name in _files_to_copy(trial):
@@ -211,9 +219,12 @@ def _files_to_copy(trial: Path) -> list[str]:
 
 
 def _differ(trial: Path, other: Path) -> bool:
-    """Whether a record, a text, or what the weights were asked, is another."""
-    small = [name for name in _files_to_copy(trial) if name.endswith(".json")]
+    """Whether the copy of a trial is damaged, lacks a file, or has another record, text or answer of the weights."""
+    names = _files_to_copy(trial)
+    small = [name for name in names if name.endswith(".json")]
     try:
-        return any(read_regular(trial / name) != read_regular(other / name) for name in small)
-    except OSError:
+        check_trial(other)
+        lacks = {*names} - {*_files_to_copy(other)}
+        return bool(lacks) or any(read_regular(trial / name) != read_regular(other / name) for name in small)
+    except (ValueError, OSError):
         return True

@@ -83,7 +83,11 @@ def find_key(runs: Path, prefix: str) -> str:
 def record_of(runs: Path, prefix: str) -> Record:
     """The record of the trial whose key begins with the prefix; ValueError also if it has none, or a damaged one."""
     folder = runs / find_key(runs, prefix)
-    if (record := read_own(folder)) is None:
+    try:
+        record = read_own(folder)
+    except DamagedError as error:
+        raise ValueError(damage_in_a_line(error)) from error
+    if record is None:
         raise ValueError(f"{folder}: no record.json: the trial has not settled yet")
     return record
 
@@ -112,7 +116,7 @@ def damage_in_a_line(error: ValueError | OSError) -> str:
 def read_all(runs: Path) -> dict[str, Record]:
     """The record of every settled trial in a folder, by key; one that cannot be read is left out with a warning."""
     records = {}
-    for folder in sorted(path.parent for path in runs.glob(f"*/{RECORD}")):
+    for folder in sorted(path.parent for path in runs.glob(f"[!.]*/{RECORD}")):
         try:
             if (record := read_own(folder)) is not None:
                 records[folder.name] = record

@@ -60,6 +60,13 @@ class Storage:
         self.uri, self._fs = uri, arrow.SubTreeFileSystem(root, file_system)
         self._same: dict[Path, tuple[int, int]] = {}  # local files that are in the storage: when changed (ns), size
 
+    def check_writable(self) -> None:
+        """OSError unless it can be written to."""
+        probe = f".probe-{os.getpid()}"
+        with self._named_errors(), tempfile.NamedTemporaryFile() as nothing:
+            self._upload(Path(nothing.name), probe)
+            self._fs.delete_file(probe)
+
     def keys(self) -> set[str]:
         """The trials of which it holds something."""
         with self._named_errors():
@@ -128,9 +135,13 @@ class Storage:
 
 
 def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: Records) -> None:
-    """Before a sweep: fetch what a report needs, send what is lacking; CannotStartError if the storage is silent."""
+    """Before a sweep: fetch what a report needs, send what is lacking.
+
+    CannotStartError if the storage is silent, or cannot be written to.
+    """
     done: set[str] = set()
     try:
+        storage.check_writable()
         there = storage.keys()
         while new := {key for trial in planned() for key in (trial.key, trial.starts_from) if key} - done:
             for key in sorted(new):

@@ -138,7 +138,7 @@ def run_on_ray(
     try:
         with interrupt.stopping():
             joining = f"joining the Ray cluster at {order.address}, whose nodes are checked"
-            say(joining if order.address is not None else "starting Ray on this machine, which takes 10 to 30 seconds")
+            say(joining if order.address is not None else "starting Ray on this machine, which can take a minute")
             while (loss := _attempt(order, source(), started, interrupt)) is not None and interrupt.signal is None:
                 if first_loss is not None or order.address is not None:
                     raise error(loss)

@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from orchestrator.analysis.outcomes import Curve, Outcomes, curve_of, is_adaptive
+from orchestrator.report.markdown import MOST_PANELS
 from orchestrator.report.pictures import style
 from orchestrator.report.pictures.style import COLOURS, DASHES, GREY, Limits
 from orchestrator.words import counted, number, significant
@@ -185,7 +186,7 @@ def overview(
 def panels(variants: Sequence[VariantCurves]) -> Figure:
     """A panel for each variant, with the baseline's mean in broad grey."""
     baseline_first = sorted(variants, key=lambda variant: not variant.baseline)
-    drawn = baseline_first[: style.MOST_PANELS]
+    drawn = baseline_first[:MOST_PANELS]
     limits = visible_range(drawn, None)
     baseline = next((band(variant.seeds.values()) for variant in drawn if variant.baseline), None)
     styles: dict[int, style.Style] = {

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from orchestrator.analysis.effects import per_cent
+from orchestrator.report.markdown import MOST_PANELS
 from orchestrator.words import MINUS, counted
 
 Style = dict[str, Any]
@@ -31,7 +32,6 @@ GREY = "#8c8c8c"
 HURTS, HELPS = COLOURS[:2]
 PALE = 0.4
 """How opaque a bar is on whose sign the seeds disagree."""
-MOST_PANELS = 24
 GRID: Style = {"color": "#e3e3e3", "linewidth": 0.6}
 _NEVER_OUTSIDE = 0.05
 """A change of at most this many nats is shown, however small the others are."""

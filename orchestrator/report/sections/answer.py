@@ -113,7 +113,7 @@ def _answer(
     base = next(row for row in rows if row.is_baseline)
     name = _quoted(base.variant)
     if not any(row.complete for row in rows):
-        return ["nothing is complete yet, so there is no answer"], []
+        return [f"{_why_nothing(rows)}, so there is no answer"], []
     if comparison is None and base.adaptive:
         return [f"nothing is compared, because {name} adapts to the text it is scored on"], []
     if comparison is None and base.reason == WORSE_THAN_GUESSING:
@@ -132,6 +132,13 @@ def _answer(
         sentences.append(f"{_named(equal, 'other ')} {has}")
     incomplete = [row for row in rows if row.incomplete and not row.is_baseline and not row.adaptive]
     return [*sentences, *_on_this_text(judged)], _left_open(judged, incomplete, base.variant)
+
+
+def _why_nothing(rows: Sequence[AblationRow]) -> str:
+    if any(status in row.incomplete for row in rows for status in ("unfinished", "missing", "failed")):
+        return "nothing is complete yet"
+    trials = sum(row.seeds for row in rows)
+    return "the only trial diverged" if trials == 1 else f"all {trials} trials diverged"
 
 
 def _reached(base: AblationRow, published: Number | None) -> str:

@@ -16,6 +16,7 @@ from orchestrator.report.sections.ablation import AblationRow
 from orchestrator.report.sections.verdicts import NAMED
 from orchestrator.words import Markdown, counted, escape, listed, significant
 
+_LAST_TENTH = "the last tenth of the epochs"
 _SEVERAL = 0.1
 """If validation was lowest at the last epoch in more than this share of the trials, the page says so."""
 
@@ -116,7 +117,8 @@ def _still_learning(outcomes: Outcomes) -> Iterator[Markdown]:
         how_much = ""
         if falls := [_last_fall(curve) for curve in best_at_the_end if len(curve) > 1]:
             at_most = f" in the median, {_in_percent(max(falls))} at most" if len(falls) > 1 else ""
-            how_much = f", and the last tenth of the epochs lowered perplexity by {_in_percent(median(falls))}{at_most}"
+            last = "that epoch" if all(_last_tenth(curve) == 1 for curve in best_at_the_end) else _LAST_TENTH
+            how_much = f", and {last} lowered perplexity by {_in_percent(median(falls))}{at_most}"
         yield Markdown(
             f"**In {len(best_at_the_end)} of {counted(len(trained), 'trained trial')}, validation was lowest at the "
             f"last epoch**{how_much}: with more epochs the results may change."
@@ -124,13 +126,17 @@ def _still_learning(outcomes: Outcomes) -> Iterator[Markdown]:
 
 
 def _last_fall(curve: Curve) -> float:
-    """By how many per cent the last tenth of the epochs, at least one, lowered the best validation perplexity.
+    """By how many per cent the last tenth of the epochs lowered the best validation perplexity.
 
     If averaging or fine-tuning began within it, that is part of it.
     """
     losses = curve.valid_nats_per_token
-    before = losses[: min(len(losses) - 1, round(0.9 * len(losses)))]
-    return -per_cent(float(losses.min() - before.min()))
+    return -per_cent(float(losses.min() - losses[: -_last_tenth(curve)].min()))
+
+
+def _last_tenth(curve: Curve) -> int:
+    """A tenth of the epochs, at least one."""
+    return max(1, len(curve) - round(0.9 * len(curve)))
 
 
 def _in_percent(fall: float) -> str:

@@ -16,7 +16,7 @@ from orchestrator.analysis.effects import (
     per_cent,
 )
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
-from orchestrator.words import counted, decimals_for, listed, rounded_by_interval, signed, significant
+from orchestrator.words import counted, listed, rounded_by_interval, signed, significant
 
 WORSE_THAN_GUESSING: Reason = "worse than guessing"
 TWOFOLD = "a twofold change cannot be excluded"
@@ -84,8 +84,9 @@ def signed_ends(effects: Sequence[Effect]) -> str:
         return TWOFOLD
     ends = [per_cent(end) for effect in effects for end in effect.interval or ()]
     low, high = min(ends), max(ends)
-    decimals = decimals_for((high - low) / 2)
-    return f"{signed(low, decimals)}% to {signed(high, decimals)}%"
+    between = per_cent(effects[0].nats) if len(effects) == 1 else (low + high) / 2
+    _, low_end, high_end = rounded_by_interval(between, low, high)
+    return f"{low_end}% to {high_end}%"
 
 
 def all_within(effects: Sequence[Effect]) -> str:

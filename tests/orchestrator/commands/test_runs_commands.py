@@ -73,6 +73,21 @@ def test_list_tells_trials_apart_filters_sorts_and_hides_none(place: Path) -> No
     assert command("runs", "list", "--sort", "colour")[0] == 2
 
 
+def test_a_trial_of_two_sweeps_counts_in_both(place: Path) -> None:
+    """What two share is listed under the last; what the first has beside it still differs from them."""
+    for variant in ("full", "no weight-dropping", "no fine-tuning"):
+        settle(trials()[variant])
+    part = "  weight-dropping: {off: {dropout.weight: 0.0}}\n"
+    (place / "zoo.yaml").write_text(
+        (place / "toy.yaml").read_text().replace(part, "").replace("name: toy", "name: zoo")
+    )
+    for file in ("toy.yaml", "zoo.yaml"):
+        assert command("report", file, "--scale", "paper")[0] == 0
+    rows = {row["variant"]: (row["sweep"], row["differs"]) for row in rows_of()}
+    assert rows["full, seed 1"][0] == "zoo/paper"
+    assert rows["no weight-dropping, seed 1"] == ("toy/paper", "dropout.weight 0.0")
+
+
 def test_the_default_folder_may_not_have_been_written_yet(place: Path) -> None:
     assert command("runs", "list")[1].endswith("0 trials, 0.00 KiB\n")
     assert command("runs", "gc")[1] == "0 bytes freed\n"

@@ -250,6 +250,9 @@ def test_one_seed(tmp_path: Path, sweep: Sweep) -> None:
     assert "| b | 70.00 | +16.7% | no verdict (one seed: the seed noise is unknown) | – | 0 of 1 | 1,234,567 |" in text
     assert "| b | +16.7% | +20.2% | 71.1 | 68.9 | +11.6 |" in text
     assert "No interval is given; the column of verdicts says why." in text
+    assert "Change of test perplexity against “full”; within the grey band" in text and "with its interval" not in text
+    assert "changes of test perplexity, corpus" in (tmp_path / "report" / "table.tex").read_text().splitlines()[0]
+    assert "in brackets the slowest" not in text
 
 
 def test_seeds_without_noise_and_a_change_that_does_nothing(tmp_path: Path, sweep: Sweep) -> None:
@@ -361,6 +364,10 @@ def test_nothing_complete_and_nothing_to_compare(tmp_path: Path, sweep: Sweep) -
     text = write(tmp_path, sweep(full=[None], b=[None]))
     assert answer(text) == "At laptop scale, nothing is complete yet, so there is no answer."
     assert "overview.svg" not in text
+    lost = [make_trial(name, 1) for name in ("full", "b")]
+    for trial in lost:
+        settle(tmp_path / "lost" / "runs", trial, 60.0, status="diverged", reason="not finite")
+    assert answer(write(tmp_path / "lost", lost)) == "At laptop scale, all 2 trials diverged, so there is no answer."
     assert answer(write(tmp_path, sweep(full=[60.0, 61.0]))) == (
         "At laptop scale, “full” reaches test perplexity 60.50 ± 0.71 (mean ± standard deviation of 2 seeds)."
     )

@@ -51,6 +51,7 @@ def test_every_reason_has_words_of_its_own() -> None:
     [
         ([(0.9691, 1.0331)], "at most 3.3% either way", "−3.1% to +3.3%"),
         ([(0.95, 1.01), (0.99, 1.02)], "at most 5.0% either way", "−5.0% to +2.0%"),
+        ([(0.7, 1.0041)], "at most 30% either way", "−30% to +0.41%"),
         ([(0.5, 2.0)], "at most 100% either way", "−50% to +100%"),
         ([(0.499, 1.0)], TWOFOLD, TWOFOLD),
         ([(1.0, 2.01)], TWOFOLD, TWOFOLD),

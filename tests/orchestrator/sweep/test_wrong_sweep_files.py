@@ -46,6 +46,7 @@ WRONG = {
     "negative seed": ("seeds: [7]", "seeds: [-7]", "23: scales.tiny.seeds.0: should be greater than or equal to 0, got -7"),
     "unknown key of a part": ("{weight: 0.5,", "{wieght: 0.5,", "6: base.dropout.wieght: unknown key 'wieght' (did you mean 'weight'?)"),
     "value of a part": ("{weight: 0.5,", "{weight: 1.5,", "6: base.dropout.weight: should be less than 1, got 1.5"),
+    "beginning of a key": ("  epochs: 4", "  epo: 4", "8: base.epo: unknown key 'epo' (did you mean 'epochs'?)"),
     "kind": ("kind: nt_asgd", "kind: ntasgd", "7: base.optimizer.kind: unknown kind 'ntasgd' (did you mean 'nt_asgd'?)"),
     "no kind": ("{kind: nt_asgd, ", "{", "7: base.optimizer: missing key 'kind' (one of sgd, sgd_halving, sgd_decay, sgd_plateau, nt_asgd, adam)"),
     "key of another kind": ("clip: 0.25", "momentum: 0.9", "7: base.optimizer.momentum: unknown key 'momentum' (valid here: learning_rate, weight_decay, clip, kind, nonmonotone_interval, trigger)"),

@@ -110,6 +110,35 @@ def test_the_pages_that_were_read_go_along_and_add_to_those_of_there(place: Path
     assert code == 2 and f"{looks}:1: expected a line such as" in err
 
 
+def test_what_is_exported_again_mends_a_damaged_copy(place: Path) -> None:
+    keys = [trial.key for trial in trials().values()]
+    exported(*trials().values())
+    before = files(THERE)
+    with (THERE / keys[0] / "curve.parquet").open("ab") as file:
+        file.write(b"x")
+    (THERE / keys[1] / "curve.parquet").unlink()
+    assert exported().startswith("2 trials copied") and files(THERE) == before
+
+
+def test_a_folder_without_a_trial_is_taken_by_an_import(place: Path) -> None:
+    full = trials()["full"]
+    exported(full)
+    lock = Path("elsewhere") / full.key / ".lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert command("runs", "import", "there", "--runs", "elsewhere")[1].startswith("1 trial copied")
+    assert (lock.parent / "record.json").exists()
+
+
+def test_a_copy_that_was_killed_is_no_trial_and_is_freed(place: Path) -> None:
+    full = trials()["full"]
+    exported(full)
+    ghost = RUNS / f".{full.key}.new.tmp"
+    shutil.copytree(THERE / full.key, ghost)
+    assert ghost.name not in command("runs", "list")[1]
+    assert str(ghost) in command("runs", "gc")[1] and not ghost.exists()
+
+
 def test_a_trial_that_is_here_already_stays_as_it_is(place: Path) -> None:
     full, weights = trials()["full"], trials()["no weight-dropping"]
     exported(full, weights)

@@ -257,6 +257,12 @@ def test_a_storage_that_does_not_answer_is_told_before_anything_starts(tmp_path:
         exchange(storage, lambda: [trial("one")], Records(tmp_path))
 
 
+def test_a_storage_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotStartError, match=r"storage .*Not a directory"):
+        exchange(Storage(str(tmp_path / "file" / "storage")), lambda: [trial("one")], Records(tmp_path))
+
+
 @pytest.mark.slow
 def test_a_lost_storage_fails_its_trial_with_the_reason(
     place: Path, monkeypatch: pytest.MonkeyPatch, s3: Server
