@@ -179,7 +179,7 @@ def _notify(command: str, exit_code: int, summary: Mapping[str, Any]) -> None:
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
-    """The record of every settled trial in a folder, by key; one that cannot be read is left out, and named once."""
+    """The record of every trial in a folder that has ended, by key; one that cannot be read is named and left out."""
     return read_all(Path(path))
 
 

@@ -41,7 +41,7 @@ def list_runs(
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV, with the fields of --json")] = False,
     as_json: shared.AsJson = False,
 ) -> None:
-    """List every trial that has settled: its sweep and variant if a report has it, how it differs, how it ended."""
+    """List every trial that has ended: its sweep and variant if a report has it, how it differs, how it ended."""
     if as_csv and as_json:
         shared.wrong("runs list: --csv and --json: give one of them")
     shared.goes_with("--sweep FILE", file is not None, scale=scale)

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.words import seconds_in
 from tests.orchestrator.execute.test_sweep_end_to_end import place
+from tests.support.places import command, working_in
 from tests.support.sweeps import finish, start
 
 __all__ = ["place"]  # a fixture
@@ -27,8 +28,8 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place: Path) -> None:
-    command = "true https://ann:hunter2@host"
-    output = finish(start(place, "--executor", "inline", "--budget", "0.01s", "--notify", command), 3)
+    notified = "true https://ann:hunter2@host"
+    output = finish(start(place, "--executor", "inline", "--budget", "0.01s", "--notify", notified), 3)
     assert "The budget of 0.01s is spent; nothing finished is lost. To go on:" in output
     assert "--executor inline --budget 0.01s" in output and "--notify 'true https://***@host'" in output
     kept = [file.read_text() for file in (place / "runs" / ".sweeps").glob("*.json")]
@@ -37,6 +38,8 @@ def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place:
 
 
 def test_a_span_that_is_none_is_refused_before_anything_starts(place: Path) -> None:
-    output = finish(start(place, "--budget", "8 hours"), 2)
-    assert "--budget: expected a number above 0 and s, m, h or d, such as 90m or 8h, got '8 hours'" in output
+    with working_in(place):
+        code, _, err = command("sweep", "tiny.yaml", "--budget", "8 hours")
+    refusal = "--budget: expected a number above 0 and s, m, h or d, such as 90m or 8h, got '8 hours'"
+    assert (code, err.splitlines()[-1]) == (2, refusal)
     assert not (place / "runs").exists()

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from lm.analyzed import analysis_path
+from lm.record import Divergence, read_record, write_record
 from orchestrator.api import load_sweep
+from orchestrator.execute.pages import questions
 from orchestrator.sweep import SweepError
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
@@ -116,6 +118,20 @@ def test_an_analysis_that_fails_costs_its_answer_alone(place: Path, caplog: pyte
     assert code == 0, out
     assert "no answer: no weight-dropping, seed 1: rank of its weights (DamagedError" in caplog.text
     assert "1 trial is left out (no weight-dropping, seed 1)" in section(PAGE)
+
+
+def test_a_trial_that_diverged_is_asked_nothing(place: Path) -> None:
+    folder = answers_folder("no weight-dropping")
+    analysis_path(folder, "rank").unlink()
+    sweep, records = load_sweep("toy.yaml", "paper"), Records("runs")
+    asked = [title for title, _ in questions(sweep, plan(sweep), records)]
+    assert asked == ["no weight-dropping, seed 1: rank of its weights"]
+    record = read_record(folder)
+    assert record is not None
+    where = Divergence(stage="finetune-1", epoch=3, step=1, learning_rate=2.0, gradient_norm=None)
+    lost = {"status": "diverged", "divergence": where, "stages": record.stages[:1], "reason": "not finite"}
+    write_record(folder, record.model_copy(update=lost))
+    assert questions(sweep, plan(sweep), records) == [] and list((folder / "weights").iterdir())
 
 
 @pytest.mark.parametrize(

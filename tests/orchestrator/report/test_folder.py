@@ -66,10 +66,14 @@ def test_a_page_is_not_replaced_by_one_without_records(tmp_path: Path) -> None:
     report(tmp_path, sweep())  # the empty page has nothing to lose
 
 
-@pytest.mark.parametrize("more", [sweep(seeds=3), sweep("full b c"), sweep()])
-def test_a_page_that_has_all_of_the_earlier_replaces_it(tmp_path: Path, more: list[Trial]) -> None:
-    report(tmp_path, sweep())
-    report(tmp_path, more)
+@pytest.mark.parametrize(("more", "row"), [(sweep(seeds=3), b"full,3,"), (sweep("full b c"), b"c,1,")])
+def test_a_page_that_has_all_of_the_earlier_replaces_it(tmp_path: Path, more: list[Trial], row: bytes) -> None:
+    before = report(tmp_path, sweep())
+    assert row not in before["trials.csv"] and row in report(tmp_path, more)["trials.csv"]
+
+
+def test_the_same_page_again_is_the_same(tmp_path: Path) -> None:
+    assert report(tmp_path, sweep()) == report(tmp_path, sweep())
 
 
 def test_what_differs_is_named(tmp_path: Path) -> None:

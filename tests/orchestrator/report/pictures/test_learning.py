@@ -266,7 +266,7 @@ def test_a_single_point_and_any_range_can_be_drawn(tmp_path: Path, value: float)
     draw(tmp_path, [curves("full", flat(value, epochs=1))])
 
 
-def test_names_are_literal_text(tmp_path: Path) -> None:
+def test_whatever_the_names_the_pictures_are_drawn(tmp_path: Path) -> None:
     names = ["full", "_hidden", "$\\frac$", "two\nlines", "<b>&", "a|b `c`", "long " * 60, "漢字 \u202e\x1b[31m"]
     draw(tmp_path, [variant(name, 60.0) for name in names])
 
