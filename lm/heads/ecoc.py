@@ -137,7 +137,7 @@ class Ecoc(OutputHead):
         match self.loss:
             case NormalizedLoss():
                 trained, held = linear_nats_cost(tokens, size, words, on_gpu=self.weight_CH.is_cuda)
-                trained += 4 * words * bits * (size + 1)  # forward and backward: the backward pass needs no product
+                trained += 4 * words * bits * (size + 1)  # one product forward, one backward
                 held += 4 * 2 * words * (size + 1)
             case BallDropLoss():
                 held *= 2
