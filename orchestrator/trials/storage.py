@@ -25,7 +25,7 @@ from filelock import FileLock
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
-from lm.files import atomic, make_folder
+from lm.files import WriteError, atomic, check_writable, make_folder
 from lm.hashes import RECORD, WEIGHTS
 from orchestrator.errors import CannotStartError
 from orchestrator.trials.disk import STALLED, set_aside_damaged
@@ -61,11 +61,19 @@ class Storage:
         self._same: dict[Path, tuple[int, int]] = {}  # local files that are in the storage: when changed (ns), size
 
     def check_writable(self) -> None:
-        """OSError unless it can be written to."""
+        """WriteError unless it can be written to."""
+        if isinstance(self._fs.base_fs, arrow.LocalFileSystem):
+            folder = Path(self._fs.base_path)
+            make_folder(folder)
+            check_writable(folder)
+            return
         probe = f".probe-{os.getpid()}"
-        with self._named_errors(), tempfile.NamedTemporaryFile() as nothing:
-            self._upload(Path(nothing.name), probe)
-            self._fs.delete_file(probe)
+        try:
+            with self._named_errors():
+                self._fs.open_output_stream(probe).close()
+                self._fs.delete_file(probe)
+        except OSError as error:
+            raise WriteError(errno.EACCES, str(error)) from error
 
     def keys(self) -> set[str]:
         """The trials of which it holds something."""
@@ -137,12 +145,12 @@ class Storage:
 def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: Records) -> None:
     """Before a sweep: fetch what a report needs, send what is lacking.
 
-    CannotStartError if the storage is silent, or cannot be written to.
+    CannotStartError if the storage is silent, WriteError if it cannot be written to.
     """
     done: set[str] = set()
     try:
-        storage.check_writable()
         there = storage.keys()
+        storage.check_writable()
         while new := {key for trial in planned() for key in (trial.key, trial.starts_from) if key} - done:
             for key in sorted(new):
                 set_aside_damaged(records.folder(key))
@@ -152,6 +160,8 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
                 elif records.folder(key).exists() and not (key in there and storage.has(f"{key}/{RECORD}")):
                     storage.push(key, records.root)
             done |= new
+    except WriteError:
+        raise
     except OSError as error:
         raise CannotStartError(str(error)) from error
 
