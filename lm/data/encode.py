@@ -109,7 +109,7 @@ def capped(encoding: Encoding, most: int) -> Encoding:
     splits = [ids_V[ids] for ids in (encoding.train, encoding.valid, encoding.test)]
     for ids in splits:
         ids.setflags(write=False)
-    rule = f"{encoding.rule}; of these the {len(kept):,} most frequent in training, all others are {UNKNOWN}"
+    rule = f"{encoding.rule}; of these the {most:,} most frequent in training, all others are {UNKNOWN}"
     return Encoding(tuple(vocabulary), splits[0], splits[1], splits[2], rule)
 
 
