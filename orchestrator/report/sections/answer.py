@@ -25,6 +25,7 @@ from orchestrator.report.sections.verdicts import (
     level_in_words,
     no_effect,
     signed_ends,
+    why_nothing_complete,
 )
 from orchestrator.sweep.published import Number
 from orchestrator.sweep.scaled import BEST_FOUND
@@ -113,7 +114,8 @@ def _answer(
     base = next(row for row in rows if row.is_baseline)
     name = _quoted(base.variant)
     if not any(row.complete for row in rows):
-        return [f"{_why_nothing(rows)}, so there is no answer"], []
+        why = why_nothing_complete([row.incomplete for row in rows], sum(row.seeds for row in rows))
+        return [f"{why}, so there is no answer"], []
     if comparison is None and base.adaptive:
         return [f"nothing is compared, because {name} adapts to the text it is scored on"], []
     if comparison is None and base.reason == WORSE_THAN_GUESSING:
@@ -132,13 +134,6 @@ def _answer(
         sentences.append(f"{_named(equal, 'other ')} {has}")
     incomplete = [row for row in rows if row.incomplete and not row.is_baseline and not row.adaptive]
     return [*sentences, *_on_this_text(judged)], _left_open(judged, incomplete, base.variant)
-
-
-def _why_nothing(rows: Sequence[AblationRow]) -> str:
-    if any(status in row.incomplete for row in rows for status in ("unfinished", "missing", "failed")):
-        return "nothing is complete yet"
-    trials = sum(row.seeds for row in rows)
-    return "the only trial diverged" if trials == 1 else f"all {trials} trials diverged"
 
 
 def _reached(base: AblationRow, published: Number | None) -> str:

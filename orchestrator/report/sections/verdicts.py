@@ -47,6 +47,13 @@ def why_no_verdict(obstacle: Obstacle, *, of_contrast: bool = False) -> str:
     return why[obstacle.reason]
 
 
+def why_nothing_complete(incomplete: Sequence[str], trials: int) -> str:
+    """A clause that says why no trial of a page is complete; each row of `incomplete` says why its own are not."""
+    if any(status in row for row in incomplete for status in ("unfinished", "missing", "failed")):
+        return "nothing is complete yet"
+    return "the only trial diverged" if trials == 1 else f"all {trials} trials diverged"
+
+
 def verdict_in_words(effect: Effect, margin: float) -> str:
     """A verdict with its margin, `no effect larger than 0.5%`."""
     return no_effect(margin) if effect.verdict == "equivalent" else effect.verdict
