@@ -54,6 +54,8 @@ class RankFound(Part):
         above = {f"above {share} of the largest": count for share, count in self.centred.above.items()}
         return {
             **bound,
+            "rows": self.positions,
+            "words": self.words,
             "rank": self.centred.rank,
             **above,
             "effective rank": self.centred.effective,
@@ -92,7 +94,8 @@ class NextWordsFound(Part):
 
     `probability` has the mean probability of a frequent word where it is not what follows; `neighbours` the mean
     probability of the ten words that are nearest to the one that follows, without it, by cosine in the model's own
-    embedding; `neighbours_by_text` by the co-occurrences of the training text, the same for every model.
+    embedding; `neighbours_by_text` by the co-occurrences of the corpus's whole training text, the same for every model,
+    over the `counted_by_text` predictions whose word that text has.
     """
 
     kind: Literal["next_words"]
@@ -101,6 +104,7 @@ class NextWordsFound(Part):
     left_out: tuple[str, ...]
     probability: dict[str, float]
     neighbours: float
+    counted_by_text: int
     neighbours_by_text: float
 
     def numbers(self) -> dict[str, float]:
@@ -118,7 +122,7 @@ class CodeErrorsFound(Part):
     `wrong_by_bit` is each bit's error rate, the first `class_bits` those of the word's span; `wrong_bits` counts the
     predictions with 0, 1, 2, ... wrong bits. The word errors: `uncorrected` where any bit is wrong, `owner` where the
     class bits lie in another word's span (None without spans), `corrected` where the nearest codeword is another
-    word's, `most_probable` where the most probable word by all logits is another.
+    word's, `most_probable` where the most probable word by the head's own distribution is another.
     """
 
     kind: Literal["code_errors"]

@@ -11,13 +11,15 @@ from lm.data import EncodedCorpus, load
 from lm.hashes import NEEDED_BY_A_MODEL, check_hashes
 from lm.model import LanguageModel
 from lm.record import Record
+from lm.spec import TrainSpec
 from lm.train import choose_device, load_model, words_for
 
 
 @dataclass(frozen=True, eq=False)
 class KeptModel:
-    """The weights that a stage chose, on a device, and the encoded corpus."""
+    """The weights that a stage chose, on a device, the encoded corpus, and what was asked of the trainer."""
 
+    spec: TrainSpec
     model: LanguageModel
     corpus: EncodedCorpus
     device: torch.device
@@ -40,4 +42,4 @@ def open_model(
     words = words_for(record.spec, corpus, folder)
     if words.codebook is not None and words.codebook.fingerprint != record.codebook:
         raise ValueError(f"{folder}: its weights need codebook {record.codebook}, not {words.codebook.fingerprint}")
-    return KeptModel(load_model(record, folder, words, chosen, stage), corpus, chosen)
+    return KeptModel(record.spec, load_model(record, folder, words, chosen, stage), corpus, chosen)

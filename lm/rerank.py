@@ -159,12 +159,13 @@ def check_candidates(path: Path, vocabulary: Sequence[str], rule: Ranking) -> No
 
 
 def tree_scores(results: Iterable[tuple[Candidates, int]]) -> tuple[int, dict[str, float]]:
-    """How many inputs there are, and the labelled F1 of what was chosen, of the first model's choice, and the highest.
+    """How many inputs there are, and the labelled F1 of what was chosen, of the first model's choice, and of the best.
 
-    The first model prefers what has the highest score of its own, the first if there are none. The highest F1 takes
-    each input's best candidate on its own. Each input has its true tree.
+    The first model prefers what has the highest score of its own, the first if there are none. The best
+    has the highest F1 of its input, which is not always the choice that makes the F1 of all highest. Each input has its
+    true tree.
     """
-    pairs: dict[str, list[tuple[str, str]]] = {"the best": [], "the first model's best": [], "the best there is": []}
+    pairs: dict[str, list[tuple[str, str]]] = {"the best": [], "the first model's best": [], "each input's best": []}
     count = 0
     for count, (of, best) in enumerate(results, 1):  # noqa: B007
         gold = of.gold or ""

@@ -27,7 +27,7 @@ def ensemble(runs: RunFolders, split: OnSplit = "test", stage: ScoredStage = Non
     from lm.by_token.ensemble import ensemble as ensemble_of
     from lm.by_token.losses import check_same_text, read_run
 
-    if len(runs) < 2 or len(set(runs)) < len(runs):
+    if len(runs) < 2 or len({run.resolve() for run in runs}) < len(runs):
         refuse(f"RUN: should be two runs or more, each once, got {' '.join(map(str, runs))}")
     try:
         members = [read_run(run, split, stage) for run in runs]

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from lm.analyze.reading import read
 from lm.analyzed import ContextFound, NextWordsFound
 from lm.codebooks.embeddings import word_vectors
-from lm.data import EncodedCorpus
+from lm.data import EncodedCorpus, load
 from lm.kept_model import KeptModel
 from lm.spec import NextWordsAnalysis, PpmiSvdEmbeddings
 
@@ -34,16 +34,22 @@ def next_words(settings: NextWordsAnalysis, kept: KeptModel) -> NextWordsFound:
     text = corpus.valid if settings.split == "valid" else corpus.test
     places, left_out = places_of(settings.contexts, text, corpus.vocabulary)
     ids = {word: corpus.vocabulary.index(word) for word in FREQUENT if word in corpus.vocabulary}
-    vectors_VE = torch.from_numpy(word_vectors(PpmiSvdEmbeddings(kind="ppmi_svd"), corpus)).to(kept.device)
-    tables = [neighbours(model.embedding_VE), neighbours(vectors_VE)]
-    mass_2 = torch.zeros(len(tables), dtype=torch.float64, device=kept.device)
+    # Of the whole training text, whatever part of it a model has seen: it is one measure for all of them.
+    whole = load(kept.spec.corpus.model_copy(update={"train_tokens": None, "train_start": 0}))
+    vectors_VE = torch.from_numpy(word_vectors(PpmiSvdEmbeddings(kind="ppmi_svd"), whole)).to(kept.device)
+    own_VN, by_text_VN = neighbours(model.embedding_VE), neighbours(vectors_VE)
+    known_V = vectors_VE.any(dim=1)  # a word that only validation or test has is like no other
+    mass = torch.zeros(2, dtype=torch.float64, device=kept.device)
+    counted_by_text = torch.zeros((), dtype=torch.int64, device=kept.device)
     sums = {word: torch.zeros(2, dtype=torch.float64, device=kept.device) for word in ids}
     contexts: dict[tuple[int, int], ContextFound] = {}
     scorer, first = model.head.scorer(), 1
     for outputs, targets_T1 in read(kept, settings.split):
         p_TV, targets_T = scorer.log_probabilities(outputs)[:, 0].exp(), targets_T1[:, 0]
-        for place, table_VN in enumerate(tables):
-            mass_2[place] += p_TV.gather(1, table_VN[targets_T]).sum(dtype=torch.float64)
+        known_T = known_V[targets_T]
+        counted_by_text += known_T.sum()
+        mass[0] += p_TV.gather(1, own_VN[targets_T]).sum(dtype=torch.float64)
+        mass[1] += p_TV[known_T].gather(1, by_text_VN[targets_T[known_T]]).sum(dtype=torch.float64)
         for word, number in ids.items():
             others_T = targets_T != number
             sums[word] += torch.stack((p_TV[others_T, number].sum(dtype=torch.float64), others_T.sum()))
@@ -51,15 +57,15 @@ def next_words(settings: NextWordsAnalysis, kept: KeptModel) -> NextWordsFound:
             if first <= place < first + len(targets_T):
                 contexts[begin, place] = _context(corpus, text, begin, place, p_TV[place - first], settings.words)
         first += len(targets_T)
-    own, by_text = (mass_2 / (first - 1)).tolist()
     return NextWordsFound(
         kind="next_words",
         predictions=first - 1,
         contexts=tuple(contexts[at] for at in places),
         left_out=left_out,
         probability={word: float(total / count) for word, (total, count) in sums.items() if count},
-        neighbours=own,
-        neighbours_by_text=by_text,
+        neighbours=float(mass[0] / (first - 1)),
+        counted_by_text=int(counted_by_text),
+        neighbours_by_text=float(mass[1] / counted_by_text),
     )
 
 

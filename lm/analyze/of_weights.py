@@ -50,8 +50,8 @@ def next_words(
     found = {run: answer for run, answer in answers.items() if isinstance(answer, NextWordsFound)}
     if left_out := {context: None for answer in found.values() for context in answer.left_out}:
         refuse(f"--context: the text does not have {'; '.join(map(repr, left_out))}")
-    if len({tuple((each.context, each.position) for each in answer.contexts) for answer in found.values()}) > 1:
-        refuse(f"RUN: should all be of one text, got {' '.join(found)}")
+    if len({settled_record(run).corpus.fingerprint for run in runs}) > 1:
+        refuse(f"RUN: should all be of one text and vocabulary, got {' '.join(found)}")
     _show(answers)
     for places in zip(*(answer.contexts for answer in found.values()), strict=True):
         typer.echo(f"\n{places[0].context} → {places[0].next}")

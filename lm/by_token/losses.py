@@ -120,8 +120,10 @@ def check_same_text(runs: Sequence[TrialLosses]) -> None:
     """ValueError names the first run that was not scored on the very tokens of the first."""
     first = runs[0]
     for run in runs[1:]:
-        if run.record.corpus.fingerprint != first.record.corpus.fingerprint:
-            why = f"corpus {run.record.corpus.name}, not {first.record.corpus.name} with the same text"
+        other, corpus = run.record.corpus, first.record.corpus
+        if other.fingerprint != corpus.fingerprint:
+            same = f"{corpus.name} with the same text and {corpus.vocabulary_size:,} words"
+            why = f"corpus {other.name} with {other.vocabulary_size:,} words, not {same}"
         elif not run.losses.is_of_the_text_of(first.losses):
             why = f"{run.losses.position.size:,} tokens in other columns, not {first.losses.position.size:,}"
         else:

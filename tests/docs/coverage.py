@@ -13,9 +13,8 @@ from urllib.parse import quote
 
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.report.markdown import table
-from orchestrator.report.sections.analyses import PRINTED_METRICS
 from orchestrator.report.sections.differences import CACHE_METRIC
-from orchestrator.report.sections.published import SHOWN
+from orchestrator.report.sections.published import RANK, SHOWN
 from orchestrator.sweep import ScaledSweep, read_sweep
 from orchestrator.sweep.published import Number, PublishedRow, published_rows
 from orchestrator.words import NOTHING, Markdown, escape, listed
@@ -31,7 +30,7 @@ MEANING: Mapping[CoverageState, str] = {
 }
 _SETTINGS = ("hyperparameter:", "tokens", "vocabulary")
 """How metrics begin that are no results."""
-_ON_PAGES = ("perplexity", CACHE_METRIC, *SHOWN, *PRINTED_METRICS.values())
+_ON_PAGES = ("perplexity", CACHE_METRIC, *SHOWN, RANK, "subspace_distance")
 """Metrics that a page can have; of others no trial leaves a measure."""
 _INTRODUCTION = """# What of the papers is covered
 

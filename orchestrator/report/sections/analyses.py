@@ -15,6 +15,7 @@ from orchestrator.analysis.outcomes import Outcomes
 from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
+from orchestrator.report.sections.published import RANK, printed_measures
 from orchestrator.sweep.published import Measure
 from orchestrator.trials.records import Records
 from orchestrator.trials.samples import first_trials, writer
@@ -23,15 +24,13 @@ from orchestrator.words import significant, spread
 Answers = Mapping[str, Sequence[Found]]
 """By variant, what each complete seed's weights say."""
 
-PRINTED_METRICS = {"rank": "rank", "subspace": "subspace_distance"}
-"""What published numbers call the first number of an analysis."""
-
 
 @dataclass(frozen=True)
 class AnalysisSection:
     """A section; its rows are means over the seeds that were asked, `missing` are complete trials that were not.
 
-    `contexts` are of next words: a context with what follows, a variant, its first seed's most probable words.
+    `contexts` are of next words: a context with what follows, a variant, the most probable words of its first seed that
+    was asked; `left_out` are the sweep file's contexts that the text lacks.
     """
 
     asked: Analysis
@@ -40,6 +39,7 @@ class AnalysisSection:
     rows: Rows
     missing: Sequence[str]
     contexts: Rows
+    left_out: Sequence[str]
 
 
 def analysis_sections(
@@ -52,8 +52,8 @@ def analysis_sections(
     """A section for each analysis that the sweep file asks for and a complete trial can have; draws their pictures."""
     sections = []
     for asked in analyses:
-        metric = PRINTED_METRICS.get(asked.kind)
-        printed = {measure.variant: measure.value for measure in measures if measure.metric == metric}
+        # A published distance is of the last epoch: the picture of a number's effect has it.
+        printed = printed_measures(outcomes, measures, RANK) if asked.kind == "rank" else {}
         answers: dict[str, list[Found]] = {}
         missing = []
         for outcome in outcomes.all:
@@ -74,29 +74,30 @@ def analysis_sections(
             rows=list(_rows(answers, printed, outcomes)),
             missing=missing,
             contexts=_contexts(answers),
+            left_out=[*dict.fromkeys(context for each in _of_next_words(answers) for context in each.left_out)],
         )
         sections.append(section)
     return sections
 
 
-def _rows(answers: Answers, printed: Mapping[str | None, float], outcomes: Outcomes) -> Iterator[Row]:
+def _rows(answers: Answers, printed: Mapping[str, str], outcomes: Outcomes) -> Iterator[Row]:
     """A variant's numbers, means over the seeds that have them with their deviation unless all agree."""
     columns = dict.fromkeys(name for found in answers.values() for each in found for name in each.numbers())
     for variant, found in answers.items():
         row: dict[str, object] = {"Variant": variant}
         for name in columns:
             values = [numbers[name] for each in found if name in (numbers := each.numbers())]
-            row[name] = spread(fmean(values), stdev(values)) if len(set(values)) > 1 else _number(*values[:1])
+            row[name] = (
+                spread(fmean(values), stdev(values)) if len(set(values)) > 1 else _number(values[0]) if values else None
+            )
         if printed.keys() & answers.keys():
-            row["published"] = _number(printed.get(variant))
+            row["published"] = printed.get(variant)
         of = len(outcomes[variant])
         yield row | {"Seeds": of if len(found) == of else f"{len(found)} of {of}"}
 
 
-def _number(value: float | None = None) -> str | None:
+def _number(value: float) -> str:
     """A count whole, another number with four digits."""
-    if value is None:
-        return None
     return f"{value:,.0f}" if value == int(value) else significant(value)
 
 
@@ -146,6 +147,10 @@ _PICTURES: Mapping[str, Callable[[Answers], list[LinePanel]]] = {
     "code_errors": _bits,
 }
 """By kind, its picture."""
+
+
+def _of_next_words(answers: Answers) -> list[NextWordsFound]:
+    return [one for found in answers.values() for one in found if isinstance(one, NextWordsFound)]
 
 
 def _contexts(answers: Answers) -> Rows:

@@ -15,11 +15,12 @@ from orchestrator.analysis.outcomes import Group, Outcomes, last_trained
 from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
+from orchestrator.report.sections.published import printed_measures
 from orchestrator.report.sections.verdicts import level_in_words
 from orchestrator.sweep.override import value_at
 from orchestrator.sweep.published import Measure
 from orchestrator.sweep.scaled import Dose
-from orchestrator.words import Markdown, difference, escape, published, significant, spread
+from orchestrator.words import Markdown, difference, escape, significant, spread
 
 _WIDE = 50
 """A number that spans more than this factor is drawn on a log scale."""
@@ -41,7 +42,7 @@ def dose_sections(
     sections = []
     for place, dose in enumerate(doses, 1):
         if groups := _lines(outcomes, dose):
-            printed = {measure.variant: measure.value for measure in measures if measure.metric == dose.measure}
+            printed = printed_measures(outcomes, measures, dose.measure)
             panel, rows = _panel(outcomes, dose, groups, printed)
             pictures.draw(f"dose-{place}.svg", lines_figure, [panel], "")
             sections.append(DoseSection(dose, f"dose-{place}.svg", rows))
@@ -95,7 +96,7 @@ def _lines(outcomes: Outcomes, dose: Dose) -> list[dict[str, float]]:
 
 
 def _panel(
-    outcomes: Outcomes, dose: Dose, groups: Sequence[dict[str, float]], printed: dict[str | None, float]
+    outcomes: Outcomes, dose: Dose, groups: Sequence[dict[str, float]], printed: dict[str, str]
 ) -> tuple[LinePanel, Rows]:
     """A line for each group of variants, and a row for each variant."""
     rows, lines = Rows(), list[Line]()
@@ -111,7 +112,7 @@ def _panel(
                 label.capitalize(): spread(fmean(values), stdev(values) if len(values) > 1 else None),
                 "Lowest": significant(min(values)),
                 "Highest": significant(max(values)),
-                "Published": published(printed.get(variant)),
+                "Published": printed.get(variant),
                 "Seeds": len(values),
             }
             for variant, values in seeds.items()

@@ -17,6 +17,8 @@ from orchestrator.sweep.published import Measure, Number, Published
 from orchestrator.words import NOTHING, Markdown, ends_in_words, escape, listed, published, signed, significant
 
 RECALLED_MARK = "†"
+RANK = "rank"
+"""What published numbers call the rank of the log-probabilities."""
 DECODER = "decoder_parameters_M"
 _NAMES = {"coefficient_of_variation": ("gate_variation_code", "gate_variation_paper")}
 """Measures that a published metric may be; all others have the metric's own name (`lm.heads.mixture` says which)."""
@@ -137,21 +139,42 @@ def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Iterator[R
     """A row for each published number, and each measure that a complete seed of its variant has and that may be it."""
     for measure in measures:
         group = outcomes.get(measure.variant or "", ())
-        cell = group[0].trial.spec.model.cell_name if group else None
-        if cell is None or measure.cell not in (None, cell) or is_adaptive(group):
+        if not _is_of(measure, group) or is_adaptive(group):
             continue
         for name, values in _values(group, measure):
             deviation = stdev(values) if len(set(values)) > 1 else None
             yield {
                 "Variant": measure.variant,
                 "Published as": measure.metric,
-                "Published": published(measure.value) + RECALLED_MARK * (measure.certainty == RECALLED),
+                "Published": printed_measure(measure),
                 "Measure": name,
                 "Value": significant(fmean(values)) + ("" if deviation is None else f" ± {significant(deviation, 2)}"),
                 "On": "validation" if measure.split == "valid" else measure.split,
                 "Seeds": len(values),
                 "Note": measure.note and shorten(measure.note, _LONGEST_NOTE, placeholder=" …"),
             }
+
+
+def printed_measures(outcomes: Outcomes, measures: Sequence[Measure], metric: str) -> dict[str, str]:
+    """What the papers print of another metric, by variant."""
+    of_metric = [measure for measure in measures if measure.metric == metric]
+    return {
+        name: printed_measure(measure)
+        for name, group in outcomes.items()
+        for measure in of_metric
+        if measure.variant == name and _is_of(measure, group)
+    }
+
+
+def printed_measure(measure: Measure) -> str:
+    """A published number of another metric, a count whole, with a mark if it is from memory."""
+    digits = f"{measure.value:,.0f}" if measure.metric == RANK else published(measure.value)
+    return digits + RECALLED_MARK * (measure.certainty == RECALLED)
+
+
+def _is_of(measure: Measure, group: Group) -> bool:
+    """Whether this group is the measure's variant with the measure's cell, if it names one."""
+    return bool(group) and measure.cell in (None, group[0].trial.spec.model.cell_name)
 
 
 def _values(group: Group, measure: Measure) -> Iterator[tuple[str, list[float]]]:

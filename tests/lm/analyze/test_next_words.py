@@ -16,22 +16,23 @@ from lm.analyze.next_words import FREQUENT, neighbours, places_of
 from lm.analyze.reading import WINDOW
 from lm.analyzed import NextWordsFound
 from lm.codebooks.embeddings import word_vectors
+from lm.data import load
 from lm.kept_model import KeptModel, open_model
-from lm.spec import NextWordsAnalysis, PpmiSvdEmbeddings
+from lm.spec import Corpus, NextWordsAnalysis, PpmiSvdEmbeddings
 from tests.support.lm_trials import run, settled
 from tests.support.tiny import tiny_spec, write_corpus
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trial of a text longer than a window, with the frequent words."""
+    """A trial of a text longer than a window, with the frequent words, which has seen a part of the training text."""
     place = write_corpus(tmp_path_factory.mktemp("words") / "corpus", (1200, 300, 2 * WINDOW))
     for path in place.iterdir():
         text = path.read_text()
         for number, word in enumerate(FREQUENT, 3):
             text = text.replace(f"w{number} ", f"{word} ").replace(f"w{number}\n", f"{word}\n")
         path.write_text(text)
-    run(tiny_spec(place, epochs=2), place.parent / "run")
+    run(tiny_spec(place, epochs=2, corpus={"name": str(place), "train_tokens": 100}), place.parent / "run")
     return place.parent / "run"
 
 
@@ -57,11 +58,13 @@ def probabilities(kept: KeptModel) -> np.ndarray:
 
 def test_the_two_numbers_are_those_of_a_plain_computation(folder: Path, kept: KeptModel) -> None:
     found, p_NV, targets = asked(folder), probabilities(kept), kept.corpus.test[1:]
-    assert found.predictions == len(targets) > WINDOW and list(found.probability) == list(FREQUENT)
+    assert found.predictions == found.counted_by_text == len(targets) > WINDOW and list(found.probability) == list(
+        FREQUENT
+    )
     for word, value in found.probability.items():
         number = kept.corpus.vocabulary.index(word)
         assert value == pytest.approx(p_NV[targets != number, number].mean(), rel=1e-5)
-    vectors = word_vectors(PpmiSvdEmbeddings(kind="ppmi_svd"), kept.corpus)
+    vectors = word_vectors(PpmiSvdEmbeddings(kind="ppmi_svd"), load(Corpus(name=kept.corpus.name)))
     embedding = kept.model.embedding_VE.detach().numpy()
     for value, matrix in ((found.neighbours, embedding), (found.neighbours_by_text, vectors)):
         unit = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
@@ -69,6 +72,15 @@ def test_the_two_numbers_are_those_of_a_plain_computation(folder: Path, kept: Ke
         np.fill_diagonal(cosine, -np.inf)
         near = np.argsort(-cosine, axis=1)[:, :10]
         assert value == pytest.approx(np.mean([p[near[t]].sum() for p, t in zip(p_NV, targets, strict=True)]), rel=1e-4)
+
+
+def test_a_word_that_the_training_text_lacks_has_no_neighbours_by_it(tmp_path: Path) -> None:
+    place = write_corpus(tmp_path / "corpus")
+    with (place / "test.txt").open("a") as test:
+        test.write("new words new\n")
+    run(tiny_spec(place, epochs=1), tmp_path / "run")
+    found = asked(tmp_path / "run")
+    assert found.counted_by_text == found.predictions - 3
 
 
 def test_a_context_is_read_with_all_of_the_text_before_it(folder: Path, kept: KeptModel) -> None:
@@ -125,5 +137,10 @@ def test_two_models_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["analyze", "next_words", str(folder), "--context", "no such", "--threads", "1"])
     assert refused.exit_code == 2 and "--context: the text does not have 'no such'" in refused.stderr
     assert refused.stdout == ""
+    capped = tmp_path / "capped"
+    place = settled(folder).spec.corpus.name
+    run(tiny_spec(place, epochs=1, corpus={"name": place, "vocabulary_cap": 12}), capped)
+    refused = CliRunner().invoke(app, ["analyze", "next_words", str(folder), str(capped), "--threads", "1"])
+    assert refused.exit_code == 2 and "RUN: should all be of one text and vocabulary" in refused.stderr
     blank = CliRunner().invoke(app, ["analyze", "next_words", str(folder), "--context", " "])
     assert blank.exit_code == 2 and "--context: should have a word, got blanks" in blank.stderr

@@ -58,11 +58,11 @@ def test_the_page_has_a_table_and_a_picture_of_what_was_asked(place: Path) -> No
     text = section(PAGE)
     assert "(rank.svg)" in text and (PAGE.parent / "rank.svg").exists()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert rows[0].startswith("| Variant | bound of this head | rank | above 1e-2 of the largest |")
+    assert rows[0].startswith("| Variant | bound of this head | rows | words | rank | above 1e-2 of the largest |")
     variants = ["| full", "| no weight-dropping", "| no fine-tuning", "| neural cache"]
     assert [row.split(" | ")[0] for row in rows[2:]] == variants
     assert all(" | 7 | 7 | " in row and row.endswith(" | 1 |") for row in rows[2:]), "6 dimensions and a bias"
-    assert "Without" not in text
+    assert "left out" not in text
 
 
 def test_each_stage_of_one_folder_has_its_own_answer_and_no_key_is_another(place: Path) -> None:

@@ -42,9 +42,10 @@ def words_of(share: float) -> NextWordsFound:
         ContextFound(context=text, position=place, next="court", words=(("the", share), (HOSTILE, share / 2)))
         for text, place in (("filed in federal", 7), ("july and", 90))
     )
-    given = {"predictions": 100, "left_out": (), "neighbours": 0.1, "neighbours_by_text": 0.2}
+    given = {"predictions": 100, "left_out": ("no * such",), "neighbours": 0.1}
+    by_text = {"counted_by_text": 99, "neighbours_by_text": 0.2}
     probability = {"<unk>": share, "a": 0.02}
-    return NextWordsFound(kind="next_words", contexts=contexts, probability=probability, **given)  # type: ignore[arg-type]
+    return NextWordsFound(kind="next_words", contexts=contexts, probability=probability, **given, **by_text)  # type: ignore[arg-type]
 
 
 def errors_of(counts: tuple[int, ...]) -> CodeErrorsFound:
@@ -89,8 +90,9 @@ def test_the_rank_of_each_variant_beside_its_bound_and_its_spectrum(tmp_path: Pa
     printed = Measure(paper="doc", table="5", variant="full", metric="rank", value=401, certainty="recalled")
     text, panels = page(tmp_path, trials, RANK, published_measures=[printed])
     table = rows(text, "Rank of the log-probabilities")
-    assert table[2] == "| full | 41 | 41 | 20 | 3.500 | 41 | 401 | 2 |"
-    assert table[3].startswith("| wide | – | 92.0 ± 2.8 | 46.0 ± 1.4 | 3.500 |")
+    assert table[2] == "| full | 41 | 200 | 100 | 41 | 20 | 3.500 | 41 | 401† | 2 |"
+    assert table[3].startswith("| wide | – | 200 | 100 | 92.0 ± 2.8 | 46.0 ± 1.4 | 3.500 |")
+    assert "**Another scale**: at most the order of the published numbers can be compared. † from memory" in text
     assert [line.name for line in panels[0].lines] == ["full", "wide"]
     figure = lines_figure(panels, "full")
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
@@ -101,7 +103,10 @@ def test_a_seed_without_an_answer_is_named_and_the_others_are_shown(tmp_path: Pa
     trials = planned(tmp_path / "runs", batch_size=7)
     keep(tmp_path / "runs", trials[0], RANK, rank_of(41, 41))
     text, _ = page(tmp_path, trials, RANK)
-    assert rows(text, "Rank of the log-probabilities")[2:] == ["| full | 41 | 41 | 20 | 3.500 | 41 | 1 of 2 |"]
+    assert rows(text, "Rank of the log-probabilities")[2:] == [
+        "| full | 41 | 200 | 100 | 41 | 20 | 3.500 | 41 | 1 of 2 |"
+    ]
+    assert "order of the published numbers" not in text
     assert "3 trials are left out (full, seed 2; wide, seed 1; wide, seed 2): weights are gone" in text
 
 
@@ -116,6 +121,7 @@ def test_a_tied_model_is_not_asked_for_the_distance_and_another_is(tmp_path: Pat
         )
     text, panels = page(tmp_path, trials, SUBSPACE)
     title = "Distance of the output matrix from the embedding"
+    assert "left out" not in text
     assert panels == [] and rows(text, title)[2:] == ["| wide | 0.5000 | 0.9000 | 0 | 2 |"]
 
 
@@ -125,6 +131,7 @@ def test_contexts_stand_side_by_side_and_hostile_words_stay_words(tmp_path: Path
         keep(tmp_path / "runs", trial, WORDS, words_of(0.1 * trial.seed))
     text, panels = page(tmp_path, trials, WORDS)
     table = rows(text, "Next words")
+    assert "The text does not have “no \\* such”.\n" in text
     assert table[2].startswith("| full | 0.15 ± 0.07 | 0.02000 | 0.1000 | 0.2000 | 2 |")
     contexts = [line.split(" | ")[:2] for line in table if "→ court" in line]
     assert contexts == [
@@ -153,7 +160,7 @@ def test_bits_and_their_histogram_are_asked_of_codes_alone(tmp_path: Path) -> No
         keep(tmp_path / "runs", trial, CODES, errors_of(counts))
     text, panels = page(tmp_path, trials, CODES)
     assert rows(text, "Errors of the codes")[2:] == ["| wide | 1.10 ± 0.42 | 3 | 0.9000 | 0.7000 | 0.6000 | 2 |"]
-    assert "Without" not in text.split("## Errors of the codes")[1].split("\n## ")[0], "a softmax has no bits"
+    assert "left out" not in text.split("## Errors of the codes")[1].split("\n## ")[0], "a softmax has no bits"
     by_bit, histogram = panels
     assert list(by_bit.lines[0].x) == [1, 2, 3] and list(by_bit.lines[0].mean) == [0.5, 0.25, 0.125]
     assert histogram.lines[0].mean == pytest.approx([0.3, 0.4, 0.2, 0.1])
