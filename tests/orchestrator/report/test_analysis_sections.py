@@ -131,6 +131,7 @@ def test_contexts_stand_side_by_side_and_hostile_words_stay_words(tmp_path: Path
         keep(tmp_path / "runs", trial, WORDS, words_of(0.1 * trial.seed))
     text, panels = page(tmp_path, trials, WORDS)
     table = rows(text, "Next words")
+    assert "do not follow, and of the ten words most like" in text
     assert "The text does not have “no \\* such”.\n" in text
     assert table[2].startswith("| full | 0.15 ± 0.07 | 0.02000 | 0.1000 | 0.2000 | 2 |")
     contexts = [line.split(" | ")[:2] for line in table if "→ court" in line]
