@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lm.data import CorpusError
-from lm.files import WriteError, cannot_write, in_a_line
+from lm.files import WriteError, cannot_write, in_a_line, write_text
 from lm.record import Record
 from lm.spec import trial_key
 from orchestrator.agenda.expand import SweepState, expand, unsettled
@@ -30,7 +30,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, is_held
 from orchestrator.trials.plan import Facts, PlanStatus, state_of
-from orchestrator.trials.records import Records, read_all
+from orchestrator.trials.records import FRESH, Records, read_all
 from orchestrator.trials.trial import Trial
 from orchestrator.words import counted
 
@@ -135,7 +135,7 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
                 of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
                 _notify(options.notify, code, of)
             raise
-    records = Records(prepared.records.root) if fresh else prepared.records
+    records = prepared.records
     counts = Counter(state_of(trial, records) for trial in expand(prepared.sweep, records).table)
     if report is None:
         result = SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
@@ -236,7 +236,7 @@ def to_train(
 
 
 def set_trials_aside(state: SweepState, runs: Path) -> None:
-    """Move the folders of a sweep's trials and its searches to `.old/`, and drop the notes of shared stages.
+    """Move the folders of a sweep's trials and its searches to `.old/`, and mark them to be trained on their own.
 
     CannotStartError, and nothing is moved, if a process trains in one of the folders.
     """
@@ -248,6 +248,8 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)
+    for key in keys:
+        write_text(runs / key / FRESH, "")
     stages = [stage for trial in state.trained for stage in trial.spec.stages().values()]
     for key in (*keys, *(trial_key(stage, facts.fingerprint(stage.corpus)) for stage in stages)):
         (runs / ".stages" / f"{key}.json").unlink(missing_ok=True)

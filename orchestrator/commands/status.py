@@ -119,6 +119,7 @@ def why(
 ) -> None:
     """Show why a trial failed or diverged: its reason, the ends of its traceback, its log and its curve."""
     from lm.record import read_curve
+    from orchestrator.trials.disk import FAILURE
     from orchestrator.trials.records import check_trial, damage_in_a_line, find_key
 
     with shared.refused(ValueError, OSError):
@@ -136,13 +137,12 @@ def why(
         typer.echo(f"{key} {record.status}" + ("" if record.reason is None else f": {record.reason}"))
         if record.divergence is not None:
             typer.echo(f"divergence: {record.divergence.model_dump_json()}")
-    try:
-        text = read_regular(runs / key / "failure.txt").decode(errors="replace")
-        typer.echo("\n".join(text.rstrip().splitlines()[-lines:]))
-    except OSError:
-        if record is not None and record.status == "failed":
-            typer.echo("no traceback was kept (failure.txt)")
     if record is not None and record.status == "failed":
+        try:
+            text = read_regular(runs / key / FAILURE).decode(errors="replace")
+            typer.echo("\n".join(text.rstrip().splitlines()[-lines:]))
+        except OSError:
+            typer.echo(f"no traceback was kept ({FAILURE})")
         for line in _end_of_log(runs / key, lines):
             typer.echo(line)
     for point in curve[-lines:]:

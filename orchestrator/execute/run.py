@@ -106,7 +106,7 @@ def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Pre
     """
     sweep = select(whole, options.only)
     sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
-    records = Records(options.runs.resolve(), own_only=fresh)
+    records = Records(options.runs.resolve())
     if options.storage is not None:
         if fresh:
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
@@ -189,7 +189,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     if report.beside is not None:
         print(report.beside)
     print(report.page)
-    if how != "complete" and interrupt.exit_code is None and not out_of_budget:
+    if how != "complete" and interrupt.exit_code is None:
         if (full := disk_failure(expand(prepared.sweep, records), records)) is not None:
             raise WriteError(errno.ENOSPC, full.reason, str(records.root / full.key))
         check_writable(records.root)  # a trial could not even record its failure: the folder may be the reason

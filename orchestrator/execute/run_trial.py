@@ -26,9 +26,9 @@ from orchestrator.agenda.trial_source import TrialSource
 from orchestrator.errors import redacted
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.watchdog import recorded_stall, stall_limit
-from orchestrator.trials.disk import STALLED, set_aside_damaged
-from orchestrator.trials.records import DISK_FULL, TEXT_CHANGED, Records, is_settled
-from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed
+from orchestrator.trials.disk import FAILURE, STALLED, set_aside_damaged
+from orchestrator.trials.records import DISK_FULL, STORAGE_LOST, TEXT_CHANGED, Records, is_settled
+from orchestrator.trials.storage import ONLY_TRAINING, FinishedElsewhereError, Storage, StorageError, borrowed
 from orchestrator.trials.trial import Listener, Trial
 
 OUT_OF_MEMORY = "out of memory"
@@ -62,15 +62,21 @@ class Allotment:
         return max(1, int(self.cpus))
 
 
-def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> str | None:
+@dataclass(frozen=True)
+class Failure:
+    """Why an exception ended a trial; not `recorded` if its storage was lost, then the driver has to."""
+
+    reason: str
+    recorded: bool = True
+
+
+def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> Failure | None:
     """Train a trial to its record; an exception becomes a record with status `failed`, so that other trials go on.
 
-    Only what is no Exception, like the SystemExit that stops a worker, leaves this function. If the storage is lost
-    there can be no record; then the reason is returned, for the driver to record.
+    Only what is no Exception, like the SystemExit that stops a worker, leaves this function.
     """
     if allotment.storage is None:
-        _train_or_fail(trial, allotment, report)
-        return None
+        return _train_or_fail(trial, allotment, report)
     try:
         source = Records(allotment.runs).source(trial)  # may be another trial's folder that holds the same stage
         key = None if source is None else source.name
@@ -80,10 +86,12 @@ def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> str |
                 push()
                 report(evaluation)
 
-            _train_or_fail(replace(trial, starts_from=key), replace(allotment, runs=runs), push_and_report)
+            return _train_or_fail(replace(trial, starts_from=key), replace(allotment, runs=runs), push_and_report)
+    except FinishedElsewhereError as error:
+        _log.warning("%s: %s, whose record counts", trial.title, error)
+        return None
     except (OSError, ValueError) as error:
-        return f"{f'{DISK_FULL}: ' if disk_is_full(error) else ''}{type(error).__name__}: {redacted(error)}"
-    return None
+        return Failure(_reason(error, allotment), recorded=False)
 
 
 class _StoppedEarly(BaseException):
@@ -104,8 +112,9 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
         stopped_early = False
         try:
             with interrupt.stopping():
-                if (failure := run_trial(trial, allotment, report)) is not None:
-                    write_failure(trial, allotment, failure)
+                failure = run_trial(trial, allotment, report)
+                if failure is not None and not failure.recorded:
+                    write_failure(trial, allotment, failure.reason)
         except _StoppedEarly:
             stopped_early = True
         record = settled_record(trial, allotment)
@@ -142,36 +151,48 @@ def forget_failure(trial: Trial, allotment: Allotment) -> None:
         _log.warning("%s: the record of its earlier failure stays: %s", trial.title, redacted(error))
 
 
-def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
+def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> Failure | None:
     """Train to a record, that of a failure if an exception ended it; from the beginning if files are damaged."""
     folder = allotment.runs / trial.key
     try:
         set_aside_damaged(folder)
         if (stall := recorded_stall(folder, allotment.stall_seconds)) is not None:
             write_failure(trial, allotment, *stall)
-            return
+            return None
         if trial_key(trial.spec, fingerprint_of(trial.spec.corpus)) != trial.key:
             again = "run the command again, which plans with the text as it is then"
             write_failure(trial, allotment, f"{TEXT_CHANGED} since the command began: {again}")
-            return
-        (folder / "failure.txt").unlink(missing_ok=True)
+            return None
+        (folder / FAILURE).unlink(missing_ok=True)
         try:
             _train(trial, allotment, report)
         except DamagedError:  # in a file that is rarely read, like the weights of a trial that is only scored on test
             set_aside_damaged(folder, weights=True)
             _train(trial, allotment, report)
+    except FinishedElsewhereError:
+        raise
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {redacted(error)} ({Path(last.filename).name}:{last.lineno})"
-        if disk_is_full(error):
-            reason = f"{DISK_FULL}: {reason}"
-        elif ran_out_of_memory(error):
-            reason = f"{OUT_OF_MEMORY}{' alone' if allotment.alone else ''}: {reason}"
+        reason = _reason(error, allotment)
         _log.debug("%s failed", trial.title, exc_info=True)
         write_failure(trial, allotment, reason, redacted("".join(traceback.format_exception(error))))
+        return Failure(reason)
     finally:
         if allotment.gpus and "torch" in sys.modules:  # an idle worker must not hold memory that others need
             sys.modules["torch"].cuda.empty_cache()
+    return None
+
+
+def _reason(error: Exception, allotment: Allotment) -> str:
+    """Why a trial failed, with the place in the code; it begins with what sets the failure apart from others."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    reason = f"{type(error).__name__}: {redacted(error)} ({Path(last.filename).name}:{last.lineno})"
+    if disk_is_full(error):
+        return f"{DISK_FULL}: {reason}"
+    if isinstance(error, StorageError):
+        return f"{STORAGE_LOST}: {reason}"
+    if ran_out_of_memory(error):
+        return f"{OUT_OF_MEMORY}{' alone' if allotment.alone else ''}: {reason}"
+    return reason
 
 
 def _train(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
@@ -252,7 +273,7 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
                 if is_settled(trial, read_record(folder)):
                     _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
                     return
-            write_text(folder / "failure.txt", f"{reason}\n\n{details}".rstrip() + "\n")
+            write_text(folder / FAILURE, f"{reason}\n\n{details}".rstrip() + "\n")
             (folder / STALLED).unlink(missing_ok=True)
             write_record(folder, record)
     except (OSError, ValueError) as error:

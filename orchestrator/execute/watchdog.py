@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lm.trial_log import LOG
-from orchestrator.trials.disk import STALLED, set_aside
+from orchestrator.trials.disk import FAILURE, STALLED, set_aside
 
 _LOOKS = 20  # a trial may overrun its limit by a twentieth
-_NOT_PROGRESS = {".lock", STALLED, "failure.txt", LOG}
+_NOT_PROGRESS = {".lock", STALLED, FAILURE, LOG}
 
 
 @contextmanager

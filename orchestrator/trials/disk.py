@@ -38,6 +38,8 @@ from lm.trial_log import LOG
 from orchestrator.trials.locks import is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
+FAILURE = "failure.txt"
+"""In a trial's folder: why its last attempt failed, with the traceback."""
 STALLED = "stalled.txt"
 """In a trial's folder: empty while it trains, the tracebacks of its threads after it was ended because it stalled."""
 _LONGEST_WAIT_SECONDS = 0.2

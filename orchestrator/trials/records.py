@@ -23,7 +23,10 @@ from orchestrator.trials.trial import Trial
 
 KEY = re.compile(r"[0-9a-f]{16}")
 """The names of trial folders."""
+FRESH = ".fresh"
+"""In a trial's folder: `--fresh` asked for it, so that it is not found inside another trial."""
 DISK_FULL, TEXT_CHANGED = "the disk is full or read-only", "the text changed"
+STORAGE_LOST = "the storage cannot be reached"
 """These begin the reason of a trial that failed because of them, as the others would."""
 
 
@@ -46,7 +49,7 @@ def _state_of_files(folder: Path) -> list[tuple[object, ...]]:
 def ends_the_command(record: Record | None) -> bool:
     """Whether a trial failed of what the others would fail of too; the next command tries it again, in a search too."""
     reason = "" if record is None or record.status != "failed" else record.reason or ""
-    return reason.startswith((DISK_FULL, TEXT_CHANGED))
+    return reason.startswith((DISK_FULL, TEXT_CHANGED, STORAGE_LOST))
 
 
 def is_settled(trial: Trial, record: Record | None) -> bool:
@@ -126,15 +129,14 @@ def read_all(runs: Path) -> dict[str, Record]:
 
 
 class Records:
-    """The folder `runs/`. A trial whose stages lie inside another's record is found there, unless `own_only`.
+    """The folder `runs/`. A trial whose stages lie inside another's record is found there, but not after `--fresh`.
 
     Trials settle while a sweep runs: a record is read, and its files hashed, again once one of them has changed. A
     damaged trial is not done; a warning names it.
     """
 
-    def __init__(self, root: Path | str, *, own_only: bool = False) -> None:
+    def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
-        self._own_only = own_only
         self._seen: dict[str, tuple[object, Record | None, bool]] = {}
 
     def folder(self, key: str) -> Path:
@@ -228,7 +230,7 @@ class Records:
     def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
         """The first whole trial that went through the stages of the trial with this key, and its record."""
         for holder in self._inner_stages.get(key, ()):
-            if (record := self.read(holder)) is not None:
+            if (record := self.read(holder)) is not None and not (self.folder(key) / FRESH).exists():
                 return holder, record
         return None, None
 
@@ -259,7 +261,7 @@ class Records:
     def _inner_stages(self) -> dict[str, list[str]]:
         """The keys of the trials that went through each stage, by the stage's key."""
         holders: dict[str, list[str]] = {}
-        for record in () if self._own_only else read_all(self.root).values():
+        for record in read_all(self.root).values():
             if record.status != "failed":
                 for key in record.inner_keys:
                     holders.setdefault(key, []).append(record.key)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import logging
 import os
 import shutil
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -25,24 +28,36 @@ from filelock import FileLock
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
-from lm.files import WriteError, atomic, check_writable, make_folder
+from lm.files import WriteError, atomic, check_writable, disk_is_full, make_folder
 from lm.hashes import RECORD, WEIGHTS
-from orchestrator.errors import CannotStartError
-from orchestrator.trials.disk import STALLED, set_aside_damaged
+from orchestrator.errors import CannotStartError, redacted
+from orchestrator.trials.disk import FAILURE, STALLED, set_aside_damaged
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 
 CHECKPOINTS = "checkpoints"
 ONLY_TRAINING = (CHECKPOINTS, WEIGHTS)
 """The folders of a trial that no report reads."""
+_OF_AN_ATTEMPT = (CHECKPOINTS, STALLED, FAILURE)  # go from the storage once they are gone in the trial's folder
+PATIENCE = (10.0, 60.0)
+"""Seconds that a worker waits before it asks a storage again that did not answer."""
+_Stored = tuple[int, int]  # a file's time of change in ns, and its size
 _log = logging.getLogger(__name__)
+
+
+class StorageError(OSError):
+    """A storage does not answer, or refuses."""
+
+
+class FinishedElsewhereError(StorageError):
+    """Another command wrote the record of the same trial to the storage; its files are left as they are."""
 
 
 class Storage:
     """The folder of trial folders at a URI; `endpoint_override` and `scheme` in its query reach other servers than AWS.
 
-    Credentials are the environment's. ValueError for a URI that names no storage; OSError, of every method too, if it
-    does not answer or refuses.
+    Credentials are the environment's. ValueError for a URI that names no storage; StorageError, of every method too, if
+    it does not answer or refuses.
     """
 
     def __init__(self, uri: str) -> None:
@@ -54,15 +69,16 @@ class Storage:
             expected = "storage: expected s3://, gs://, file:// or an absolute path"
             raise ValueError(f"{expected}, got {uri!r} ({error})") from error
         except OSError as error:  # a bucket's region is asked for when it is opened
-            raise OSError(f"storage {uri}: {' '.join(str(error).split())}") from error
+            raise StorageError(f"storage {uri}: {' '.join(str(error).split())}") from error
         if not root:
             raise ValueError(f"storage: expected the name of a bucket, got {uri!r}")
         self.uri, self._fs = uri, arrow.SubTreeFileSystem(root, file_system)
-        self._same: dict[Path, tuple[int, int]] = {}  # local files that are in the storage: when changed (ns), size
+        self._is_local = isinstance(file_system, arrow.LocalFileSystem)
+        self._same: dict[str, tuple[_Stored, _Stored]] = {}  # files that are equal here and there, as they were then
 
     def check_writable(self) -> None:
         """WriteError unless it can be written to."""
-        if isinstance(self._fs.base_fs, arrow.LocalFileSystem):
+        if self._is_local:
             folder = Path(self._fs.base_path)
             make_folder(folder)
             check_writable(folder)
@@ -78,35 +94,46 @@ class Storage:
     def keys(self) -> set[str]:
         """The trials of which it holds something."""
         with self._named_errors():
-            return {info.base_name for info in self._infos("", recursive=False) if info.base_name}
+            names = {info.base_name for info in self._infos("", recursive=False)}
+        return {name for name in names if name and not name.startswith(".")}
 
     def pull(self, key: str, runs: Path, *, without: Collection[str] = ()) -> None:
         """Copy what the storage has of a trial to `runs/<key>/`, but for these of its folders; its record last."""
         with self._named_errors():
-            for name in sorted(self._files(key), key=transfer_order):
+            stored = self._files(key)
+            for name in sorted(stored, key=transfer_order):
                 path = runs / key / name
                 if name.parts[0] not in without:
                     with atomic(path) as temporary, temporary.open("wb") as copy:
                         shutil.copyfileobj(self._fs.open_input_stream(f"{key}/{name}"), copy, 8 * 2**20)
-                    self._same[path] = _state(path)
+                    self._same[f"{key}/{name}"] = _state(path), stored[name]
 
     def push(self, key: str, runs: Path) -> None:
-        """Copy what is new in `runs/<key>/` to the storage, its record last; drop checkpoints that are gone there."""
+        """Copy what is new in `runs/<key>/`, or overwritten in the storage, to it, the record last; drop what is over.
+
+        FinishedElsewhereError if the storage has another record than this object fetched or sent.
+        """
         paths = [path for path in (runs / key).rglob("*") if path.is_file()]
         names = {PurePosixPath(path.relative_to(runs / key)) for path in paths}
         names = {name for name in names if not any(part.startswith(".") for part in name.parts)}
         with self._named_errors():
+            stored = self._files(key)
+            if (of_record := stored.get(PurePosixPath(RECORD))) is not None:
+                _, own = self._same.get(f"{key}/{RECORD}", (None, None))
+                if of_record != own:
+                    raise FinishedElsewhereError(f"storage {self.uri}: another command finished trial {key}")
             for name in sorted(names, key=transfer_order):
-                path, state = runs / key / name, _state(runs / key / name)
-                if self._same.get(path) != state:
-                    self._upload(path, f"{key}/{name}")
-                    self._same[path] = state
-            for gone in self._files(key) - names:
-                if gone.parts[0] == CHECKPOINTS:
+                path, target = runs / key / name, f"{key}/{name}"
+                state = _state(path)
+                if name not in stored or self._same.get(target) != (state, stored[name]):
+                    self._upload(path, target)
+                    self._same[target] = state, _stored(self._fs.get_file_info(target))
+            for gone in stored.keys() - names:
+                if gone.parts[0] in _OF_AN_ATTEMPT:
                     self._fs.delete_file(f"{key}/{gone}")
 
     def _upload(self, path: Path, target: str) -> None:
-        if isinstance(self._fs.base_fs, arrow.LocalFileSystem):
+        if self._is_local:
             with atomic(Path(self._fs.base_path, target)) as temporary:
                 shutil.copyfile(path, temporary)
         else:  # an object appears when its stream is closed
@@ -124,12 +151,23 @@ class Storage:
             with self._named_errors():
                 self._fs.delete_file(name)
 
-    def _files(self, key: str) -> set[PurePosixPath]:
+    def set_aside(self, key: str) -> None:
+        """Move what it holds of a trial to `.old/<key>-<n>/`, with the first free n; the record first."""
+        with self._named_errors():
+            taken = {info.base_name for info in self._infos(".old", recursive=False)}
+            place = next(free for n in itertools.count(1) if (free := f"{key}-{n}") not in taken)
+            for name in sorted(self._files(key), key=transfer_order, reverse=True):
+                target = PurePosixPath(".old", place, name)
+                if self._is_local:
+                    self._fs.create_dir(str(target.parent))
+                self._fs.move(f"{key}/{name}", str(target))
+
+    def _files(self, key: str) -> dict[PurePosixPath, _Stored]:
         """The files that it holds of a trial."""
-        names = {PurePosixPath(info.path).relative_to(key) for info in self._infos(key) if info.is_file}
-        if astray := next((name for name in names if ".." in name.parts), None):  # an object's name may be anything
+        files = {PurePosixPath(info.path).relative_to(key): _stored(info) for info in self._infos(key) if info.is_file}
+        if astray := next((name for name in files if ".." in name.parts), None):  # an object's name may be anything
             raise OSError(f"{key}/{astray} leads out of the trial's folder")
-        return {name for name in names if not name.name.startswith(".")}
+        return {name: stored for name, stored in files.items() if not name.name.startswith(".")}
 
     def _infos(self, folder: str, *, recursive: bool = True) -> list[arrow.FileInfo]:
         return list(self._fs.get_file_info(arrow.FileSelector(folder, allow_not_found=True, recursive=recursive)))
@@ -138,8 +176,10 @@ class Storage:
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
+        except StorageError:
+            raise
         except (OSError, ArrowException) as error:
-            raise OSError(f"storage {self.uri}: {' '.join(str(error).split())}") from error
+            raise StorageError(f"storage {self.uri}: {' '.join(str(error).split())}") from error
 
 
 def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: Records) -> None:
@@ -186,7 +226,8 @@ def borrowed(
     """A private `runs/` with what the storage has of a trial and its source, and a function that sends it back.
 
     It is sent back every `seconds` too, for the checkpoints within an epoch, and when the block ends without an error.
-    One attempt at a time on one machine; what a killed one left is removed, but for what it says of a stall.
+    One attempt at a time on one machine; what a killed one left is removed, but for what it says of a stall. A storage
+    that is silent is asked again after each wait of `PATIENCE`.
     """
     runs = _private_folder() / f"{key}-{hashlib.sha256(storage.uri.encode()).hexdigest()[:8]}"
     one_at_a_time, ended = threading.Lock(), threading.Event()
@@ -206,20 +247,37 @@ def borrowed(
         traces = stalled.read_bytes() if stalled.is_file() else b""
         shutil.rmtree(runs, ignore_errors=True)
         try:
-            storage.pull(key, runs)
+            _patiently(partial(storage.pull, key, runs))
+            if (runs / key).exists():
+                set_aside_damaged(runs / key)
+                if not (runs / key).exists():  # the next attempt would set it aside too, and this one's checkpoints
+                    _patiently(partial(storage.set_aside, key))
             if traces:
                 make_folder(stalled.parent)
                 stalled.write_bytes(traces)
             if source is not None:
-                storage.pull(source, runs, without=[CHECKPOINTS])
+                _patiently(partial(storage.pull, source, runs, without=[CHECKPOINTS]))
             thread.start()
-            yield runs, push
-            push()
+            yield runs, partial(_patiently, push)
+            _patiently(push)
         finally:
             ended.set()
             if thread.is_alive():
                 thread.join()
             shutil.rmtree(runs, ignore_errors=True)
+
+
+def _patiently(step: Callable[[], None]) -> None:
+    """Do this with a storage, and again after each wait if it does not answer; a full disk is not waited for."""
+    for seconds in (*PATIENCE, None):
+        try:
+            step()
+            return
+        except StorageError as error:
+            if seconds is None or isinstance(error, FinishedElsewhereError) or disk_is_full(error):
+                raise
+            _log.warning("%s; asked again in %g seconds", redacted(error), seconds)
+            time.sleep(seconds)
 
 
 def _private_folder() -> Path:
@@ -238,6 +296,10 @@ def transfer_order(name: PurePosixPath) -> tuple[bool, bool, str]:
     return name.name == RECORD, name.name == "manifest.json", str(name)
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: Path) -> _Stored:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
+
+
+def _stored(info: arrow.FileInfo) -> _Stored:
+    return info.mtime_ns, info.size

@@ -60,10 +60,16 @@ def fit(queue: Queue, trainable: Callable[[dict[str, Any]], None], *, session: P
 
 
 def train_in_worker(config: dict[str, Any]) -> None:
-    """Train one trial in a Ray worker."""
+    """Train one trial in a Ray worker; RuntimeError once a failure is recorded, so that Ray replaces the worker.
+
+    A process that is broken, as by an error of CUDA that stays, would fail all trials that follow.
+    """
     trial, allotment = config["trial"], dataclasses.replace(config["allotment"], in_worker=True)
-    if (failure := run_trial(trial, allotment, lambda point: tune.report({"evaluation": point}))) is not None:
-        tune.report({"failure": failure})
+    failure = run_trial(trial, allotment, lambda point: tune.report({"evaluation": point}))
+    if failure is not None and failure.recorded:
+        raise RuntimeError(failure.reason)
+    if failure is not None:
+        tune.report({"failure": failure.reason})
 
 
 class Queue(Searcher):

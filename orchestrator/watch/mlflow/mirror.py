@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lm.hashes import CURVE, RECORD
+from lm.kept import say_once
 from lm.record import CorpusFacts, Evaluation, Record
 from lm.trial_log import LOG
 from orchestrator.sweep import ScaledSweep
@@ -151,11 +152,13 @@ class Mirror:
     def _experiment(self) -> str:
         """The id of the sweep's experiment, restored if needed, or created."""
         name = self._sweep.name
+        location = None if self._artifacts is None else (self._artifacts / name).as_uri()
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
-            location = None if self._artifacts is None else (self._artifacts / name).as_uri()
             note = self._sweep.question[:_LONGEST_NOTE]
             return str(self._client.create_experiment(name, location, {_NOTE: note}))
+        if location is not None and location != (kept := experiment.artifact_location) and kept.startswith("file:"):
+            say_once(f"MLflow keeps the files of experiment {name!r} in {kept}, where its database was made, not here")
         if experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)

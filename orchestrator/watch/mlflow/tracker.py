@@ -27,6 +27,7 @@ _SYNC_SECONDS = 2.0
 _LONGEST_REST_SECONDS = 60.0
 _REST = 60  # after writing the thread rests 60 times as long, so that it takes at most 1/60 of the sweep's time
 _MOST_FAILURES = 2  # after one, another trial's run may still be written; after two it is the server
+_OPEN_SECONDS = 45.0
 _FILL_SECONDS = 45.0
 _FINISH_SECONDS = 60.0
 _LONGEST_REASON = 400
@@ -54,7 +55,7 @@ class _Pending:
 
 
 class Tracker:
-    """A listener that keeps MLflow up to date; a failing or slow MLflow costs the sweep a warning and a minute at most.
+    """A listener that keeps MLflow up to date; if it fails or is slow, the sweep loses two minutes at most, and warns.
 
     Building it creates a local database, so build it before any worker starts. What MLflow lacks of the records is
     written by the thread, by `finish`, or by the next command's tracker. `source` is the sweep file.
@@ -68,14 +69,12 @@ class Tracker:
         self.link = ""
         """How a browser gets to the sweep, once `finish` has reached MLflow."""
         self._warned = self._is_whole = False
-        self._ending, self._until = threading.Event(), math.inf
+        self._opened, self._ending, self._until = threading.Event(), threading.Event(), math.inf
+        self._open = partial(Mirror, self._uri, sweep, commit, records, source)
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
-        try:
-            self._mirror = Mirror(self._uri, sweep, commit, records, source)
-        except Exception as error:
-            self._warn(error)
-        else:
-            self._thread.start()
+        self._thread.start()
+        if not self._opened.wait(_OPEN_SECONDS):
+            self._warn(TimeoutError(f"it has not answered for {_OPEN_SECONDS:g} seconds"))
 
     def started(self, trial: Trial) -> None:
         """Its run is RUNNING."""
@@ -108,16 +107,23 @@ class Tracker:
         `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
         `planned` are tagged `superseded` and leave the parent. Returns whether MLflow has everything.
         """
-        if self._thread.is_alive():
-            self._close = partial(self._mirror.close, outcome, report, findings(answer, verdicts or {}), planned)
-            self._until = time.monotonic() + _FILL_SECONDS
-            self._ending.set()
+        self._closing = outcome, report, findings(answer, verdicts or {}), planned
+        self._until = time.monotonic() + _FILL_SECONDS
+        self._ending.set()
+        if self._opened.is_set():
             self._thread.join(_FINISH_SECONDS)
             if self._thread.is_alive():
                 self._warn(TimeoutError("it takes too long"))
         return self._is_whole
 
     def _work(self) -> None:
+        try:
+            self._mirror = self._open()
+        except Exception as error:
+            self._warn(error)
+            return
+        finally:
+            self._opened.set()
         rest = _SYNC_SECONDS
         while not self._ending.wait(rest):
             began = time.monotonic()
@@ -130,7 +136,7 @@ class Tracker:
         # Only an error shows that a run was deleted by hand: the second pass makes it again.
         is_filled = self._sync(everything) or self._sync([pending for pending in everything if pending.changed])
         try:
-            self._close()
+            self._mirror.close(*self._closing)
             self._is_whole, self.link = is_filled, link(self._uri, self._mirror.experiment)
         except Exception as error:
             self._warn(error)

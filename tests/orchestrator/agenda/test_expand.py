@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import Remaining, SweepState, expand, search_tasks, trials_to_train, what_is_left
+from orchestrator.agenda.expand import (
+    Remaining,
+    SweepState,
+    expand,
+    search_tasks,
+    trials_to_train,
+    what_is_left,
+)
 from orchestrator.api import set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.estimate import most_trials
@@ -14,6 +21,7 @@ from orchestrator.execute.run import Options, ending, prepare
 from orchestrator.sweep.scaled import BEST_FOUND, select
 from orchestrator.trials.plan import plan, state_of
 from orchestrator.trials.records import Records
+from tests.support import tracking
 from tests.support.factories import settle
 from tests.support.found import BASE, SEARCH, TUNE, at_paper, find, within
 from tests.support.sweep_texts import read_text
@@ -242,6 +250,17 @@ def test_fresh_leaves_alone_what_the_tuning_does_not_train(tmp_path: Path, recor
     options = Options(tmp_path / "toy.yaml", runs=records.root, reports=tmp_path / "reports", executor="inline")
     set_trials_aside(prepare(sweep, options, fresh=True).state, records.root)
     assert records.find(placeholder) is not None
+
+
+def test_what_fresh_was_to_train_is_not_found_inside_another_trial_by_the_next_command(records: Records) -> None:
+    """As after Ctrl-C."""
+    short, longer = tracking.trial("full"), tracking.trial("full", finetune=2)
+    tracking.leave(records, longer, tracking.record(longer))
+    assert records.find(short) is not None
+    set_trials_aside(SweepState((), [short]), records.root)
+    assert records.find(short) is None and state_of(short, records) == "new"
+    tracking.leave(records, short, tracking.record(short))
+    assert records.find(short) is not None
 
 
 def test_a_trial_that_failed_is_not_tried_again_by_the_same_command(tmp_path: Path, records: Records) -> None:

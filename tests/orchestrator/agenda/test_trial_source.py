@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.agenda.trial_source import FixedOrder, InTurn
 from orchestrator.search.trial_source import SearchTrialSource
-from orchestrator.trials.records import DISK_FULL, TEXT_CHANGED
+from orchestrator.trials.records import DISK_FULL, STORAGE_LOST, TEXT_CHANGED
 from tests.orchestrator.execute.test_schedule import trial
 from tests.support import searching
 from tests.support.factories import make_record
@@ -72,7 +72,9 @@ def test_a_search_whose_ledger_cannot_be_written_stops_nothing_and_goes_on_with_
     assert searching.search([task], shelf) == undisturbed
 
 
-@pytest.mark.parametrize("reason", [f"{DISK_FULL}: WriteError: ...", f"{TEXT_CHANGED} since ..."])
+@pytest.mark.parametrize(
+    "reason", [f"{DISK_FULL}: WriteError: ...", f"{TEXT_CHANGED} since ...", f"{STORAGE_LOST}: ..."]
+)
 def test_a_trial_of_a_search_that_fails_as_others_would_is_trained_by_the_next_command(
     reason: str, tmp_path: Path
 ) -> None:

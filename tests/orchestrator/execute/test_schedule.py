@@ -13,8 +13,8 @@ from lm.record import Evaluation, Record, read_record
 from lm.spec import Corpus, Sgd, TrainSpec
 from orchestrator.agenda.trial_source import FixedOrder, InTurn
 from orchestrator.execute.ray import ray_environment
-from orchestrator.execute.ray.bridge import PAUSES, Queue
-from orchestrator.execute.run_trial import Allotment, write_failure
+from orchestrator.execute.ray.bridge import PAUSES, Queue, train_in_worker
+from orchestrator.execute.run_trial import Allotment, Failure, write_failure
 from orchestrator.trials.trial import Trial
 
 
@@ -99,6 +99,24 @@ def test_once_the_budget_is_spent_a_trial_whose_worker_died_is_left_to_the_next_
     queue.on_trial_complete("2")
     assert names(queue, "3") == [Searcher.FINISHED]
     assert heard.words == []
+
+
+def test_a_failure_that_is_recorded_ends_its_worker(allotment: Allotment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is broken, as by an error of CUDA that stays, would fail all trials that follow."""
+    heard = Heard()
+    queue = Queue(FixedOrder([trial("a"), trial("b")]), allotment, heard)
+
+    def broken(trial: Trial, allotment: Allotment, report: object) -> Failure:
+        write_failure(trial, allotment, "it broke")
+        return Failure("it broke")
+
+    monkeypatch.setattr("orchestrator.execute.ray.bridge.run_trial", broken)
+    config = queue.suggest("1")
+    assert config is not None
+    with pytest.raises(RuntimeError, match="it broke"):  # by which Tune ends the process
+        train_in_worker(config)
+    queue.on_trial_complete("1", error=True)
+    assert heard.words == ["a failed"] and names(queue, "2") == ["b"], "it is not tried again"
 
 
 # In a process of its own, since Ray reads its environment once, when it loads.

@@ -130,6 +130,13 @@ def test_a_search_on_a_disk_with_room_for_records_alone_goes_on_when_there_is_mo
     assert ends_of_the_search(place) == ["complete", "complete"]
 
 
+def test_a_full_disk_is_told_also_if_the_budget_is_spent(place: Path) -> None:
+    shutil.rmtree("runs")
+    with files_of_at_most(6 * 1024):
+        code, _, err = command("sweep", "search.yaml", *INLINE[2:], "--budget", "0.5s")
+    assert code == 5 and "failed: the disk is full or read-only" in err, err
+
+
 def test_on_a_disk_without_room_for_a_record_nothing_more_starts(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -19,8 +20,16 @@ from orchestrator.errors import CannotStartError
 from orchestrator.execute.run_trial import Allotment, forget_failure, run_trial, settled_record, write_failure
 from orchestrator.sweep import read_sweep
 from orchestrator.trials.plan import plan
-from orchestrator.trials.records import Records
-from orchestrator.trials.storage import ONLY_TRAINING, Storage, borrowed, exchange, fetch_unsettled, transfer_order
+from orchestrator.trials.records import STORAGE_LOST, Records, ends_the_command
+from orchestrator.trials.storage import (
+    ONLY_TRAINING,
+    FinishedElsewhereError,
+    Storage,
+    borrowed,
+    exchange,
+    fetch_unsettled,
+    transfer_order,
+)
 from tests.orchestrator.execute.test_sweep_end_to_end import place
 from tests.support.seen import eventually
 from tests.support.sweeps import SWEEP, finish, report, start
@@ -108,20 +117,99 @@ def test_the_record_goes_last_and_a_manifest_behind_what_it_speaks_of() -> None:
     ]
 
 
-def test_a_push_that_breaks_off_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, sent = Storage(str(tmp_path / "there")), list[str]()
-    written(tmp_path / "a", "record.json", "curve.parquet", "weights/train.safetensors")
+@pytest.mark.parametrize("method", ["push", "pull"])
+def test_a_transfer_that_breaks_off_before_its_end_leaves_no_record(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, copied = Storage(str(tmp_path / "there")), list[str]()
+    here = tmp_path / ("here" if method == "push" else "there")
+    written(here, "record.json", "curve.parquet", "tokens/train.test.parquet", "weights/train.safetensors")
 
     def breaking(path: Path) -> AbstractContextManager[Path]:
-        if sent:
+        if len(copied) == 3:
             raise ConnectionError("lost")
-        sent.append(path.name)
+        copied.append(path.name)
         return atomic(path)
 
     monkeypatch.setattr("orchestrator.trials.storage.atomic", breaking)
     with pytest.raises(OSError, match=r"^storage .*: lost$"):
-        storage.push("key", tmp_path / "a")
-    assert list(content(tmp_path / "there/key")) == sent and sent != ["record.json"]
+        getattr(storage, method)("key", tmp_path / "here")
+    assert sorted(copied) == ["curve.parquet", "train.safetensors", "train.test.parquet"]
+    assert not (tmp_path / ("there" if method == "push" else "here") / "key/record.json").exists()
+
+
+def test_a_storage_that_is_silent_for_a_moment_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, silent, infos = Storage(str(tmp_path / "there")), [True], Storage._infos
+
+    def seldom(*args: Any, **options: Any) -> list[fs.FileInfo]:
+        silent[0] = not silent[0]
+        if not silent[0]:
+            raise ConnectionError("no answer")
+        return infos(*args, **options)
+
+    monkeypatch.setattr(Storage, "_infos", seldom)
+    monkeypatch.setattr("orchestrator.trials.storage.PATIENCE", (0.0,))
+    with borrowed(storage, "key", "source", 60.0) as (runs, push):
+        written(runs, "curve.parquet")
+        push()
+        written(runs, "record.json")
+    assert sorted(content(tmp_path / "there/key")) == ["curve.parquet", "record.json"]
+
+
+def test_a_trial_that_another_command_finished_meanwhile_is_left_as_that_one_wrote_it(storage: Storage) -> None:
+    """A laptop and a cluster, each with its own `runs`, may train the same trial."""
+    with borrowed(storage, "key", None, 60.0) as (runs, push):
+        written(runs, "curve.parquet")
+        push()
+        other = Storage(storage.uri)
+        (runs / "other/key").mkdir(parents=True)
+        for name in ("curve.parquet", "record.json"):
+            (runs / "other/key" / name).write_text("the other's")
+        other.push("key", runs / "other")
+        other.push("key", runs / "other")  # its own record is no hindrance
+        (runs / "key/curve.parquet").write_text("the next epoch")
+        with pytest.raises(FinishedElsewhereError, match="another command finished trial key"):
+            push()
+        shutil.rmtree(runs / "key")
+        storage.pull("key", runs)
+        assert {path.read_text() for path in (runs / "key").iterdir()} == {"the other's"}
+
+
+def test_a_file_that_another_command_overwrote_is_sent_again_with_the_record(storage: Storage, tmp_path: Path) -> None:
+    written(tmp_path / "a", "curve.parquet")
+    storage.push("key", tmp_path / "a")
+    written(tmp_path / "b", "curve.parquet")
+    (tmp_path / "b/key/curve.parquet").write_text("another's")
+    Storage(storage.uri).push("key", tmp_path / "b")
+    written(tmp_path / "a", "record.json")
+    storage.push("key", tmp_path / "a")
+    storage.pull("key", tmp_path / "c")
+    assert content(tmp_path / "c/key") == content(tmp_path / "a/key")
+
+
+@pytest.mark.parametrize("damaged", ["record.json", "curve.parquet"])
+def test_a_damaged_trial_is_set_aside_in_the_storage_too_so_that_the_next_attempt_goes_on(
+    damaged: str, storage: Storage, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        written(tmp_path / "a", damaged)  # neither a record nor a curve
+        Storage(storage.uri).push("key", tmp_path / "a")
+        with pytest.raises(KeyError), borrowed(storage, "key", None, 60.0) as (runs, push):
+            assert not (runs / "key").exists()
+            written(runs, "checkpoints/00000001/state.pt")
+            push()
+            raise KeyError  # the attempt is killed
+        with borrowed(storage, "key", None, 60.0) as (runs, _):
+            assert list(content(runs / "key")) == ["checkpoints/00000001/state.pt"]
+        assert storage.has(f".old/key-{number}/{damaged}") and storage.keys() == {"key"}
+
+
+def test_what_a_failed_attempt_left_goes_from_the_storage_with_it(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "there"))
+    written(tmp_path / "there", "failure.txt", "log.txt")
+    with borrowed(storage, "key", None, 60.0) as (runs, _):
+        (runs / "key/failure.txt").unlink()
+    assert list(content(tmp_path / "there/key")) == ["log.txt"]
 
 
 @pytest.mark.parametrize(
@@ -152,10 +240,28 @@ def test_an_objects_name_cannot_lead_out_of_the_trials_folder(tmp_path: Path, mo
 def test_a_block_that_raises_sends_nothing_back(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "there"))
     with pytest.raises(KeyError), borrowed(storage, "key", None, 60.0) as (runs, _):
-        written(runs, "record.json")
+        written(runs, "curve.parquet")
         raise KeyError
     assert storage.keys() == set()
     assert not runs.exists()
+    with borrowed(storage, "key", None, 60.0) as (runs, _):
+        written(runs, "curve.parquet")
+    assert storage.keys() == {"key"}, "one that ends sends it"
+
+
+def test_a_trial_whose_storage_is_lost_fails_with_what_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object, **__: object) -> None:
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(Storage, "_infos", silent)
+    monkeypatch.setattr("orchestrator.trials.storage.PATIENCE", (0.0, 0.0))
+    allotment = Allotment(tmp_path / "here", 1.0, 0.0, 600.0, storage=str(tmp_path / "there"))
+    lost = run_trial(trial("one"), allotment, lambda _: None)
+    assert lost is not None and not lost.recorded
+    write_failure(trial("one"), allotment, lost.reason)
+    assert ends_the_command(read_record(allotment.runs / trial("one").key))
 
 
 def test_the_record_of_a_failure_goes_from_the_storage_too_before_the_next_attempt(tmp_path: Path) -> None:
@@ -271,13 +377,14 @@ def test_a_lost_storage_fails_its_trial_with_the_reason(
     monkeypatch.chdir(place)
     [first, *_] = plan(read_sweep(Path("tiny.yaml")).at("paper"))
     allotment = Allotment(place / "runs", 1.0, 0.0, 600.0, s3.uri)
+    monkeypatch.setattr("orchestrator.trials.storage.PATIENCE", (0.1,))
 
     def lose(evaluation: Evaluation) -> None:
         if evaluation.epoch == 1:
             s3.moto.stop()
 
     lost = run_trial(replace(first, starts_from=None), allotment, lose)
-    assert lost is not None and "storage s3://" in lost and "connect" in lost.lower()
+    assert lost is not None and lost.reason.startswith(STORAGE_LOST) and "connect" in lost.reason.lower()
     assert settled_record(first, allotment) is None  # logs; raises nothing
     assert read_record(allotment.runs / first.key) is None
 

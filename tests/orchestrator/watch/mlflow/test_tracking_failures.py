@@ -114,6 +114,42 @@ def test_a_server_that_never_answers_holds_up_the_end_for_seconds(
         assert 0.9 < time.monotonic() - began < SECONDS
 
 
+def test_a_database_that_takes_connections_and_never_answers_holds_up_the_start_for_seconds(
+    records: Records, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = threading.Event()
+
+    def silent(*_: object) -> None:
+        ended.wait()
+        raise ConnectionError
+
+    monkeypatch.setattr(tracker_module, "_OPEN_SECONDS", 0.3)
+    monkeypatch.setattr(tracker_module, "Mirror", silent)
+    began = time.monotonic()
+    mirror = tracker([FULL], records)
+    mirror.started(FULL)
+    assert not mirror.finish(None, "complete")
+    assert time.monotonic() - began < SECONDS
+    assert warned(caplog).startswith("MLflow is behind (it has not answered for 0.3 seconds); the sweep goes on")
+    ended.set()
+
+
+def test_a_database_that_was_moved_keeps_files_in_the_old_place_and_says_so(
+    records: Records, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker([FULL], records).finish(None, "complete")
+    here = Path.cwd()
+    assert not caplog.text
+    (tmp_path / "moved").mkdir()
+    (here / "mlflow.db").rename(tmp_path / "moved/mlflow.db")
+    monkeypatch.chdir(tmp_path / "moved")
+    tracker([FULL], records).finish(None, "complete")
+    assert warned(caplog) == (
+        f"MLflow keeps the files of experiment 'parts' in {(here / 'mlartifacts/parts').as_uri()}, where its database "
+        "was made, not here"
+    )
+
+
 def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
