@@ -74,7 +74,9 @@ def analysis_sections(
             rows=list(_rows(answers, printed, outcomes)),
             missing=missing,
             contexts=_contexts(answers),
-            left_out=[*dict.fromkeys(context for each in _of_next_words(answers) for context in each.left_out)],
+            left_out=[
+                *dict.fromkeys(c for found in answers.values() for one in _next_words(found) for c in one.left_out)
+            ],
         )
         sections.append(section)
     return sections
@@ -112,10 +114,7 @@ def _spectra(answers: Answers) -> list[LinePanel]:
 
 def _frequent(answers: Answers) -> list[LinePanel]:
     """What each frequent word gets where it does not follow; nothing if the vocabulary has none of them."""
-    asked = {
-        variant: [one.probability for one in found if isinstance(one, NextWordsFound)]
-        for variant, found in answers.items()
-    }
+    asked = {variant: [one.probability for one in _next_words(found)] for variant, found in answers.items()}
     words = [*dict.fromkeys(word for seeds in asked.values() for word in seeds[0])]  # a text may lack some of them
     lines = []
     for variant, seeds in asked.items():
@@ -149,8 +148,8 @@ _PICTURES: Mapping[str, Callable[[Answers], list[LinePanel]]] = {
 """By kind, its picture."""
 
 
-def _of_next_words(answers: Answers) -> list[NextWordsFound]:
-    return [one for found in answers.values() for one in found if isinstance(one, NextWordsFound)]
+def _next_words(found: Sequence[Found]) -> list[NextWordsFound]:
+    return [one for one in found if isinstance(one, NextWordsFound)]
 
 
 def _contexts(answers: Answers) -> Rows:
