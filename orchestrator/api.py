@@ -135,8 +135,8 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
                 of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
                 _notify(options.notify, code, of)
             raise
-    records = prepared.records
-    counts = Counter(state_of(trial, records) for trial in expand(prepared.sweep, records).table)
+    table, records = expand(prepared.sweep, prepared.records).table, prepared.records
+    counts = Counter(state_of(trial, records) for trial in table)
     if report is None:
         result = SweepResult(code, options.reports / sweep.name / sweep.scale / "report.md", dict(counts))
     else:
@@ -243,12 +243,12 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
     facts = Facts()
     keys = [trial.key for trial in state.trained]
     keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
-    folders = [folder for key in dict.fromkeys(keys) if (folder := runs / key).exists()]
+    folders = [runs / key for key in dict.fromkeys(keys) if {path.name for path in (runs / key).glob("*")} - {FRESH}]
     if (held := next((folder for folder in folders if is_held(folder / ".lock")), None)) is not None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
         set_aside(path, runs)
-    for key in keys:
+    for key in dict.fromkeys([*keys, *(trial.key for trial in state.table)]):
         write_text(runs / key / FRESH, "")
     stages = [stage for trial in state.trained for stage in trial.spec.stages().values()]
     for key in (*keys, *(trial_key(stage, facts.fingerprint(stage.corpus)) for stage in stages)):

@@ -171,7 +171,7 @@ def trials_to_train(
     records: Records,
     seconds: float = math.inf,
     fetch: Callable[[Trial], None] = lambda trial: None,
-) -> TrialSource:
+) -> InTurn:
     """All that is to be trained and starts within `seconds`. A trial that failed is not tried again within it.
 
     `fetch` is called before a trial of a search is looked up in the records.

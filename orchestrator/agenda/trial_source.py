@@ -76,6 +76,8 @@ class InTurn:
         self._sources, self._clock, self._until, self._check = sources, clock, clock() + seconds, check
         self._source: TrialSource | None = None
         self._under_way = 0
+        self.failed = False
+        """Whether an error ended it."""
 
     def may_start(self) -> bool:
         """Until the time is over, or an error ended it."""
@@ -115,7 +117,7 @@ class InTurn:
         try:
             yield
         except (OSError, ValueError) as error:
-            self._source, self._until = None, -math.inf
+            self._source, self._until, self.failed = None, -math.inf, True
             problem = f"{type(error).__name__}: {redacted(error)}"
             _log.error("no further trial is started (%s); run the same command again to continue", problem)
 

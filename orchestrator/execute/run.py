@@ -17,7 +17,7 @@ from lm.checkout import commit
 from lm.data import load
 from lm.files import WriteError, check_writable, make_folder
 from orchestrator.agenda.expand import SweepState, disk_failure, expand, trials_to_train, unsettled
-from orchestrator.agenda.trial_source import TrialSource
+from orchestrator.agenda.trial_source import InTurn, TrialSource
 from orchestrator.errors import CannotStartError, command_line
 from orchestrator.execute.estimate import at_most
 from orchestrator.execute.interrupt import Interrupt
@@ -189,7 +189,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     if report.beside is not None:
         print(report.beside)
     print(report.page)
-    if how != "complete" and interrupt.exit_code is None:
+    if how != "complete" and interrupt.exit_code is None and not out_of_budget:
         if (full := disk_failure(expand(prepared.sweep, records), records)) is not None:
             raise WriteError(errno.ENOSPC, full.reason, str(records.root / full.key))
         check_writable(records.root)  # a trial could not even record its failure: the folder may be the reason
@@ -248,7 +248,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
 
 
 def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: Callable[[str], None]) -> bool:
-    """Train all that is missing, or what the budget allows; whether it was spent."""
+    """Train all that is missing, or what the budget allows; whether it was spent, and no error ended the command."""
     options, state = prepared.options, prepared.state
     forget_stalls(prepared.records.root)
     deadline = time.monotonic() + (math.inf if options.budget is None else seconds_in(options.budget))
@@ -257,8 +257,11 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
         if options.storage is not None:
             fetch_unsettled(Storage(options.storage), trial.key, prepared.records)
 
+    sources = list[InTurn]()
+
     def source() -> TrialSource:
-        return trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic(), fetch)
+        sources.append(trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic(), fetch))
+        return sources[-1]
 
     if options.executor == "inline":
         run_inline(source(), prepared.allotment, listener, interrupt)
@@ -269,7 +272,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
         corpora |= {variant.spec.corpus for variant in prepared.sweep.variants}
         order = Order(prepared.allotment, options.jobs, options.address, tuple(corpora), options.verbose)
         run_on_ray(source, order, listener, interrupt, say)
-    return time.monotonic() >= deadline
+    return time.monotonic() >= deadline and not any(source.failed for source in sources)
 
 
 def _before_training(prepared: Prepared) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -28,7 +29,14 @@ from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.watchdog import recorded_stall, stall_limit
 from orchestrator.trials.disk import FAILURE, STALLED, set_aside_damaged
 from orchestrator.trials.records import DISK_FULL, STORAGE_LOST, TEXT_CHANGED, Records, is_settled
-from orchestrator.trials.storage import ONLY_TRAINING, FinishedElsewhereError, Storage, StorageError, borrowed
+from orchestrator.trials.storage import (
+    ONLY_TRAINING,
+    FinishedElsewhereError,
+    Storage,
+    StorageError,
+    borrowed,
+    patiently,
+)
 from orchestrator.trials.trial import Listener, Trial
 
 OUT_OF_MEMORY = "out of memory"
@@ -64,7 +72,7 @@ class Allotment:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an exception ended a trial; not `recorded` if its storage was lost, then the driver has to."""
+    """Why an exception ended a trial; if it could not be `recorded`, the driver tries to."""
 
     reason: str
     recorded: bool = True
@@ -80,7 +88,8 @@ def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> Failu
     try:
         source = Records(allotment.runs).source(trial)  # may be another trial's folder that holds the same stage
         key = None if source is None else source.name
-        with borrowed(Storage(allotment.storage), trial.key, key, allotment.checkpoint_seconds) as (runs, push):
+        storage = patiently(partial(Storage, allotment.storage))
+        with borrowed(storage, trial.key, key, allotment.checkpoint_seconds) as (runs, push):
 
             def push_and_report(evaluation: Evaluation) -> None:
                 push()
@@ -174,8 +183,8 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> 
     except Exception as error:
         reason = _reason(error, allotment)
         _log.debug("%s failed", trial.title, exc_info=True)
-        write_failure(trial, allotment, reason, redacted("".join(traceback.format_exception(error))))
-        return Failure(reason)
+        details = redacted("".join(traceback.format_exception(error)))
+        return Failure(reason, recorded=write_failure(trial, allotment, reason, details))
     finally:
         if allotment.gpus and "torch" in sys.modules:  # an idle worker must not hold memory that others need
             sys.modules["torch"].cuda.empty_cache()
@@ -241,10 +250,11 @@ def _held(lock: Path) -> Iterator[None]:
         yield
 
 
-def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> None:
+def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> bool:
     """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too.
 
-    The record of a trial that has nothing left to do stays: another command may have written it meanwhile.
+    The record of a trial that has nothing left to do stays: another command may have written it meanwhile. Whether the
+    trial has a record now.
     """
     folder = allotment.runs / trial.key
     try:
@@ -272,9 +282,11 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
             with suppress(DamagedError):
                 if is_settled(trial, read_record(folder)):
                     _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
-                    return
+                    return True
             write_text(folder / FAILURE, f"{reason}\n\n{details}".rstrip() + "\n")
             (folder / STALLED).unlink(missing_ok=True)
             write_record(folder, record)
+            return True
     except (OSError, ValueError) as error:
         _log.warning("%s failed (%s), which cannot be recorded: %s", trial.title, reason, error)
+        return False

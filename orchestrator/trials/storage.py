@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from filelock import FileLock
@@ -30,6 +31,7 @@ from pyarrow import fs as arrow
 
 from lm.files import WriteError, atomic, check_writable, disk_is_full, make_folder
 from lm.hashes import RECORD, WEIGHTS
+from lm.record import Record
 from orchestrator.errors import CannotStartError, redacted
 from orchestrator.trials.disk import FAILURE, STALLED, set_aside_damaged
 from orchestrator.trials.records import Records
@@ -41,6 +43,7 @@ ONLY_TRAINING = (CHECKPOINTS, WEIGHTS)
 _OF_AN_ATTEMPT = (CHECKPOINTS, STALLED, FAILURE)  # go from the storage once they are gone in the trial's folder
 PATIENCE = (10.0, 60.0)
 """Seconds that a worker waits before it asks a storage again that did not answer."""
+T = TypeVar("T")
 _Stored = tuple[int, int]  # a file's time of change in ns, and its size
 _log = logging.getLogger(__name__)
 
@@ -111,26 +114,43 @@ class Storage:
     def push(self, key: str, runs: Path) -> None:
         """Copy what is new in `runs/<key>/`, or overwritten in the storage, to it, the record last; drop what is over.
 
-        FinishedElsewhereError if the storage has another record than this object fetched or sent.
+        FinishedElsewhereError if another command wrote the record of a trial that did not fail.
         """
         paths = [path for path in (runs / key).rglob("*") if path.is_file()]
         names = {PurePosixPath(path.relative_to(runs / key)) for path in paths}
         names = {name for name in names if not any(part.startswith(".") for part in name.parts)}
+        of_record = PurePosixPath(RECORD)
         with self._named_errors():
-            stored = self._files(key)
-            if (of_record := stored.get(PurePosixPath(RECORD))) is not None:
-                _, own = self._same.get(f"{key}/{RECORD}", (None, None))
-                if of_record != own:
-                    raise FinishedElsewhereError(f"storage {self.uri}: another command finished trial {key}")
-            for name in sorted(names, key=transfer_order):
-                path, target = runs / key / name, f"{key}/{name}"
-                state = _state(path)
-                if name not in stored or self._same.get(target) != (state, stored[name]):
-                    self._upload(path, target)
-                    self._same[target] = state, _stored(self._fs.get_file_info(target))
+            stored = self._send(key, runs, names - {of_record})
+            if of_record in names:  # what another command overwrote meanwhile is sent once more
+                self._send(key, runs, names)
             for gone in stored.keys() - names:
                 if gone.parts[0] in _OF_AN_ATTEMPT:
                     self._fs.delete_file(f"{key}/{gone}")
+
+    def _send(self, key: str, runs: Path, names: Collection[PurePosixPath]) -> dict[PurePosixPath, _Stored]:
+        """Upload those of these files that differ from what is stored; what was stored before."""
+        stored, known = self._files(key), self._same.get(f"{key}/{RECORD}")
+        of_record = stored.get(PurePosixPath(RECORD))
+        if of_record not in (None, known and known[1]) and self._has_result_of_another(key, runs / key / RECORD):
+            raise FinishedElsewhereError(f"storage {self.uri}: another command finished trial {key}")
+        for name in sorted(names, key=transfer_order):
+            path, target = runs / key / name, f"{key}/{name}"
+            state = _state(path)
+            if name not in stored or self._same.get(target) != (state, stored[name]):
+                self._upload(path, target)
+                self._same[target] = state, _stored(self._fs.get_file_info(target))
+        return stored
+
+    def _has_result_of_another(self, key: str, record: Path) -> bool:
+        """Whether the stored record is another than this one here, and not that of a failure."""
+        content = self._fs.open_input_stream(f"{key}/{RECORD}").read()
+        if record.is_file() and record.read_bytes() == content:  # sent without hearing that it arrived
+            return False
+        try:
+            return Record.model_validate_json(content).status != "failed"
+        except ValueError:
+            return False
 
     def _upload(self, path: Path, target: str) -> None:
         if self._is_local:
@@ -161,6 +181,7 @@ class Storage:
                 if self._is_local:
                     self._fs.create_dir(str(target.parent))
                 self._fs.move(f"{key}/{name}", str(target))
+        _log.warning("what the storage had of trial %s is in its folder .old/%s", key, place)
 
     def _files(self, key: str) -> dict[PurePosixPath, _Stored]:
         """The files that it holds of a trial."""
@@ -247,19 +268,19 @@ def borrowed(
         traces = stalled.read_bytes() if stalled.is_file() else b""
         shutil.rmtree(runs, ignore_errors=True)
         try:
-            _patiently(partial(storage.pull, key, runs))
+            patiently(partial(storage.pull, key, runs))
             if (runs / key).exists():
-                set_aside_damaged(runs / key)
+                set_aside_damaged(runs / key, weights=True)
                 if not (runs / key).exists():  # the next attempt would set it aside too, and this one's checkpoints
-                    _patiently(partial(storage.set_aside, key))
+                    patiently(partial(storage.set_aside, key))
             if traces:
                 make_folder(stalled.parent)
                 stalled.write_bytes(traces)
             if source is not None:
-                _patiently(partial(storage.pull, source, runs, without=[CHECKPOINTS]))
+                patiently(partial(storage.pull, source, runs, without=[CHECKPOINTS]))
             thread.start()
-            yield runs, partial(_patiently, push)
-            _patiently(push)
+            yield runs, partial(patiently, push)
+            patiently(push)
         finally:
             ended.set()
             if thread.is_alive():
@@ -267,17 +288,17 @@ def borrowed(
             shutil.rmtree(runs, ignore_errors=True)
 
 
-def _patiently(step: Callable[[], None]) -> None:
+def patiently(step: Callable[[], T]) -> T:
     """Do this with a storage, and again after each wait if it does not answer; a full disk is not waited for."""
-    for seconds in (*PATIENCE, None):
+    for seconds in PATIENCE:
         try:
-            step()
-            return
+            return step()
         except StorageError as error:
-            if seconds is None or isinstance(error, FinishedElsewhereError) or disk_is_full(error):
+            if isinstance(error, FinishedElsewhereError) or disk_is_full(error):
                 raise
             _log.warning("%s; asked again in %g seconds", redacted(error), seconds)
             time.sleep(seconds)
+    return step()
 
 
 def _private_folder() -> Path:

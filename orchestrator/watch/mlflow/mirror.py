@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from lm.hashes import CURVE, RECORD
 from lm.kept import say_once
@@ -18,7 +20,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import store
-from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect
+from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect, sqlite_file
 
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
@@ -59,6 +61,7 @@ class Mirror:
 
     def __init__(self, uri: str, sweep: ScaledSweep, commit: str | None, records: Records, source: str = "") -> None:
         self._client, self._artifacts = connect(uri), artifacts_folder(uri)
+        self._here = None if sqlite_file(uri) is None else self._artifacts  # others share a server's database
         self._sweep, self._commit, self._records = sweep, commit, records
         self._source = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"} if source else {}
         with suppress(OSError, KeyError):  # a container's user may have no name
@@ -157,8 +160,11 @@ class Mirror:
         if experiment is None:
             note = self._sweep.question[:_LONGEST_NOTE]
             return str(self._client.create_experiment(name, location, {_NOTE: note}))
-        if location is not None and location != (kept := experiment.artifact_location) and kept.startswith("file:"):
-            say_once(f"MLflow keeps the files of experiment {name!r} in {kept}, where its database was made, not here")
+        kept = urlsplit(experiment.artifact_location)
+        if self._here is not None and kept.scheme == "file":
+            folder, here = Path(url2pathname(kept.path)).resolve(), (self._here / name).resolve()
+            if folder != here:
+                say_once(f"MLflow puts the files of {name} into {folder}, where they began, not into {here}")
         if experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)

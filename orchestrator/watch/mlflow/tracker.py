@@ -55,7 +55,7 @@ class _Pending:
 
 
 class Tracker:
-    """A listener that keeps MLflow up to date; if it fails or is slow, the sweep loses two minutes at most, and warns.
+    """A listener that keeps MLflow up to date; if a server fails or is slow, the sweep loses two minutes at most.
 
     Building it creates a local database, so build it before any worker starts. What MLflow lacks of the records is
     written by the thread, by `finish`, or by the next command's tracker. `source` is the sweep file.
@@ -73,7 +73,7 @@ class Tracker:
         self._open = partial(Mirror, self._uri, sweep, commit, records, source)
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
-        if not self._opened.wait(_OPEN_SECONDS):
+        if not self._opened.wait(_OPEN_SECONDS if sqlite_file(self._uri) is None else None):
             self._warn(TimeoutError(f"it has not answered for {_OPEN_SECONDS:g} seconds"))
 
     def started(self, trial: Trial) -> None:

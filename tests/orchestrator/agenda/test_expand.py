@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agenda.expand import (
-    Remaining,
-    SweepState,
-    expand,
-    search_tasks,
-    trials_to_train,
-    what_is_left,
-)
+from orchestrator.agenda.expand import Remaining, SweepState, expand, search_tasks, trials_to_train, what_is_left
 from orchestrator.api import set_trials_aside, to_train
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.estimate import most_trials
@@ -259,6 +252,8 @@ def test_what_fresh_was_to_train_is_not_found_inside_another_trial_by_the_next_c
     assert records.find(short) is not None
     set_trials_aside(SweepState((), [short]), records.root)
     assert records.find(short) is None and state_of(short, records) == "new"
+    set_trials_aside(SweepState((), [short]), records.root)
+    assert not (records.root / ".old").exists(), "there was nothing to move"
     tracking.leave(records, short, tracking.record(short))
     assert records.find(short) is not None
 

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agenda.expand import expand
+from orchestrator.execute.machine import load_sweep
+from orchestrator.execute.run_trial import Allotment, write_failure
+from orchestrator.trials.records import DISK_FULL, Records
 from orchestrator.words import seconds_in
 from tests.orchestrator.execute.test_sweep_end_to_end import place
 from tests.support.places import command, working_in
@@ -35,6 +39,13 @@ def test_a_spent_budget_starts_nothing_more_reports_and_says_how_to_go_on(place:
     kept = [file.read_text() for file in (place / "runs" / ".sweeps").glob("*.json")]
     assert any("https://***@host" in text for text in kept) and not any("hunter2" in text for text in (output, *kept))
     assert (place / "reports" / "tiny" / "paper" / "report.md").exists()
+
+
+def test_a_full_disk_of_an_earlier_command_is_no_reason_of_one_whose_budget_is_spent(place: Path) -> None:
+    with working_in(place):
+        trial = expand(load_sweep("tiny.yaml"), Records("runs")).trained[-1]
+        write_failure(trial, Allotment(Path("runs"), 1.0, 0.0, 600.0), f"{DISK_FULL}: ...")
+    finish(start(place, "--executor", "inline", "--budget", "0.01s"), 3)
 
 
 def test_a_span_that_is_none_is_refused_before_anything_starts(place: Path) -> None:

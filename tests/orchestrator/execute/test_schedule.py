@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ray.tune.search import Searcher
@@ -79,6 +81,22 @@ def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_fai
     assert names(queue, "last") == [Searcher.FINISHED]
 
 
+def test_a_failure_that_only_the_driver_can_record_is_tried_once(
+    allotment: Allotment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a full disk."""
+    reports = list[dict[str, Any]]()
+    monkeypatch.setattr("orchestrator.execute.ray.bridge.tune.report", reports.append)
+    nowhere = replace(allotment, runs=tmp_path / "file/runs")
+    (tmp_path / "file").touch()
+    heard, source = Heard(), FixedOrder([trial("a")])
+    config = Queue(source, nowhere, heard).suggest("1")
+    assert config is not None
+    train_in_worker(config)
+    [report] = reports
+    assert "NotADirectoryError" in report["failure"] or "Not a directory" in report["failure"]
+
+
 def test_the_record_of_an_earlier_failure_is_not_the_result_of_a_worker_that_died(allotment: Allotment) -> None:
     heard = Heard()
     queue = Queue(FixedOrder([trial("a")]), allotment, heard)
@@ -113,7 +131,7 @@ def test_a_failure_that_is_recorded_ends_its_worker(allotment: Allotment, monkey
     monkeypatch.setattr("orchestrator.execute.ray.bridge.run_trial", broken)
     config = queue.suggest("1")
     assert config is not None
-    with pytest.raises(RuntimeError, match="it broke"):  # by which Tune ends the process
+    with pytest.raises(RuntimeError, match="it broke"):
         train_in_worker(config)
     queue.on_trial_complete("1", error=True)
     assert heard.words == ["a failed"] and names(queue, "2") == ["b"], "it is not tried again"
@@ -121,7 +139,7 @@ def test_a_failure_that_is_recorded_ends_its_worker(allotment: Allotment, monkey
 
 # In a process of its own, since Ray reads its environment once, when it loads.
 THROUGH_RAY = """
-import math, stat, sys
+import math, os, stat, sys
 from dataclasses import replace
 from pathlib import Path
 import ray
@@ -131,7 +149,7 @@ from orchestrator.execute.ray import Order
 from orchestrator.execute.ray.bridge import Queue, fit
 from orchestrator.execute.ray.session import start_ray
 from orchestrator.execute.ray import session_folder
-from orchestrator.execute.run_trial import Allotment
+from orchestrator.execute.run_trial import Allotment, write_failure
 from tests.orchestrator.execute.test_schedule import Heard, trial
 from tests.support.tracking import point
 
@@ -140,11 +158,16 @@ sent = [replace(point(epoch), terms=found) for epoch, found in enumerate(terms, 
 allotment = Allotment(runs=Path(sys.argv[1]), cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
 
 def trainable(config):
-    assert config["trial"] == whole or config["trial"] == cut, config["trial"]
+    assert config["trial"] in (broken, whole, cut), config["trial"]
+    with (allotment.runs / "processes").open("a") as file:
+        print(os.getpid(), file=file)
+    if config["trial"] == broken:
+        write_failure(broken, allotment, "it broke")
+        raise RuntimeError("it broke")
     for evaluation in sent:
         tune.report({"evaluation": evaluation})
 
-whole, cut = trial("whole"), trial("cut")
+broken, whole, cut = trial("broken"), trial("whole"), trial("cut")
 
 class Stops(FixedOrder):
     def goes_on(self, trial, evaluation):
@@ -155,11 +178,14 @@ heard = Heard()
 with session_folder() as session:
     start_ray(Order(allotment, session=session))
     assert stat.S_IMODE(session.stat().st_mode) == 0o700, "the folder is its owner's, whatever Ray does"
-    queue = Queue(Stops([whole, cut]), allotment, heard)
+    queue = Queue(Stops([broken, whole, cut]), allotment, heard)
     fit(queue, trainable, session=session, at_once=1)
     ray.shutdown()
 uncut = ["whole started", "whole epoch 1", "whole epoch 2", "whole epoch 3"]
-assert heard.words == [*uncut, "cut started", "cut epoch 1", "cut epoch 2", "cut stopped early"], heard.words
+first = ["broken started", "broken failed"]
+assert heard.words == [*first, *uncut, "cut started", "cut epoch 1", "cut epoch 2", "cut stopped early"], heard.words
+processes = (allotment.runs / "processes").read_text().split()
+assert processes[0] != processes[1] == processes[2], "only the worker of the trial that failed is replaced"
 """
 
 

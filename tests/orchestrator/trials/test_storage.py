@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +17,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from lm.files import WriteError, atomic
-from lm.record import Evaluation, read_record
+from lm.record import Evaluation, read_record, write_record
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.run_trial import Allotment, forget_failure, run_trial, settled_record, write_failure
 from orchestrator.sweep import read_sweep
@@ -25,6 +27,7 @@ from orchestrator.trials.storage import (
     ONLY_TRAINING,
     FinishedElsewhereError,
     Storage,
+    StorageError,
     borrowed,
     exchange,
     fetch_unsettled,
@@ -139,11 +142,10 @@ def test_a_transfer_that_breaks_off_before_its_end_leaves_no_record(
 
 
 def test_a_storage_that_is_silent_for_a_moment_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, silent, infos = Storage(str(tmp_path / "there")), [True], Storage._infos
+    storage, asked, infos = Storage(str(tmp_path / "there")), count(), Storage._infos
 
     def seldom(*args: Any, **options: Any) -> list[fs.FileInfo]:
-        silent[0] = not silent[0]
-        if not silent[0]:
+        if next(asked) % 3 == 0:
             raise ConnectionError("no answer")
         return infos(*args, **options)
 
@@ -161,18 +163,36 @@ def test_a_trial_that_another_command_finished_meanwhile_is_left_as_that_one_wro
     with borrowed(storage, "key", None, 60.0) as (runs, push):
         written(runs, "curve.parquet")
         push()
-        other = Storage(storage.uri)
-        (runs / "other/key").mkdir(parents=True)
-        for name in ("curve.parquet", "record.json"):
-            (runs / "other/key" / name).write_text("the other's")
-        other.push("key", runs / "other")
-        other.push("key", runs / "other")  # its own record is no hindrance
-        (runs / "key/curve.parquet").write_text("the next epoch")
+        other, one = Storage(storage.uri), trial("one")
+        written(runs / "other", "curve.parquet")
+        for status in ("failed", "complete"):
+            write_record(runs / "other/key", record(one).model_copy(update={"status": status}))
+            other.push("key", runs / "other")
+            other.push("key", runs / "other")  # its own record is no hindrance
+            (runs / "key/curve.parquet").write_text(f"the epoch after it {status}")
+            if status == "failed":
+                push()  # nor is one of a failure
         with pytest.raises(FinishedElsewhereError, match="another command finished trial key"):
             push()
         shutil.rmtree(runs / "key")
         storage.pull("key", runs)
-        assert {path.read_text() for path in (runs / "key").iterdir()} == {"the other's"}
+        assert content(runs / "key") == content(runs / "other/key")
+
+
+def test_a_record_that_arrived_unheard_is_no_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, upload = Storage(str(tmp_path / "there")), Storage._upload
+    monkeypatch.setattr("orchestrator.trials.storage.PATIENCE", (0.0,))
+
+    def unheard(self: Storage, path: Path, target: str) -> None:
+        known = (tmp_path / "there" / target).exists()
+        upload(self, path, target)
+        if not known:
+            raise StorageError("no answer")
+
+    monkeypatch.setattr(Storage, "_upload", unheard)
+    with borrowed(storage, "key", None, 60.0) as (runs, _):
+        write_record(runs / "key", record(trial("one")))
+    assert storage.has("key/record.json")
 
 
 def test_a_file_that_another_command_overwrote_is_sent_again_with_the_record(storage: Storage, tmp_path: Path) -> None:
@@ -250,7 +270,7 @@ def test_a_block_that_raises_sends_nothing_back(tmp_path: Path) -> None:
 
 
 def test_a_trial_whose_storage_is_lost_fails_with_what_ends_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def silent(*_: object, **__: object) -> None:
         raise ConnectionError("no answer")
@@ -260,6 +280,11 @@ def test_a_trial_whose_storage_is_lost_fails_with_what_ends_the_command(
     allotment = Allotment(tmp_path / "here", 1.0, 0.0, 600.0, storage=str(tmp_path / "there"))
     lost = run_trial(trial("one"), allotment, lambda _: None)
     assert lost is not None and not lost.recorded
+    unopened = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=silent))  # as where a bucket's region is asked for
+    monkeypatch.setattr("orchestrator.trials.storage.arrow", unopened)
+    caplog.clear()
+    lost = run_trial(trial("one"), allotment, lambda _: None)
+    assert lost is not None and lost.reason.startswith(STORAGE_LOST) and caplog.text.count("asked again in") == 2
     write_failure(trial("one"), allotment, lost.reason)
     assert ends_the_command(read_record(allotment.runs / trial("one").key))
 

@@ -125,6 +125,7 @@ def test_a_database_that_takes_connections_and_never_answers_holds_up_the_start_
 
     monkeypatch.setattr(tracker_module, "_OPEN_SECONDS", 0.3)
     monkeypatch.setattr(tracker_module, "Mirror", silent)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://127.0.0.1/lab")
     began = time.monotonic()
     mirror = tracker([FULL], records)
     mirror.started(FULL)
@@ -144,10 +145,8 @@ def test_a_database_that_was_moved_keeps_files_in_the_old_place_and_says_so(
     (here / "mlflow.db").rename(tmp_path / "moved/mlflow.db")
     monkeypatch.chdir(tmp_path / "moved")
     tracker([FULL], records).finish(None, "complete")
-    assert warned(caplog) == (
-        f"MLflow keeps the files of experiment 'parts' in {(here / 'mlartifacts/parts').as_uri()}, where its database "
-        "was made, not here"
-    )
+    old, new = here / "mlartifacts/parts", tmp_path / "moved/mlartifacts/parts"
+    assert warned(caplog) == f"MLflow puts the files of parts into {old}, where they began, not into {new}"
 
 
 def test_the_end_waits_for_a_part_of_a_long_backlog_and_ends_the_parent(
