@@ -282,8 +282,7 @@ def _before_training(prepared: Prepared) -> Iterator[str]:
     without_gpu = bool(prepared.whole.resources.gpus) and not prepared.allotment.gpus
     if not without_gpu and sweep.alternatives is None:
         return
-    measuring = Measuring.granted(sweep.resources)
-    left = at_most(sweep, prepared.state, prepared.records, measuring, prepared.options.jobs)
+    left = at_most(sweep, prepared.state, prepared.records, Measuring.granted(sweep.resources), prepared.options.jobs)
     if left.seconds is None or left.core_hours is None:
         plan = f"they take:\n  {line('plan', ('only', 'runs', 'cpus', 'gpus'))} --estimate"
         time_left, cores = f"; to see how long {plan}", f"; to see how many core-hours {plan}"
