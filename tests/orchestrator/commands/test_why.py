@@ -52,6 +52,7 @@ def test_why_shows_the_logs_end_once(place: Path) -> None:
 def test_why_of_a_complete_trial_has_nothing_to_explain(place: Path) -> None:
     full = trials()["full"]
     settle(full)
+    (folder_of(full.spec) / "failure.txt").write_text("of an attempt before")
     code, out, _ = command("why", full.key)
     assert code == 0
     assert [line.split(":")[0] for line in out.splitlines()] == [

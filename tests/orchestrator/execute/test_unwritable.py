@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,11 +131,21 @@ def test_a_search_on_a_disk_with_room_for_records_alone_goes_on_when_there_is_mo
     assert ends_of_the_search(place) == ["complete", "complete"]
 
 
-def test_a_full_disk_is_told_also_if_the_budget_is_spent(place: Path) -> None:
-    shutil.rmtree("runs")
-    with files_of_at_most(6 * 1024):
-        code, _, err = command("sweep", "search.yaml", *INLINE[2:], "--budget", "0.5s")
-    assert code == 5 and "failed: the disk is full or read-only" in err, err
+def test_a_full_disk_is_told_also_if_the_budget_is_spent_meanwhile(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def filling(spec: TrainSpec, **options: Any) -> Iterator[Evaluation]:
+        begun.append(spec)
+        with files_of_at_most(6 * 1024):  # there is room for the page, whose failure would be told as well
+            yield from train(spec, **options)
+
+    clock = SimpleNamespace(monotonic=lambda: 7200.0 if begun else 0.0)
+    monkeypatch.setattr("lm.train.train", filling)
+    monkeypatch.setattr("orchestrator.execute.run.time", clock)
+    code, _, err = command("sweep", "search.yaml", *INLINE[2:], "--budget", "1h")
+    assert begun and code == 5 and "failed: the disk is full or read-only" in err, err
 
 
 def test_on_a_disk_without_room_for_a_record_nothing_more_starts(
