@@ -17,6 +17,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from lm.files import WriteError, atomic
+from lm.hashes import file_hashes
 from lm.record import Evaluation, read_record, write_record
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.run_trial import Allotment, forget_failure, run_trial, settled_record, write_failure
@@ -222,6 +223,19 @@ def test_a_damaged_trial_is_set_aside_in_the_storage_too_so_that_the_next_attemp
         with borrowed(storage, "key", None, 60.0) as (runs, _):
             assert list(content(runs / "key")) == ["checkpoints/00000001/state.pt"]
         assert storage.has(f".old/key-{number}/{damaged}") and storage.keys() == {"key"}
+
+
+def test_damaged_weights_are_set_aside_in_the_storage_with_their_trial(storage: Storage, tmp_path: Path) -> None:
+    names = ["curve.parquet", "tokens/train.test.parquet", "weights/train.safetensors"]
+    written(tmp_path / "a", *names)
+    folder = tmp_path / "a/key"
+    hashes = file_hashes(folder, [folder / name for name in names], {})
+    write_record(folder, record(trial("one")).model_copy(update={"hashes": hashes}))
+    (folder / names[-1]).write_text("of another model")
+    storage.push("key", tmp_path / "a")
+    with borrowed(storage, "key", None, 60.0) as (runs, _):
+        assert not (runs / "key").exists()
+    assert all(storage.has(f".old/key-1/{name}") for name in (*names, "record.json"))
 
 
 def test_what_a_failed_attempt_left_goes_from_the_storage_with_it(tmp_path: Path) -> None:
